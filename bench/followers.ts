@@ -32,17 +32,17 @@ export async function measureFollowers(
 ): Promise<readonly Figure[]> {
   const sizes = isQuick ? quick : whole
   const log = pino({ level: 'warn' }, pino.destination(2))
-  const rt = await openRuntime({ config: parseConfig(env), log, name: 'bench followers', worker: true })
+  const runtime = await openRuntime({ config: parseConfig(env), log, name: 'bench followers', worker: true })
   try {
     const update = writeCases(productsOfCase).find(({ id }) => id === 'W5')!
     const load = loadOf(contest, 'daybook', update, 'admin')
     const meters = metersOf(contest)
     // What came before is none of the measurement, and V8 compiles.
     await fire(load, sizes.writes)
-    await sealAll(rt)
+    await sealAll(runtime)
     const rounds: Cost[] = []
     for (let round = 0; round < sizes.rounds; round += 1)
-      rounds.push(await measureRound(rt, load, meters, sizes.writes))
+      rounds.push(await measureRound(runtime, load, meters, sizes.writes))
     const middle = (pick: (cost: Cost) => number) => median(rounds.map(pick))
     const write = middle(({ write }) => write)
     const seal = middle(({ seal }) => seal)
@@ -67,7 +67,7 @@ export async function measureFollowers(
       figure('seals, share of an update', '%', (seal / write) * 100),
     ]
   } finally {
-    await rt.close()
+    await runtime.close()
   }
 }
 
@@ -95,8 +95,13 @@ function metersOf({ servers, databasePid }: Contest): Meters {
   return { web: () => web() ?? 0, own, database: () => database() ?? 0 }
 }
 
-async function measureRound(rt: Runtime, load: Load, { web, own, database }: Meters, writes: number): Promise<Cost> {
-  const follower = await openFollower(rt)
+async function measureRound(
+  runtime: Runtime,
+  load: Load,
+  { web, own, database }: Meters,
+  writes: number,
+): Promise<Cost> {
+  const follower = await openFollower(runtime)
   await follower.stop()
   const beforeWrites = web() + database()
   const { requests, errors } = await fire(load, writes)
@@ -105,7 +110,7 @@ async function measureRound(rt: Runtime, load: Load, { web, own, database }: Met
   const follow = await timed(own, database, () => follower.countTo(requests))
   // What PostgreSQL does by itself after so many writes.
   const rest = await timed(own, database, () => new Promise((resolve) => setTimeout(resolve, restMs)))
-  const seal = await timed(own, database, () => sealAll(rt))
+  const seal = await timed(own, database, () => sealAll(runtime))
   const micros = (seconds: number) => (seconds * 1e6) / requests
   const ofItsOwn = ({ cpu, seconds }: typeof rest) => micros(Math.max(0, cpu - (rest.cpu * seconds) / rest.seconds))
   return {
@@ -125,7 +130,7 @@ async function timed(own: () => number, database: () => number, work: () => Prom
 }
 
 /** A consumer that only counts, and keeps its place between two runs. */
-async function openFollower(rt: Runtime) {
+async function openFollower(runtime: Runtime) {
   let seen = 0
   let wanted = Number.POSITIVE_INFINITY
   let all = Promise.withResolvers<void>()
@@ -139,14 +144,14 @@ async function openFollower(rt: Runtime) {
       return undefined
     },
   }
-  const consumers = await openConsumers(rt, [consumer])
+  const consumers = await openConsumers(runtime, [consumer])
   return {
     stop: () => consumers.stop(5000),
     async countTo(events: number): Promise<void> {
       all = Promise.withResolvers()
       seen = 0
       wanted = events
-      const again = await openConsumers(rt, [consumer])
+      const again = await openConsumers(runtime, [consumer])
       await all.promise
       await again.stop(5000)
       if (seen !== events) throw new Error(`${seen} of ${events} events were followed`)
@@ -155,12 +160,12 @@ async function openFollower(rt: Runtime) {
 }
 
 /** Has the worker's own code seal all that waits. */
-async function sealAll(rt: Runtime): Promise<void> {
+async function sealAll(runtime: Runtime): Promise<void> {
   // What it looks after besides is a statement every two seconds, as in a worker.
-  const seals = await openSeals(rt, { paceMs: 20 })
+  const seals = await openSeals(runtime, { paceMs: 20 })
   try {
     for (;;) {
-      const { number, seconds, sweeping } = await sealLag(rt.db)
+      const { number, seconds, sweeping } = await sealLag(runtime.db)
       if (number > 0 && seconds === 0 && !sweeping) return
       await new Promise((resolve) => setTimeout(resolve, 200))
     }

@@ -35,12 +35,12 @@ const queue = 'mail'
 export async function measureJobs({ env }: Prepared, isQuick: boolean): Promise<readonly Figure[]> {
   const sizes = isQuick ? quick : whole
   const log = pino({ level: 'warn' }, pino.destination(2))
-  const rt = await openRuntime({ config: parseConfig(env), log, name: 'bench jobs', worker: true })
+  const runtime = await openRuntime({ config: parseConfig(env), log, name: 'bench jobs', worker: true })
   try {
-    await measureThroughput(rt, { ...sizes, jobs: Math.ceil(sizes.jobs / 10) })
-    const perSecond = await measureThroughput(rt, sizes)
-    const drained = await measureDrain(rt, sizes)
-    const starts = await measureStarts(rt, sizes.timed)
+    await measureThroughput(runtime, { ...sizes, jobs: Math.ceil(sizes.jobs / 10) })
+    const perSecond = await measureThroughput(runtime, sizes)
+    const drained = await measureDrain(runtime, sizes)
+    const starts = await measureStarts(runtime, sizes.timed)
     return [
       figure('jobs, enqueue to completed', 'jobs/s', perSecond),
       figure('jobs that all wait before the loop begins', 'jobs/s', drained),
@@ -48,92 +48,92 @@ export async function measureJobs({ env }: Prepared, isQuick: boolean): Promise<
       figure('jobs, enqueue to start, p99', 'ms', quantile(starts, 0.99)),
     ]
   } finally {
-    await rt.close()
+    await runtime.close()
   }
 }
 
 const figure = (title: string, unit: string, daybook: number): Figure => ({ id: 'W13', title, unit, daybook })
 
 /** Jobs per second from the first commit to the last outcome in the database, while others are still enqueued. */
-async function measureThroughput(rt: Runtime, sizes: JobSizes): Promise<number> {
-  const run = serve(rt, sizes)
+async function measureThroughput(runtime: Runtime, sizes: JobSizes): Promise<number> {
+  const run = serve(runtime, sizes)
   const began = performance.now()
-  await produce(rt, sizes)
+  await produce(runtime, sizes)
   return run.finish(began)
 }
 
-async function measureDrain(rt: Runtime, sizes: JobSizes): Promise<number> {
-  await produce(rt, sizes)
+async function measureDrain(runtime: Runtime, sizes: JobSizes): Promise<number> {
+  await produce(runtime, sizes)
   const began = performance.now()
-  return serve(rt, sizes).finish(began)
+  return serve(runtime, sizes).finish(began)
 }
 
 /** Milliseconds from the call of `commit` to the handler, one job at a time; ascending. */
-async function measureStarts(rt: Runtime, times: number): Promise<Float64Array> {
+async function measureStarts(runtime: Runtime, times: number): Promise<Float64Array> {
   const waits: number[] = []
   let started = Promise.withResolvers<number>()
-  const run = runQueue(rt, { queue, concurrency: 5, handler: async () => started.resolve(performance.now()) })
+  const run = runQueue(runtime, { queue, concurrency: 5, handler: async () => started.resolve(performance.now()) })
   for (let n = 0; n < times; n += 1) {
     started = Promise.withResolvers()
     const began = performance.now()
-    await enqueueJobs(rt, 1)
+    await enqueueJobs(runtime, 1)
     waits.push((await started.promise) - began)
   }
   await run.stop(10_000)
-  await forget(rt)
+  await forget(runtime)
   return Float64Array.from(waits).sort()
 }
 
 /** The loop with a handler that only counts. */
-function serve(rt: Runtime, { jobs, concurrency }: JobSizes) {
+function serve(runtime: Runtime, { jobs, concurrency }: JobSizes) {
   const done = new Set<string>()
   const all = Promise.withResolvers<void>()
-  const handler = async (_rt: unknown, { emailLogId }: { emailLogId: string }) => {
+  const handler = async (_deps: unknown, { emailLogId }: { emailLogId: string }) => {
     if (done.has(emailLogId)) all.reject(new Error(`the job ${emailLogId} was run twice`))
     done.add(emailLogId)
     if (done.size === jobs) all.resolve()
   }
-  const run = runQueue(rt, { queue, concurrency, handler })
+  const run = runQueue(runtime, { queue, concurrency, handler })
   return {
     /** Waits for the last outcome; gives jobs per second since `began`. */
     async finish(began: number): Promise<number> {
       await all.promise
       await run.stop(10_000)
       const seconds = (performance.now() - began) / 1000
-      const states = await statesOf(rt)
+      const states = await statesOf(runtime)
       if (states.get('completed') !== jobs || states.size > 1)
         throw new Error(`not completed: ${[...states].join('; ')}`)
-      await forget(rt)
+      await forget(runtime)
       return jobs / seconds
     },
   }
 }
 
-async function produce(rt: Runtime, { jobs, perCommit, producers }: JobSizes): Promise<void> {
+async function produce(runtime: Runtime, { jobs, perCommit, producers }: JobSizes): Promise<void> {
   let left = jobs
   const producer = async () => {
     while (left > 0) {
       const count = Math.min(perCommit, left)
       left -= count
-      await enqueueJobs(rt, count)
+      await enqueueJobs(runtime, count)
     }
   }
   await Promise.all(Array.from({ length: producers }, producer))
 }
 
 /** As every change does it: in one transaction, with the NOTIFY that wakes the workers. */
-async function enqueueJobs(rt: Runtime, count: number): Promise<void> {
-  const jobs = Array.from({ length: count }, () => ({ queue, data: { emailLogId: rt.newId() } }) as const)
-  await commit(rt, systemActor, async (tx) => ({ result: await enqueue(rt.boss, tx, jobs) }))
+async function enqueueJobs(runtime: Runtime, count: number): Promise<void> {
+  const jobs = Array.from({ length: count }, () => ({ queue, data: { emailLogId: runtime.newId() } }) as const)
+  await commit(runtime, systemActor, async (tx) => ({ result: await enqueue(runtime.boss, tx, jobs) }))
 }
 
-async function statesOf(rt: Runtime): Promise<Map<string, number>> {
-  const rows = await rt.db.any<{ state: string; count: number }>(
+async function statesOf(runtime: Runtime): Promise<Map<string, number>> {
+  const rows = await runtime.db.any<{ state: string; count: number }>(
     rawQuery('select state::text, count(*)::int as count from pgboss.job where name = $1 group by 1', [queue]),
   )
   return new Map(rows.map(({ state, count }) => [state, count]))
 }
 
-async function forget(rt: Runtime): Promise<void> {
-  await rt.boss.deleteAllJobs(queue)
+async function forget(runtime: Runtime): Promise<void> {
+  await runtime.boss.deleteAllJobs(queue)
 }

@@ -41,16 +41,16 @@ export async function measureWorkflows(
 ): Promise<readonly Figure[]> {
   const sizes = isQuick ? quick : whole
   const log = pino({ level: 'warn' }, pino.destination(2))
-  const rt = await openRuntime({ config: parseConfig(env), log, name: 'workflows', worker: true })
+  const runtime = await openRuntime({ config: parseConfig(env), log, name: 'workflows', worker: true })
   try {
-    const userId = await prepare(rt)
-    const worker = await openWorkflows(rt)
+    const userId = await prepare(runtime)
+    const worker = await openWorkflows(runtime)
     const database = meterOf(contest.databasePid, 'with its children')
-    await run(rt, userId, database, { ...sizes, executions: sizes.executions / 10 })
-    const small = await run(rt, userId, database, sizes)
-    const idle = await measureIdle(rt, userId, 0)
-    const waiting = await measureIdle(rt, userId, sizes.waiting)
-    const fanOut = await measureFanOut(rt, userId, sizes)
+    await run(runtime, userId, database, { ...sizes, executions: sizes.executions / 10 })
+    const small = await run(runtime, userId, database, sizes)
+    const idle = await measureIdle(runtime, userId, 0)
+    const waiting = await measureIdle(runtime, userId, sizes.waiting)
+    const fanOut = await measureFanOut(runtime, userId, sizes)
     await worker.stop(10_000)
     return [
       figure('executions of a small workflow, queued to completed', 'executions/s', small.perSecond),
@@ -59,10 +59,10 @@ export async function measureWorkflows(
       figure('processor time of a worker without executions', 'ms/s', idle),
       figure(`processor time of a worker while ${sizes.waiting} executions wait`, 'ms/s', waiting),
       figure(`executions that one execution starts (${sizes.fanOut}), begun to completed`, 'executions/s', fanOut),
-      ...(await measureBefore(rt, contest, sizes)),
+      ...(await measureBefore(runtime, contest, sizes)),
     ]
   } finally {
-    await rt.close()
+    await runtime.close()
   }
 }
 
@@ -133,8 +133,8 @@ const scripted = {
   edges: [{ id: '1', source: 'start', target: 'fill' }],
 }
 
-async function prepare(rt: Runtime): Promise<string> {
-  return commit(rt, systemActor, async (tx) => {
+async function prepare(runtime: Runtime): Promise<string> {
+  return commit(runtime, systemActor, async (tx) => {
     const { id } = await tx.one<{ id: string }>(
       rawQuery(`select u.id from "svc_User" u join "svc_UserRole" ur on ur."user_Id" = u.id join "svc_Role" r on r.id = ur."role_Id"
         where r.name = 'administrator' and u.status = 'active' order by u."createdAt" limit 1`),
@@ -161,7 +161,7 @@ async function prepare(rt: Runtime): Promise<string> {
 }
 
 async function queue(
-  rt: Runtime,
+  runtime: Runtime,
   userId: string,
   workflow_Id: string,
   count: number,
@@ -169,9 +169,9 @@ async function queue(
 ): Promise<void> {
   const who = { triggered_by_Id: userId, caller_Id: userId, tenant_Id: null }
   for (let done = 0; done < count; done += perCommit)
-    await commit(rt, systemActor, async (tx) => {
+    await commit(runtime, systemActor, async (tx) => {
       const executions = Array.from({ length: perCommit }, (_, i) => {
-        const id = rt.newId()
+        const id = runtime.newId()
         const start = { id, workflow_Id, version: 1, trigger: 'manual', cause: null } as const
         return { ...start, trigger_data: { n: done + i, key: id }, ...who }
       })
@@ -182,7 +182,7 @@ async function queue(
 type Ran = { readonly perSecond: number; readonly own: number; readonly database: number }
 
 async function run(
-  rt: Runtime,
+  runtime: Runtime,
   userId: string,
   database: () => number | undefined,
   { executions, perCommit }: Sizes,
@@ -190,64 +190,70 @@ async function run(
   const began = performance.now()
   const own = process.cpuUsage()
   const ofDatabase = database() ?? 0
-  await queue(rt, userId, 'bench-small', executions, perCommit)
-  await untilNone(rt, `"workflow_Id" = 'bench-small' and status in ('queued', 'running')`)
+  await queue(runtime, userId, 'bench-small', executions, perCommit)
+  await untilNone(runtime, `"workflow_Id" = 'bench-small' and status in ('queued', 'running')`)
   const seconds = (performance.now() - began) / 1000
   const { user, system } = process.cpuUsage(own)
   const spent = ((database() ?? 0) - ofDatabase) * 1e6
-  const { completed, made } = await rt.db.one<{ completed: number; made: number }>(
+  const { completed, made } = await runtime.db.one<{ completed: number; made: number }>(
     rawQuery(`select (select count(*)::int from "svc_WorkflowExecution" where "workflow_Id" = 'bench-small' and status = 'completed') as completed,
       (select count(*)::int from "svc_Page" where name = 'bench') as made`),
   )
   if (completed !== executions || made !== executions)
     throw new Error(`${completed} of ${executions} completed, ${made} rows`)
-  await forget(rt)
+  await forget(runtime)
   return { perSecond: executions / seconds, own: (user + system) / executions, database: spent / executions }
 }
 
 const idleMs = 5000
 
 /** Milliseconds of the processor in a second, of this process, with nothing else to do. */
-async function measureIdle(rt: Runtime, userId: string, count: number): Promise<number> {
-  await queue(rt, userId, 'bench-waiting', count, 100)
-  await untilNone(rt, `"workflow_Id" = 'bench-waiting' and (status = 'queued' or claim_token is not null)`)
+async function measureIdle(runtime: Runtime, userId: string, count: number): Promise<number> {
+  await queue(runtime, userId, 'bench-waiting', count, 100)
+  await untilNone(runtime, `"workflow_Id" = 'bench-waiting' and (status = 'queued' or claim_token is not null)`)
   const before = process.cpuUsage()
   await delay(idleMs)
   const { user, system } = process.cpuUsage(before)
-  await forget(rt)
+  await forget(runtime)
   return (user + system) / 1000 / (idleMs / 1000)
 }
 
-async function measureFanOut(rt: Runtime, userId: string, { fanOut }: Sizes): Promise<number> {
+async function measureFanOut(runtime: Runtime, userId: string, { fanOut }: Sizes): Promise<number> {
   const began = performance.now()
-  const start = { id: rt.newId(), workflow_Id: 'bench-fanning', version: 1, trigger: 'manual', cause: null } as const
+  const start = {
+    id: runtime.newId(),
+    workflow_Id: 'bench-fanning',
+    version: 1,
+    trigger: 'manual',
+    cause: null,
+  } as const
   const who = { triggered_by_Id: userId, caller_Id: userId, tenant_Id: null }
-  await commit(rt, systemActor, async (tx) => ({
+  await commit(runtime, systemActor, async (tx) => ({
     result: await insertExecutions(tx, [{ ...start, ...who, trigger_data: { count: fanOut } }]),
   }))
-  await untilNone(rt, `"workflow_Id" = 'bench-fanning' and status in ('queued', 'running')`)
-  await untilNone(rt, `"workflow_Id" = 'bench-leaf' and status in ('queued', 'running')`)
+  await untilNone(runtime, `"workflow_Id" = 'bench-fanning' and status in ('queued', 'running')`)
+  await untilNone(runtime, `"workflow_Id" = 'bench-leaf' and status in ('queued', 'running')`)
   const seconds = (performance.now() - began) / 1000
-  const { completed } = await rt.db.one<{ completed: number }>(
+  const { completed } = await runtime.db.one<{ completed: number }>(
     rawQuery(
       `select count(*)::int as completed from "svc_WorkflowExecution" where "workflow_Id" = 'bench-leaf' and status = 'completed'`,
     ),
   )
   if (completed !== fanOut) throw new Error(`${completed} of ${fanOut} completed`)
-  await forget(rt)
+  await forget(runtime)
   return fanOut / seconds
 }
 
 /** What workflows add to a create over HTTP, one at a time: rounds with and without them take turns. */
-async function measureBefore(rt: Runtime, contest: Contest, sizes: Sizes): Promise<readonly Figure[]> {
+async function measureBefore(runtime: Runtime, contest: Contest, sizes: Sizes): Promise<readonly Figure[]> {
   const without: number[][] = []
   const completing: number[][] = []
   const scripted: number[][] = []
   for (let round = 0; round <= sizes.rounds; round += 1) {
     const took = [
       await timesOf(contest, sizes.creates),
-      await hooked(rt, 'bench-completing', () => timesOf(contest, sizes.creates)),
-      await hooked(rt, 'bench-scripted', () => timesOf(contest, sizes.creates)),
+      await hooked(runtime, 'bench-completing', () => timesOf(contest, sizes.creates)),
+      await hooked(runtime, 'bench-scripted', () => timesOf(contest, sizes.creates)),
     ] as const
     // In the first one V8 compiles, and the process of the scripts is started.
     if (round > 0) for (const [i, all] of [without, completing, scripted].entries()) all.push(took[i]!)
@@ -285,9 +291,9 @@ async function timesOf({ servers, accounts }: Contest, count: number): Promise<n
 /** How long other processes may take to hear of a workflow that was changed. */
 const heardMs = 500
 
-async function hooked<Result>(rt: Runtime, id: string, work: () => Promise<Result>): Promise<Result> {
+async function hooked<Result>(runtime: Runtime, id: string, work: () => Promise<Result>): Promise<Result> {
   const set = (status: string) =>
-    commit(rt, systemActor, async (tx) => {
+    commit(runtime, systemActor, async (tx) => {
       await tx.any(rawQuery('update "svc_Workflow" set status = $1 where id = $2', [status, id]))
       return { result: null }
     })
@@ -302,9 +308,9 @@ async function hooked<Result>(rt: Runtime, id: string, work: () => Promise<Resul
 }
 
 /** Until there is no such execution. */
-async function untilNone(rt: Runtime, where: string): Promise<void> {
+async function untilNone(runtime: Runtime, where: string): Promise<void> {
   for (;;) {
-    const { is } = await rt.db.one<{ is: boolean }>(
+    const { is } = await runtime.db.one<{ is: boolean }>(
       rawQuery(`select exists (select from "svc_WorkflowExecution" where ${where}) as is`),
     )
     if (!is) return
@@ -312,8 +318,8 @@ async function untilNone(rt: Runtime, where: string): Promise<void> {
   }
 }
 
-async function forget(rt: Runtime): Promise<void> {
-  await commit(rt, systemActor, async (tx) => {
+async function forget(runtime: Runtime): Promise<void> {
+  await commit(runtime, systemActor, async (tx) => {
     await tx.any(rawQuery(`delete from "svc_WorkflowExecution" where "workflow_Id" like 'bench-%'`))
     await tx.any(rawQuery(`delete from "svc_Page" where name = 'bench'`))
     return { result: null }

@@ -129,36 +129,36 @@ export type SettingsInForce = {
 }
 
 /** The access of a principal. */
-export function accessOfPrincipal(rt: CurrentCatalog & SettingsInForce, principal: Principal): Access {
+export function accessOfPrincipal(deps: CurrentCatalog & SettingsInForce, principal: Principal): Access {
   const { rules, related, role, userId, tenantId, user, tenant, userRole } = principal
   const rows = { CURRENT_USER: user, CURRENT_ROLE: role, CURRENT_TENANT: tenant, CURRENT_USERROLE: userRole }
-  return accessOf(rules, { role, userId, tenantId, rows: withSettings(rt, tenantId, rows), related })
+  return accessOf(rules, { role, userId, tenantId, rows: withSettings(deps, tenantId, rows), related })
 }
 
 /** The access of anybody in a role of whom no more is known. */
 export function accessOfRole(
-  rt: CurrentCatalog & SettingsInForce,
+  deps: CurrentCatalog & SettingsInForce,
   rules: AccessRules,
   role: Role,
   tenantId: string | undefined,
 ): Access {
-  const rows = withSettings(rt, tenantId, { CURRENT_ROLE: role })
+  const rows = withSettings(deps, tenantId, { CURRENT_ROLE: role })
   return accessOf(rules, { role, userId: undefined, tenantId, rows, related: new Map() })
 }
 
 type Rows = Partial<Record<VariableName, Row | undefined>>
 
 /** Settings are looked up when a rule asks for them: a caller may be remembered for longer than they stand. */
-function withSettings(rt: CurrentCatalog & SettingsInForce, tenantId: string | undefined, rows: Rows) {
+function withSettings(deps: CurrentCatalog & SettingsInForce, tenantId: string | undefined, rows: Rows) {
   const given = Object.fromEntries(Object.entries(rows).filter(([, row]) => row !== undefined))
   return Object.defineProperty(given, 'CURRENT_SETTINGS', {
     enumerable: true,
-    get: () => visibleSettings(rt, tenantId),
+    get: () => visibleSettings(deps, tenantId),
   }) as Record<VariableName, Row>
 }
 
-function visibleSettings(rt: CurrentCatalog & SettingsInForce, tenantId: string | undefined): Row {
-  return visibleBy(rt.catalog.current().collections.get('svc_Settings')!)(rt.settings.current(tenantId))
+function visibleSettings({ catalog, settings }: CurrentCatalog & SettingsInForce, tenantId: string | undefined): Row {
+  return visibleBy(catalog.current().collections.get('svc_Settings')!)(settings.current(tenantId))
 }
 
 const visibleBy = oncePer(({ fields }: Collection) =>

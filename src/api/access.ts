@@ -11,19 +11,19 @@ import type { Limits } from './limits.ts'
 import { callerOfRequest } from './local-calls.ts'
 
 /** Resolves the caller of every request and refuses those the group is not for, before the body is read. */
-export function registerAccess(app: App, rt: WebWrites, access: AccessClass, limits: Limits): void {
-  app.addHook('onRequest', accessCheck(rt, access, limits))
+export function registerAccess(app: App, deps: WebWrites, access: AccessClass, limits: Limits): void {
+  app.addHook('onRequest', accessCheck(deps, access, limits))
   app.addHook('onRoute', (route) => {
     route.config = { ...route.config, access }
   })
 }
 
 /** The check itself, for a route that others may call besides. */
-export function accessCheck(rt: WebWrites, access: AccessClass, limits: Limits) {
+export function accessCheck(deps: WebWrites, access: AccessClass, limits: Limits) {
   return (request: FastifyRequest, reply: FastifyReply, done: HookHandlerDoneFunction): void => {
     const admit = (found: Caller | CredentialFault) => {
       const fault = typeof found === 'string' ? found : undefined
-      request.caller = typeof found === 'string' ? publicCaller(rt) : found
+      request.caller = typeof found === 'string' ? publicCaller(deps) : found
       const { client, access: own } = request.caller
       if (client !== undefined)
         request.agent = { ...(request.agent ?? agentNamed(client.name)), ...(own.scope && { scope: own.scope }) }
@@ -34,7 +34,7 @@ export function accessCheck(rt: WebWrites, access: AccessClass, limits: Limits) 
       refuse(request, access)
       checkScope(request.caller.access, neededScope(request))
     }
-    const found = callerOfRequest(rt, request, reply)
+    const found = callerOfRequest(deps, request, reply)
     if (found instanceof Promise) return void found.then(admit).then(() => done(), done)
     // An error that it throws is the answer, too.
     admit(found)

@@ -18,11 +18,11 @@ export type Counters = {
  * In Redis where one is configured, in PostgreSQL otherwise and whenever Redis fails to answer. Each addition says what
  * its counter is known to have come to, so whoever takes over goes on from there and not from nothing.
  */
-export function openCounters(rt: UnloggedWrites & Configuration & Logs): Counters {
-  const { redisUrl } = rt.config.rateLimit
-  const postgres = postgresCounters(rt)
+export function openCounters(deps: UnloggedWrites & Configuration & Logs): Counters {
+  const { redisUrl } = deps.config.rateLimit
+  const postgres = postgresCounters(deps)
   if (redisUrl === undefined) return postgres
-  const redis = openRedis(redisUrl, rt.log)
+  const redis = openRedis(redisUrl, deps.log)
   let away = false
   return {
     add: async (additions) => {
@@ -31,7 +31,7 @@ export function openCounters(rt: UnloggedWrites & Configuration & Logs): Counter
         away = false
         return counts
       } catch (error) {
-        if (!away) rt.log.warn({ err: error }, 'Redis cannot count for the rate limits: PostgreSQL does')
+        if (!away) deps.log.warn({ err: error }, 'Redis cannot count for the rate limits: PostgreSQL does')
         away = true
         return postgres.add(additions)
       }
@@ -47,21 +47,21 @@ const cleaningEveryMs = 10_000
 const cleanedAtMost = 5000
 
 /** Counting also cleans up, now and then and beside the request. */
-function postgresCounters(rt: UnloggedWrites & Logs): Counters {
+function postgresCounters(deps: UnloggedWrites & Logs): Counters {
   let cleanedAt = performance.now()
   let cleaning: Promise<void> | undefined
   const clean = () => {
     if (performance.now() - cleanedAt < cleaningEveryMs) return
     cleanedAt = performance.now()
-    cleaning = deleteEndedCounters(rt, cleanedAtMost).catch((error: unknown) =>
-      rt.log.warn({ err: error }, 'counters of the rate limits could not be cleaned up'),
+    cleaning = deleteEndedCounters(deps, cleanedAtMost).catch((error: unknown) =>
+      deps.log.warn({ err: error }, 'counters of the rate limits could not be cleaned up'),
     )
   }
   return {
     add: async (current) => {
       clean()
       const additions = current()
-      const found = new Map((await addToCounters(rt, additions)).map((count) => [count.key, count]))
+      const found = new Map((await addToCounters(deps, additions)).map((count) => [count.key, count]))
       return additions.map(({ key }) => found.get(key)!)
     },
     close: async () => cleaning,

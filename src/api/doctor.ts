@@ -6,11 +6,11 @@ import { route } from '../http/route.ts'
 import { OneOf, Text } from '../http/shapes.ts'
 
 /** `GET /ops/doctor`: what `npx daybook doctor` finds, by the variables that this process has. */
-export function doctorRoute(app: App, rt: ProcessVariables): void {
+export function doctorRoute(app: App, deps: ProcessVariables): void {
   // It opens connections of its own: whoever asks meanwhile hears the same.
   let running: Promise<readonly Finding[]> | undefined
   app.get('/ops/doctor', examineRoute, async () => {
-    running ??= examineOnce(rt).finally(() => {
+    running ??= examineOnce(deps).finally(() => {
       running = undefined
     })
     return { data: await running }

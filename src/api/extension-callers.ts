@@ -47,11 +47,11 @@ export function knowExtensions(app: App, consoles: readonly LoadedConsole[]): vo
 }
 
 /** The caller with the rights that the extension of the request has, too: never more than either of both. */
-export function narrowed(rt: CurrentCatalog, { consoleExtension }: FastifyRequest, caller: Caller): Caller {
+export function narrowed({ catalog }: CurrentCatalog, { consoleExtension }: FastifyRequest, caller: Caller): Caller {
   if (consoleExtension === undefined) return caller
   if (!maySee(consoleExtension, caller))
     throw new AppError(403, 'This extension of the console is not for you', { code: 'NOT_FOR_EXTENSIONS' })
-  return { ...caller, admin: false, access: narrowedAccess(rt.catalog.current(), consoleExtension, caller.access) }
+  return { ...caller, admin: false, access: narrowedAccess(catalog.current(), consoleExtension, caller.access) }
 }
 
 /** Whether somebody gets to see an extension of the console at all. */

@@ -17,7 +17,7 @@ import type { Limits } from './limits.ts'
  */
 export function registerEndpoints(
   app: App,
-  rt: WebWrites,
+  deps: WebWrites,
   endpoints: Extensions['endpoints'],
   { taken, limits }: { readonly taken: ReadonlySet<string>; readonly limits: Limits },
 ): void {
@@ -27,9 +27,9 @@ export function registerEndpoints(
       async (scope) => {
         if (taken.has(definition.id.toLowerCase()))
           throw broken(file, `has the id ${definition.id}, a path of the platform`)
-        registerAccess(scope as App, rt, 'public', limits)
+        registerAccess(scope as App, deps, 'public', limits)
         scope.addHook('onRequest', async (request) => {
-          request.accountability = accountabilityOf(rt, requesterOf(request))
+          request.accountability = accountabilityOf(deps, requesterOf(request))
         })
         scope.addHook('onRoute', (route) => {
           route.config = { ...route.config, decodesBodies: true, endpoint: definition.id }

@@ -17,13 +17,13 @@ import type { App } from '../http/http.ts'
  * The answer is stored after it, and if a crash comes between the two, the repeated request makes its answer from the
  * stored results. Answers other than 2xx are not kept: nothing was written, so the request may be tried again.
  */
-export function registerIdempotency(app: App, rt: Reads & ReservedReads & UnloggedWrites): void {
+export function registerIdempotency(app: App, deps: Reads & ReservedReads & UnloggedWrites): void {
   app.decorateRequest('repeatable', undefined)
   app.addHook('onRoute', (route) => {
     const methods = listOf<string>(route.method)
     if (!methods.some((method) => writing.has(method)) || /^\/(auth|oauth)(\/|$)/.test(route.url)) return
-    route.preHandler = [...listOf(route.preHandler), beginning(rt)]
-    route.onSend = [...listOf(route.onSend), ending(rt)]
+    route.preHandler = [...listOf(route.preHandler), beginning(deps)]
+    route.onSend = [...listOf(route.onSend), ending(deps)]
   })
 }
 
@@ -34,17 +34,17 @@ const largestAnswer = 1_000_000
 
 type Hooks<Name extends 'preHandler' | 'onSend'> = Extract<NonNullable<RouteOptions[Name]>, readonly unknown[]>
 
-function beginning(rt: Reads & ReservedReads): Hooks<'preHandler'>[number] {
+function beginning(deps: Reads & ReservedReads): Hooks<'preHandler'>[number] {
   return (request, reply, done) => {
     const header = request.headers['idempotency-key']
     if (header === undefined) return done()
-    begin(rt, request, reply, header).then((isAnswered) => isAnswered || done(), done)
+    begin(deps, request, reply, header).then((isAnswered) => isAnswered || done(), done)
   }
 }
 
 /** True when the request was answered from what is stored. */
 async function begin(
-  rt: Reads & ReservedReads,
+  deps: Reads & ReservedReads,
   request: FastifyRequest,
   reply: FastifyReply,
   header: string | string[],
@@ -54,7 +54,7 @@ async function begin(
   const repeatable = { caller: callerOf(request), key: header, fingerprint: fingerprintOf(request), commits: 0 }
   // Of a body that only the handler reads the fingerprint knows nothing yet; see `identifyBody`.
   const isRead = !request.headers['content-type']?.startsWith('multipart/')
-  const known = isRead ? await findRepeatable(rt, repeatable) : undefined
+  const known = isRead ? await findRepeatable(deps, repeatable) : undefined
   if (known !== undefined && known.fingerprint !== repeatable.fingerprint) throw errors.keyReused()
   if (known?.answer === undefined) {
     request.repeatable = repeatable
@@ -67,18 +67,18 @@ async function begin(
   return true
 }
 
-function ending(rt: UnloggedWrites): Hooks<'onSend'>[number] {
+function ending(deps: UnloggedWrites): Hooks<'onSend'>[number] {
   return (request, reply, payload, done) => {
     const { repeatable } = request
     const isDone = repeatable !== undefined && repeatable.commits > 0 && reply.statusCode < 300
     const body = payload ?? ''
     if (!isDone || typeof body !== 'string' || body.length > largestAnswer) return done(null, payload)
-    keep(rt, repeatable, reply, body).then((kept) => done(null, kept), done)
+    keep(deps, repeatable, reply, body).then((kept) => done(null, kept), done)
   }
 }
 
 async function keep(
-  rt: UnloggedWrites,
+  deps: UnloggedWrites,
   repeatable: RepeatableRequest,
   reply: FastifyReply,
   body: string,
@@ -90,7 +90,7 @@ async function keep(
     body,
   }
   // Its commits have stored their results, so what is lost here is made again from those.
-  const kept = await storeAnswer(rt, repeatable, own).catch((error: unknown) => {
+  const kept = await storeAnswer(deps, repeatable, own).catch((error: unknown) => {
     if (!isPassing(error)) throw error
     reply.log.warn({ err: error }, 'the answer to a request with an Idempotency-Key could not be kept')
     return own

@@ -152,37 +152,37 @@ export type Limits = {
  * AUTH_RATE_LIMIT on those of the table. 429 with Retry-After; RateLimit-Limit, -Remaining and -Reset (seconds) on every
  * answer, of the attempts where they are counted.
  */
-export function registerLimits(app: App, rt: UnloggedWrites & Configuration & Logs): Limits {
-  const { rateLimit } = rt.config
-  const counters = openCounters(rt)
+export function registerLimits(app: App, deps: UnloggedWrites & Configuration & Logs): Limits {
+  const { rateLimit } = deps.config
+  const counters = openCounters(deps)
   app.addHook('onClose', () => counters.close())
-  if (!rateLimit.authDisabled) limitAttempts(app, rt, openAttemptLimit(counters, rateLimit.authIntervalMs))
+  if (!rateLimit.authDisabled) limitAttempts(app, deps, openAttemptLimit(counters, rateLimit.authIntervalMs))
   if (rateLimit.disabled) return { countCaller: () => undefined }
   const { limit, intervalMs: windowMs } = rateLimit
-  const shared = { windowMs, counters, log: rt.log }
-  return limitRequests(app, rt, {
+  const shared = { windowMs, counters, log: deps.log }
+  return limitRequests(app, deps, {
     requests: openRequestLimit({ ...shared, limit }),
-    assets: openRequestLimit({ ...shared, limit: rt.config.assets.rateLimit }),
+    assets: openRequestLimit({ ...shared, limit: deps.config.assets.rateLimit }),
   })
 }
 
 /** A page with a hundred pictures is no attack, so these count apart. */
 type RequestLimits = Readonly<Record<'requests' | 'assets', RequestLimit>>
 
-function limitAttempts(app: App, rt: Configuration & Logs, attempt: AttemptLimit): void {
+function limitAttempts(app: App, deps: Configuration & Logs, attempt: AttemptLimit): void {
   app.decorateRequest('attempt', undefined)
   app.addHook('onRoute', (route) => {
     const ofTable = [route.method].flat().flatMap((method) => attemptsOf(method, route.url) ?? [])
     const budgets = route.config?.takesPasswordInHeaders === true ? [...ofTable, ...headerAttempts] : ofTable
     if (budgets.length === 0) return
     const count = async (request: FastifyRequest, reply: FastifyReply) => {
-      const counted = budgetsOf(rt, request, budgets)
+      const counted = budgetsOf(deps, request, budgets)
       if (counted.length === 0) return
       request.attempt = await attempt(counted)
       obey(reply, request.attempt, 'Too many attempts. Please try again later.')
     }
     route.preValidation = [count, ...listOf(route.preValidation)]
-    route.onSend = [...listOf(route.onSend), giveBack(rt)]
+    route.onSend = [...listOf(route.onSend), giveBack(deps)]
   })
 }
 
@@ -190,7 +190,7 @@ function limitAttempts(app: App, rt: Configuration & Logs, attempt: AttemptLimit
  * A success was no guess, and a request that was too much to be looked at (503) no attempt. Before the answer: the next
  * request may follow it at once.
  */
-function giveBack(rt: Logs) {
+function giveBack(deps: Logs) {
   return async (request: FastifyRequest, reply: FastifyReply, payload: unknown): Promise<unknown> => {
     const { attempt } = request
     const isFailure = reply.statusCode >= 400 && reply.statusCode !== 503
@@ -198,27 +198,27 @@ function giveBack(rt: Logs) {
     try {
       tell(reply, await attempt.giveBack())
     } catch (error) {
-      rt.log.warn({ err: error }, 'an attempt that is given back stays counted')
+      deps.log.warn({ err: error }, 'an attempt that is given back stays counted')
     }
     return payload
   }
 }
 
 /** Hashed, because a key may hold an e-mail address or a token. */
-function budgetsOf(rt: Configuration, request: FastifyRequest, budgets: readonly BudgetOf[]): Budget[] {
+function budgetsOf(deps: Configuration, request: FastifyRequest, budgets: readonly BudgetOf[]): Budget[] {
   return budgets
-    .map((budget) => budget(request, rt.config))
+    .map((budget) => budget(request, deps.config))
     .filter((budget) => budget !== undefined)
     .map(({ key, times = 1, isGivenBack = false }) => ({
       key: hashSecret(key),
-      limit: times * rt.config.rateLimit.authLimit,
+      limit: times * deps.config.rateLimit.authLimit,
       isGivenBack,
     }))
 }
 
 /** By address before anything else is done for the request; by user as soon as that is known. */
-function limitRequests(app: App, rt: Configuration, limits: RequestLimits): Limits {
-  const { byUser } = rt.config.rateLimit
+function limitRequests(app: App, { config }: Configuration, limits: RequestLimits): Limits {
+  const { byUser } = config.rateLimit
   app.addHook('onClose', async () => void (await Promise.all(Object.values(limits).map((limit) => limit.close()))))
   const count = (request: FastifyRequest, reply: FastifyReply, who: string) => {
     const { limitedAs = 'requests' } = request.routeOptions.config ?? {}

@@ -23,10 +23,10 @@ type Found = Caller | CredentialFault
 const locals = new WeakMap<IncomingMessage, Local>()
 
 /** The caller of a request, as `resolveCaller`; of one of our own whom it is made for; of an extension's narrowed to it. */
-export function callerOfRequest(rt: WebWrites, request: FastifyRequest, reply: FastifyReply): Found | Promise<Found> {
-  const found = locals.get(request.raw)?.caller?.() ?? resolveCaller(rt, request, reply)
+export function callerOfRequest(deps: WebWrites, request: FastifyRequest, reply: FastifyReply): Found | Promise<Found> {
+  const found = locals.get(request.raw)?.caller?.() ?? resolveCaller(deps, request, reply)
   if (request.consoleExtension === undefined) return found
-  const narrow = (one: Found) => (typeof one === 'string' ? one : narrowed(rt, request, one))
+  const narrow = (one: Found) => (typeof one === 'string' ? one : narrowed(deps, request, one))
   return found instanceof Promise ? found.then(narrow) : narrow(found)
 }
 

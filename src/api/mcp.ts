@@ -9,16 +9,16 @@ import type { WebWrites } from './capabilities.ts'
 import { openLocalCalls } from './local-calls.ts'
 
 /** What tools need of the web process. To be opened before any route is registered. */
-export function openMcp(app: App, rt: WebWrites, declared: () => readonly DeclaredRoute[]): (scope: App) => void {
-  if (!rt.config.mcp.enabled) return () => undefined
+export function openMcp(app: App, deps: WebWrites, declared: () => readonly DeclaredRoute[]): (scope: App) => void {
+  if (!deps.config.mcp.enabled) return () => undefined
   const call = openLocalCalls(app)
   return (scope) =>
-    mcpRoutes(scope, rt, {
+    mcpRoutes(scope, deps, {
       declared,
       callerOf: async (request, reply) => {
         const held = passwordInHeaders(request)
-        if (held !== undefined) return callerOfPassword(rt, request, held)
-        const found = await resolveCaller(rt, request, reply)
+        if (held !== undefined) return callerOfPassword(deps, request, held)
+        const found = await resolveCaller(deps, request, reply)
         if (typeof found === 'string') throw errors.badCredential(found)
         // A cookie is what a browser sends whoever asks it to.
         if (request.sessionCookie !== 'none' || found.userId === undefined) throw errors.unauthorized()
@@ -28,10 +28,10 @@ export function openMcp(app: App, rt: WebWrites, declared: () => readonly Declar
         const held = passwordInHeaders(request)
         // Asked for anew, and by this route: a token may be for it alone.
         const caller = () =>
-          held === undefined ? resolveCaller(rt, request, reply) : callerOfPassword(rt, request, held)
+          held === undefined ? resolveCaller(deps, request, reply) : callerOfPassword(deps, request, held)
         return (wanted, signal) => call(request, wanted, { signal, caller })
       },
-      checkOrigin: (request) => refuseForeign(rt, request),
+      checkOrigin: (request) => refuseForeign(deps, request),
     })
 }
 

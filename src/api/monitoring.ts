@@ -27,13 +27,13 @@ type Check = { ok: boolean; [more: string]: unknown }
  * `GET /health`: the process lives. `GET /ready`: it can work, part by part, 200 or 503; asked at most once a second,
  * so that hammering it costs the database nothing.
  */
-export function healthRoutes(app: App, rt: WebReads, feed: Feed | undefined): void {
+export function healthRoutes(app: App, deps: WebReads, feed: Feed | undefined): void {
   let isDraining = false
   app.addHook('preClose', async () => {
     isDraining = true
   })
   app.get('/health', healthRoute, async () => ({ status: 'ok' }))
-  const checks = onceASecond(() => readiness(rt, feed))
+  const checks = onceASecond(() => readiness(deps, feed))
   app.get('/ready', readyRoute, async (_request, reply) => {
     if (isDraining) return reply.code(503).send({ status: 'draining' })
     const parts = await checks()
@@ -75,21 +75,21 @@ const readyRoute = route(
   watched,
 )
 
-async function readiness(rt: WebReads, feed: Feed | undefined): Promise<Record<string, Check>> {
-  const database = check(rt, async () => {
-    await rt.reserved.one(sql.unsafe`select 1 as one`)
-    return { pooler: rt.line.facts().isPooled, preparedStatements: rt.line.isNamed() }
+async function readiness(deps: WebReads, feed: Feed | undefined): Promise<Record<string, Check>> {
+  const database = check(deps, async () => {
+    await deps.reserved.one(sql.unsafe`select 1 as one`)
+    return { pooler: deps.line.facts().isPooled, preparedStatements: deps.line.isNamed() }
   })
-  const migrations = check(rt, async () => {
-    const pending = await pendingSystemMigrations(rt.reserved)
+  const migrations = check(deps, async () => {
+    const pending = await pendingSystemMigrations(deps.reserved)
     return { ok: pending.length === 0, pending }
   })
   return {
     database: await database,
     migrations: await migrations,
-    notifications: { ok: true, live: rt.listener.isLive() },
-    realtime: realtimeCheck(rt, feed),
-    replicas: replicasCheck(rt),
+    notifications: { ok: true, live: deps.listener.isLive() },
+    realtime: realtimeCheck(deps, feed),
+    replicas: replicasCheck(deps),
   }
 }
 
@@ -131,12 +131,12 @@ function replicasCheck({ replicas }: ReplicaReads): Check {
 /** A probe gives up after a few seconds, and would not learn what is wrong. */
 const timeoutMs = 5000
 
-async function check(rt: Logs, look: () => Promise<object>): Promise<Check> {
+async function check({ log }: Logs, look: () => Promise<object>): Promise<Check> {
   const slow = delay(timeoutMs, { ok: false, reason: `no answer within ${timeoutMs} ms` }, { ref: false })
   try {
     return { ok: true, ...(await Promise.race([look(), slow])) }
   } catch (error) {
-    rt.log.warn({ err: error }, 'a readiness check failed')
+    log.warn({ err: error }, 'a readiness check failed')
     return { ok: false }
   }
 }
@@ -147,15 +147,15 @@ async function check(rt: Logs, look: () => Promise<object>): Promise<Check> {
  */
 export function metricsRoutes(
   app: App,
-  rt: WebWrites,
+  deps: WebWrites,
   { realtime, limits }: { realtime: Realtime | undefined; limits: Limits },
 ): void {
-  const { metrics } = rt.instruments
-  registerGauges(rt)
-  registerImageGauges(rt)
+  const { metrics } = deps.instruments
+  registerGauges(deps)
+  registerImageGauges(deps)
   if (realtime !== undefined) registerRealtimeGauges(metrics, realtime)
-  const holdsToken = ({ headers }: FastifyRequest) => holdsMetricsToken(rt.config, headers.authorization)
-  const checkAdministrator = accessCheck(rt, 'admin', limits)
+  const holdsToken = ({ headers }: FastifyRequest) => holdsMetricsToken(deps.config, headers.authorization)
+  const checkAdministrator = accessCheck(deps, 'admin', limits)
   app.get(
     '/metrics',
     route(

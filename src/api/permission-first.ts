@@ -35,18 +35,18 @@ const actionsOfRoutes: Readonly<Record<string, readonly Action[]>> = {
  * without any grant. What this process knows is asked for anew before, so nobody is refused for a change that it has
  * not heard of.
  */
-export function checkPermissionFirst(app: App, rt: WebWrites): void {
+export function checkPermissionFirst(app: App, deps: WebWrites): void {
   const refresh = spaced(refreshEveryMs, async () => {
-    await rt.catalog.reloadIfStale()
-    await rt.access.reloadIfStale()
+    await deps.catalog.reloadIfStale()
+    await deps.access.reloadIfStale()
   })
   app.addHook('onRoute', (route) => {
     const actions = [route.method].flat().map((method) => actionsOfRoutes[`${method} ${route.url}`])[0]
     if (actions === undefined) return
     const check: Hook = (request, reply, done) => {
-      if (problemOf(rt, request, actions) === undefined) return done()
+      if (problemOf(deps, request, actions) === undefined) return done()
       refresh()
-        .then(() => refuseStill(rt, request, reply, actions))
+        .then(() => refuseStill(deps, request, reply, actions))
         .then(() => done(), done)
     }
     route.onRequest = [...listOf(route.onRequest), check]
@@ -60,22 +60,26 @@ type Hooks = Extract<NonNullable<RouteOptions['onRequest']>, readonly unknown[]>
 type Hook = Hooks[number]
 
 async function refuseStill(
-  rt: WebWrites,
+  deps: WebWrites,
   request: FastifyRequest,
   reply: FastifyReply,
   actions: readonly Action[],
 ): Promise<void> {
-  const caller = await callerOfRequest(rt, request, reply)
+  const caller = await callerOfRequest(deps, request, reply)
   // The session has ended meanwhile.
   if (typeof caller === 'string') throw errors.badCredential(caller)
   request.caller = caller
-  const problem = problemOf(rt, request, actions)
+  const problem = problemOf(deps, request, actions)
   if (problem !== undefined) throw problem
 }
 
-function problemOf(rt: CurrentCatalog, { params, caller, routeOptions }: FastifyRequest, actions: readonly Action[]) {
+function problemOf(
+  { catalog }: CurrentCatalog,
+  { params, caller, routeOptions }: FastifyRequest,
+  actions: readonly Action[],
+) {
   const { collection: name = 'svc_File' } = params as { collection?: string }
-  if (!rt.catalog.current().collections.has(name))
+  if (!catalog.current().collections.has(name))
     return routeOptions.url?.startsWith('/reports/') ? unknownModel() : errors.unknownCollection(name)
   const isGranted = caller.admin || actions.some((action) => caller.access.grant(name, action) !== undefined)
   return isGranted ? undefined : errors.actionDenied(actions[0]!, name)

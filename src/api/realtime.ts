@@ -46,19 +46,19 @@ type Channels = {
 
 /** Starts feed and socket server; sockets are accepted from here on. */
 export async function openRealtime(
-  rt: RealtimeWrites,
+  deps: RealtimeWrites,
   { engine, limits }: ReturnType<typeof openEngine>,
 ): Promise<Realtime> {
-  const { config, log } = rt
+  const { config, log } = deps
   const address = directUrl(config)
   const feed = openFeed({
-    db: rt.feedDb,
+    db: deps.feedDb,
     directUrl: withoutSslMode(address),
     tls: tlsOptions(config, address),
     log,
     walEnabled: config.realtime.walConsumerEnabled,
   })
-  const cluster = openCluster(rt)
+  const cluster = openCluster(deps)
   const io: Server = new (socketIo().Server)({ serveClient: false, connectTimeout: handshakeMs, ...cluster.options })
   const outbox = openOutbox(config, io)
   engine.on('connection', (conn: Socket['conn']) => {
@@ -67,20 +67,20 @@ export async function openRealtime(
   })
   io.bind(engine)
   const sockets = () => [...io.sockets.sockets.values()]
-  const check = (socket: Socket): Promise<void> => recheck(rt, channels, socket).then(() => checkAtEnd(socket, check))
+  const check = (socket: Socket): Promise<void> => recheck(deps, channels, socket).then(() => checkAtEnd(socket, check))
   const confirmAll = async () => {
-    if (!rt.listener.isLive()) await Promise.all(sockets().map(check))
+    if (!deps.listener.isLive()) await Promise.all(sockets().map(check))
   }
   const channels: Channels = {
-    delivery: openDelivery(rt, feed, outbox, confirmAll),
-    reports: openLiveReports(rt, feed, (socket) => currentCaller(rt, socket)),
-    progress: openTaskProgress(rt, io, (socket) => callerOf(socket).access),
-    executions: config.workflows.enabled ? openExecutionRooms(rt, io) : undefined,
-    rooms: openRooms(rt, io, cluster),
+    delivery: openDelivery(deps, feed, outbox, confirmAll),
+    reports: openLiveReports(deps, feed, (socket) => currentCaller(deps, socket)),
+    progress: openTaskProgress(deps, io, (socket) => callerOf(socket).access),
+    executions: config.workflows.enabled ? openExecutionRooms(deps, io) : undefined,
+    rooms: openRooms(deps, io, cluster),
   }
-  openPushes(rt, io)
-  admit(rt, { io, limits, channels, check })
-  warnAboutRowRules(rt)
+  openPushes(deps, io)
+  admit(deps, { io, limits, channels, check })
+  warnAboutRowRules(deps)
   const { delivery, reports, rooms } = channels
   return {
     feed,
@@ -104,21 +104,21 @@ type Admission = {
 }
 
 /** Lets sockets in, and looks at them again when their sessions may have ended. */
-function admit(rt: RealtimeWrites, { io, limits, channels, check }: Admission): void {
+function admit(deps: RealtimeWrites, { io, limits, channels, check }: Admission): void {
   const requests = requestsOf(channels)
   io.use((socket, next) => {
-    authenticate(rt, limits, socket).then(
+    authenticate(deps, limits, socket).then(
       () => next(),
       (error: unknown) => next(error instanceof Error ? error : new Error(String(error))),
     )
   })
   io.on('connection', (socket) => {
-    accept(rt, channels, requests, socket)
+    accept(deps, channels, requests, socket)
     // Its session may have ended while it connected, before anybody could notify it.
     void check(socket)
   })
   // Called after every change of roles and permissions too.
-  rt.sessions.onEnded((concerns) => {
+  deps.sessions.onEnded((concerns) => {
     for (const socket of io.sockets.sockets.values()) {
       const caller = callerOf(socket)
       const isAbout = ({ sessionId, keyId, userId, role, tenantId }: Caller) =>
@@ -130,8 +130,8 @@ function admit(rt: RealtimeWrites, { io, limits, channels, check }: Admission): 
 
 type SocketData = { caller: Caller; token: string; endsInMs: number; timer?: NodeJS.Timeout }
 
-async function currentCaller(rt: RealtimeWrites, socket: Socket): Promise<Caller | undefined> {
-  const found = await callerOfToken(rt, (socket.data as SocketData).token)
+async function currentCaller(deps: RealtimeWrites, socket: Socket): Promise<Caller | undefined> {
+  const found = await callerOfToken(deps, (socket.data as SocketData).token)
   return typeof found === 'string' ? undefined : found.caller
 }
 
@@ -148,45 +148,45 @@ const longestTimerMs = 2 ** 31 - 1
  * A live session is needed; the token comes in the handshake, in the Authorization header or as the session cookie, never
  * in the query. The first of them that is there decides, even a bad one.
  */
-async function authenticate(rt: RealtimeWrites, limits: SocketLimits, socket: Socket): Promise<void> {
-  const token = tokenOf(rt, socket.handshake)
+async function authenticate(deps: RealtimeWrites, limits: SocketLimits, socket: Socket): Promise<void> {
+  const token = tokenOf(deps, socket.handshake)
   if (token === undefined) throw new Error('No authentication token provided')
-  const found = await callerOfToken(rt, token)
+  const found = await callerOfToken(deps, token)
   if (typeof found === 'string') throw Object.assign(new Error('Invalid or expired token'), { data: { code: found } })
   limits.admit(socket, ownerOf(found.caller).userId)
   socket.data = { ...found, token } satisfies SocketData
 }
 
-function tokenOf(rt: CurrentAccess, { auth, headers }: Socket['handshake']): string | undefined {
+function tokenOf(deps: CurrentAccess, { auth, headers }: Socket['handshake']): string | undefined {
   const { token } = auth as { token?: unknown }
   if (typeof token === 'string') return token
   const { authorization = '', cookie } = headers
   if (authorization !== '') return bearerOf(authorization) ?? ''
-  return tokenOfCookies(cookieNamesOf(rt), cookie)
+  return tokenOfCookies(cookieNamesOf(deps), cookie)
 }
 
 function accept(
-  rt: RealtimeReads,
+  deps: RealtimeReads,
   { delivery, reports, rooms, executions }: Channels,
   requests: SocketRequests,
   socket: Socket,
 ): void {
   const { userId, tenantId } = callerOf(socket)
-  socket.on('error', (error) => rt.log.debug({ err: error }, 'socket error'))
+  socket.on('error', (error) => deps.log.debug({ err: error }, 'socket error'))
   refuseUnknown(socket)
   socket.on('subscribe', async (request: unknown, ack: unknown) => {
     let begun: SubscriptionStart | undefined
-    await answer(rt, ack, async () => {
-      begun = await subscribe(rt, delivery, socket, request)
+    await answer(deps, ack, async () => {
+      begun = await subscribe(deps, delivery, socket, request)
       return begun.answer
     })
     begun?.begin()
   })
   for (const [name, handle] of requests)
-    socket.on(name, (request: unknown, ack: unknown) => answer(rt, ack, () => handle(socket, request)))
-  socket.on('custom', (request: unknown, ack: unknown) => dispatchMessage(rt, socket, request, ack))
+    socket.on(name, (request: unknown, ack: unknown) => answer(deps, ack, () => handle(socket, request)))
+  socket.on('custom', (request: unknown, ack: unknown) => dispatchMessage(deps, socket, request, ack))
   if (executions !== undefined)
-    socket.on('workflow:execution:join', (request: unknown) => joinExecution(rt, executions, socket, request))
+    socket.on('workflow:execution:join', (request: unknown) => joinExecution(deps, executions, socket, request))
   socket.on('disconnect', () => {
     clearTimeout((socket.data as SocketData).timer)
     rooms.forget(socket)
@@ -200,13 +200,13 @@ function accept(
 }
 
 /** Nobody waits for an answer: a refusal is an event. */
-async function joinExecution(rt: Logs, executions: ExecutionRooms, socket: Socket, request: unknown): Promise<void> {
+async function joinExecution(deps: Logs, executions: ExecutionRooms, socket: Socket, request: unknown): Promise<void> {
   const { executionId = null } = (request ?? {}) as { executionId?: unknown }
   const refuse = (answered: object) => {
     const { status, message } = answered as { status: string; message?: string }
     if (status === 'error') socket.emit('workflow:execution:error', { executionId, message })
   }
-  await answer(rt, refuse, async () => {
+  await answer(deps, refuse, async () => {
     await executions.join(socket, request)
     return {}
   })
@@ -231,13 +231,13 @@ function requestsOf({ delivery, reports, progress, rooms }: Channels): SocketReq
  * resumes that has received nothing after it.
  */
 async function subscribe(
-  rt: Configuration,
+  { config }: Configuration,
   delivery: EventDelivery,
   socket: Socket,
   request: unknown,
 ): Promise<SubscriptionStart> {
   const wanted = inOneMessage(() => readSubscribeRequest(request))
-  if (delivery.othersOf(socket, wanted.collection) >= rt.config.realtime.subscriptionsPerSocket)
+  if (delivery.othersOf(socket, wanted.collection) >= config.realtime.subscriptionsPerSocket)
     throw new AppError(400, 'Too many subscriptions on one connection')
   const access = withOwnNotifications(callerOf(socket).access)
   if (!delivery.mayRead(access, wanted.collection)) throw new AppError(403, notAllowed)
@@ -260,10 +260,10 @@ function closeSoon(conn: Socket['conn']): void {
 }
 
 /** The session may still be good (a changed role, a message that said "all"): look it up again, otherwise disconnect. */
-async function recheck(rt: RealtimeWrites, { delivery, reports, rooms }: Channels, socket: Socket): Promise<void> {
+async function recheck(deps: RealtimeWrites, { delivery, reports, rooms }: Channels, socket: Socket): Promise<void> {
   const data = socket.data as SocketData
   try {
-    const found = await callerOfToken(rt, data.token)
+    const found = await callerOfToken(deps, data.token)
     if (typeof found === 'string') return void socket.disconnect(true)
     const before = data.caller
     Object.assign(data, found)
@@ -271,16 +271,16 @@ async function recheck(rt: RealtimeWrites, { delivery, reports, rooms }: Channel
     delivery.renew(socket, withOwnNotifications(found.caller.access))
     reports.renew(socket)
   } catch (error) {
-    rt.log.warn({ err: error, userId: data.caller.userId }, 'a session could not be checked: its socket is closed')
+    deps.log.warn({ err: error, userId: data.caller.userId }, 'a session could not be checked: its socket is closed')
     socket.disconnect(true)
   }
 }
 
 /** Without row scoping everybody who may read a collection sees changes of all its rows; say so where rules exist. */
-function warnAboutRowRules(rt: Configuration & CurrentAccess & Logs): void {
-  const conditioned = collectionsWithRowRules(rt.access.current())
-  if (conditioned.length > 0 && !rt.config.realtime.rowLevelScoping)
-    rt.log.warn(
+function warnAboutRowRules({ access, config, log }: Configuration & CurrentAccess & Logs): void {
+  const conditioned = collectionsWithRowRules(access.current())
+  if (conditioned.length > 0 && !config.realtime.rowLevelScoping)
+    log.warn(
       { collections: conditioned },
       'REALTIME_ROW_LEVEL_SCOPING is false: subscribers also see changes of rows that their read rule hides',
     )

@@ -63,7 +63,7 @@ import type { Realtime } from './realtime.ts'
 
 type RouteGroup = {
   readonly access: AccessClass
-  readonly register: (app: App, rt: WebWrites) => void | Promise<void>
+  readonly register: (app: App, deps: WebWrites) => void | Promise<void>
   /** Each of its requests ends with its one commit and can be read again, so it is done anew with a fresh catalog. */
   readonly isRetried?: boolean
 }
@@ -134,10 +134,10 @@ const groups: readonly RouteGroup[] = [
 
 /** Workflows that are off are not there: nothing of them is loaded. */
 function ofWorkflows(name: 'workflowItemRoutes' | 'workflowRoutes' | 'workflowWebhookRoutes') {
-  const register = async (app: App, rt: WebWrites) => {
-    if (!rt.config.workflows.enabled) return
+  const register = async (app: App, deps: WebWrites) => {
+    if (!deps.config.workflows.enabled) return
     const routes = await import('../features/work/workflows/routes.ts')
-    routes[name](app, rt)
+    routes[name](app, deps)
   }
   return Object.defineProperty(register, 'name', { value: name })
 }
@@ -145,40 +145,40 @@ function ofWorkflows(name: 'workflowItemRoutes' | 'workflowRoutes' | 'workflowWe
 /** Registers every group in a scope of its own, so that access is a property of the group, not of a handler. */
 export function registerRoutes(
   app: App,
-  rt: WebWrites,
+  deps: WebWrites,
   realtime: Realtime | undefined,
   { endpoints, consoles }: Pick<Extensions, 'endpoints' | 'consoles'>,
 ): void {
   const declared = declaredRoutes(app)
-  const taken = pathsTaken(app, rt)
-  const limits = registerLimits(app, rt)
+  const taken = pathsTaken(app, deps)
+  const limits = registerLimits(app, deps)
   refuseUnknownPaths(app)
   knowExtensions(app, consoles)
-  const registerMcp = openMcp(app, rt, declared)
-  healthRoutes(app, rt, realtime?.feed)
-  metricsRoutes(app, rt, { realtime, limits })
-  registerIdempotency(app, rt)
-  checkPermissionFirst(app, rt)
-  const ofRealtime: RouteGroup = { access: 'admin', register: (scope) => realtimeRoutes(scope, rt, realtime?.feed) }
-  const ofDescription: RouteGroup = { access: 'public', register: (scope) => openapiRoutes(scope, rt, declared) }
+  const registerMcp = openMcp(app, deps, declared)
+  healthRoutes(app, deps, realtime?.feed)
+  metricsRoutes(app, deps, { realtime, limits })
+  registerIdempotency(app, deps)
+  checkPermissionFirst(app, deps)
+  const ofRealtime: RouteGroup = { access: 'admin', register: (scope) => realtimeRoutes(scope, deps, realtime?.feed) }
+  const ofDescription: RouteGroup = { access: 'public', register: (scope) => openapiRoutes(scope, deps, declared) }
   const ofClient: RouteGroup = { access: 'public', register: clientModuleRoute }
   const ofTools: RouteGroup = { access: 'public', register: registerMcp }
   const ofExtensions: readonly RouteGroup[] = [
-    { access: 'bearer', register: (scope) => consoleExtensionListRoute(scope, rt, consoles) },
-    { access: 'public', register: (scope) => consoleExtensionFileRoutes(scope, rt, consoles) },
+    { access: 'bearer', register: (scope) => consoleExtensionListRoute(scope, deps, consoles) },
+    { access: 'public', register: (scope) => consoleExtensionFileRoutes(scope, deps, consoles) },
   ]
   const others = [ofRealtime, ofDescription, ofClient, ofTools, ...ofExtensions]
   for (const { access, register, isRetried } of [...groups, ...others])
     app.register(
       named(`${access} ${register.name}`, async (scope) => {
-        registerAccess(scope as App, rt, access, limits)
+        registerAccess(scope as App, deps, access, limits)
         if (access === 'public') limitAnonymousBodies(scope as App)
         checkParameters(scope as App)
-        if (isRetried) retryWhenStale(scope as App, rt.catalog)
-        await register(scope as App, rt)
+        if (isRetried) retryWhenStale(scope as App, deps.catalog)
+        await register(scope as App, deps)
       }),
     )
-  registerEndpoints(app, rt, endpoints, { taken, limits })
+  registerEndpoints(app, deps, endpoints, { taken, limits })
 }
 
 /** For the name of one without, Fastify looks through all modules that are loaded: that was two fifths of making a server. */

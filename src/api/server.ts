@@ -26,20 +26,20 @@ import { limitBodyTimes } from './slow-bodies.ts'
  * realtime channel starts with it and ends with it.
  */
 export async function buildServer(
-  rt: WebWrites,
+  deps: WebWrites,
   { endpoints = [], consoles = [] }: Partial<Extensions> = {},
 ): Promise<App> {
-  const { config } = rt
+  const { config } = deps
   const sockets = config.realtime.enabled ? openEngine(config) : undefined
   const app = Fastify({
-    loggerInstance: rt.log as FastifyBaseLogger,
+    loggerInstance: deps.log as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
     childLoggerFactory: (logger, bindings, options) =>
       new RequestLog(logger, bindings, options) as unknown as FastifyBaseLogger,
     bodyLimit: config.server.bodySizeLimit,
     trustProxy: config.server.trustProxy as never,
     requestIdHeader: false,
-    genReqId: (request) => acceptedRequestId(request.headers['x-request-id']) ?? rt.newId(),
+    genReqId: (request) => acceptedRequestId(request.headers['x-request-id']) ?? deps.newId(),
     onProtoPoisoning: 'error',
     onConstructorPoisoning: 'ignore',
     // While the server closes, requests on connections that are open are still answered, and end them.
@@ -63,7 +63,7 @@ export async function buildServer(
   app.decorateRequest('logId', '')
   app.decorateRequest('agent', undefined)
   app.decorateRequest('cause', undefined)
-  traceRequests(app, rt)
+  traceRequests(app, deps)
   registerErrorBodies(app, config)
   acceptJsonBodies(app)
   askForBodies(app)
@@ -72,19 +72,19 @@ export async function buildServer(
   app.addHook('onRequest', (request, reply, done) => {
     // An answer that depends on its caller is nobody else's; routes may say more, e.g. `no-store`.
     reply.header('x-request-id', request.id).header('cache-control', 'private, no-cache')
-    nameForLog(rt, request, reply)
+    nameForLog(deps, request, reply)
     done()
   })
   app.addHook('onResponse', (request, reply, done) => {
-    rt.instruments.request(request.method, request.routeOptions.url, reply.statusCode, reply.elapsedTime / 1000)
-    logRequest(rt, request, reply)
+    deps.instruments.request(request.method, request.routeOptions.url, reply.statusCode, reply.elapsedTime / 1000)
+    logRequest(deps, request, reply)
     done()
   })
   knowAskers(app)
   await app.register(cors, corsOptions(config))
-  const realtime = sockets === undefined ? undefined : await openRealtime(rt, sockets)
+  const realtime = sockets === undefined ? undefined : await openRealtime(deps, sockets)
   closeWith(app, async () => realtime?.close())
-  registerRoutes(app, rt, realtime, { endpoints, consoles })
+  registerRoutes(app, deps, realtime, { endpoints, consoles })
   return app
 }
 

@@ -21,12 +21,12 @@ async function main(): Promise<void> {
   const log = openLogger({ level: config.log.level, name: 'web', warnStack: config.log.warnStack })
   for (const warning of config.warnings) log.warn(warning)
   if (config.migrations.autoRun) await setUpAndMigrate({ config, log, env }, tellAdministrator)
-  const rt = await openRuntime({ config, log, name: 'web', worker: false, env })
-  if (!config.migrations.autoRun) await migrateAtStart(rt)
-  checkVerificationMail(rt)
-  checkRegisteredRole(rt)
-  await warnAboutSuperuser(rt)
-  const app = await buildServer(rt, await loadExtensions(rt))
+  const runtime = await openRuntime({ config, log, name: 'web', worker: false, env })
+  if (!config.migrations.autoRun) await migrateAtStart(runtime)
+  checkVerificationMail(runtime)
+  checkRegisteredRole(runtime)
+  await warnAboutSuperuser(runtime)
+  const app = await buildServer(runtime, await loadExtensions(runtime))
   stopOnSignal(async () => {
     void delay(config.server.shutdownTimeoutMs, undefined, { ref: false }).then(() => {
       log.error(`not everything has ended within ${config.server.shutdownTimeoutMs} ms (SHUTDOWN_TIMEOUT)`)
@@ -34,7 +34,7 @@ async function main(): Promise<void> {
     })
     await backlogAccepted()
     await app.close()
-    await rt.close()
+    await runtime.close()
   })
   await app.listen({ host: config.server.host, port: config.server.port })
   growWithWork()
@@ -56,8 +56,8 @@ function tellAdministrator(result: SetupResult): void {
 }
 
 /** Requiring verification without a way to send it would lock every new user out. */
-function checkVerificationMail(rt: Runtime): void {
-  if (!rt.config.auth.verificationNeedsSettingsSmtp || senderOf(rt, undefined) !== undefined) return
+function checkVerificationMail(runtime: Runtime): void {
+  if (!runtime.config.auth.verificationNeedsSettingsSmtp || senderOf(runtime, undefined) !== undefined) return
   throw new ConfigError(
     'REQUIRE_EMAIL_VERIFICATION: no mail sender is configured, neither by MAIL_SENDERS_ENABLED nor in the settings',
   )

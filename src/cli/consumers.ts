@@ -33,35 +33,35 @@ export const run: Command = (args) => {
   const act = Object.hasOwn(commands, command) ? commands[command] : undefined
   const isComplete = command === 'list' ? name === undefined : name !== undefined
   if (act === undefined || !isComplete || more.length > 0) throw new UsageError(usage)
-  return withRuntime(async (rt) => {
-    process.stdout.write(await act(rt, name ?? '', values))
+  return withRuntime(async (runtime) => {
+    process.stdout.write(await act(runtime, name ?? '', values))
   })
 }
 
 type Values = { readonly json?: boolean; readonly to?: string; readonly position?: string }
 
-const commands: Readonly<Record<string, (rt: Runtime, name: string, values: Values) => Promise<string>>> = {
-  list: async (rt, _name, { json }) => {
-    const [consumers, aside] = [await consumerStates(rt.db), await setAsideEvents(rt.db, mostShown)]
+const commands: Readonly<Record<string, (runtime: Runtime, name: string, values: Values) => Promise<string>>> = {
+  list: async (runtime, _name, { json }) => {
+    const [consumers, aside] = [await consumerStates(runtime.db), await setAsideEvents(runtime.db, mostShown)]
     if (json) return `${JSON.stringify({ consumers, setAside: aside }, null, 2)}\n`
     return [...consumers.map(consumerLine), ...aside.map(eventLine)].join('')
   },
-  reset: async (rt, name, { to }) => {
+  reset: async (runtime, name, { to }) => {
     if (to === undefined) throw new UsageError(usage)
-    await moveTo(rt, name, to)
+    await moveTo(runtime, name, to)
     return `${name} goes on at ${to}\n`
   },
-  skip: async (rt, name, { position }) => {
+  skip: async (runtime, name, { position }) => {
     if (position !== undefined) {
-      const forgotten = await forgetSetAside(rt, name, position === 'all' ? undefined : [positionIn(position)])
+      const forgotten = await forgetSetAside(runtime, name, position === 'all' ? undefined : [positionIn(position)])
       return `${forgotten} events are not handled\n`
     }
-    const skipped = await skipEvent(rt, name)
+    const skipped = await skipEvent(runtime, name)
     if (skipped === undefined) throw new AppError(409, `${name} is not halted before an event`)
     return `${name} goes on after position ${skipped}, which is set aside\n`
   },
-  retry: async (rt, name, { position }) => {
-    const count = await retrySetAside(rt, name, position === undefined ? undefined : [positionIn(position)])
+  retry: async (runtime, name, { position }) => {
+    const count = await retrySetAside(runtime, name, position === undefined ? undefined : [positionIn(position)])
     return `${count} events are tried again\n`
   },
 }

@@ -10,8 +10,8 @@ export const usage = `Usage: daybook erase --collection NAME --id ID
 /** Erases the images of one item from the log (docs/history.md). The actor is the platform: who runs this has the database. */
 export const run: Command = (args) => {
   const { collection, id } = readOptions(usage, args, ['collection', 'id'])
-  return withRuntime(async (rt) => {
-    const events = await eraseItem(rt, systemActor, collection, id)
+  return withRuntime(async (runtime) => {
+    const events = await eraseItem(runtime, systemActor, collection, id)
     process.stdout.write(`${events} events erased\n`)
   })
 }

@@ -10,5 +10,5 @@ export const usage = `Usage: daybook export-user --id ID
 /** Everything that the log holds about a user, one JSON object a line (docs/history.md). */
 export const run: Command = (args) => {
   const { id } = readOptions(usage, args, ['id'])
-  return withRuntime(async (rt) => pipeline(await exportUser(rt, id), process.stdout, { end: false }))
+  return withRuntime(async (runtime) => pipeline(await exportUser(runtime, id), process.stdout, { end: false }))
 }

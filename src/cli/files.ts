@@ -21,14 +21,14 @@ async function verify(args: readonly string[]): Promise<number> {
   const options = { hashes: { type: 'boolean' }, 'remove-orphans': { type: 'boolean' } } as const
   const { hashes = false, 'remove-orphans': remove = false } = parseArgs({ args: [...args], options }).values
   let different = 0
-  await withRuntime(async (rt) => {
-    const { rows, contents, differences } = await verifyFiles(rt, { hashes })
+  await withRuntime(async (runtime) => {
+    const { rows, contents, differences } = await verifyFiles(runtime, { hashes })
     for (const { kind, storage, key } of differences) process.stdout.write(`${kind} ${storage} ${key}\n`)
     process.stdout.write(`${rows} files, ${contents} contents, ${differences.length} differences\n`)
     const orphans = differences.filter(({ kind }) => kind === 'orphan')
     different = differences.length
     if (!remove || orphans.length === 0) return
-    await removeOrphans(rt, orphans)
+    await removeOrphans(runtime, orphans)
     process.stdout.write(`${orphans.length} orphans are removed by the workers\n`)
     different -= orphans.length
   })
@@ -40,11 +40,11 @@ async function migrate(args: readonly string[]): Promise<number> {
   const { to, 'to-folders': folders = false } = parseArgs({ args: [...args], options }).values
   if ((to === undefined) === !folders) throw new UsageError(usage)
   let failures = 0
-  await withRuntime(async (rt) => {
+  await withRuntime(async (runtime) => {
     const { scanned, moved, skipped, failed, errors } = await moveFiles(
-      rt,
+      runtime,
       systemActor,
-      to === undefined ? toFolders : toService(rt, to),
+      to === undefined ? toFolders : toService(runtime, to),
     )
     for (const { id, message } of errors) process.stdout.write(`failed ${id}: ${message}\n`)
     process.stdout.write(`${scanned} files, ${moved} moved, ${skipped} changed meanwhile, ${failed} failed\n`)

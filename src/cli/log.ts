@@ -28,7 +28,7 @@ export const run: Command = async ([name = '', ...args]) => {
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined
   if (command === undefined) throw new UsageError(usage)
   const { values } = parseArgs({ args, options })
-  return withRuntime((rt) => command(rt, values))
+  return withRuntime((runtime) => command(runtime, values))
 }
 
 const options = {
@@ -47,15 +47,15 @@ const options = {
 
 type Values = ReturnType<typeof parseArgs<{ options: typeof options }>>['values']
 
-const commands: Readonly<Record<string, (rt: Runtime, values: Values) => Promise<void>>> = {
+const commands: Readonly<Record<string, (runtime: Runtime, values: Values) => Promise<void>>> = {
   tail,
-  export: async (rt, values) => {
-    const { lines } = await exportWholeLog(rt, requestOf(values))
+  export: async (runtime, values) => {
+    const { lines } = await exportWholeLog(runtime, requestOf(values))
     if (values.output === undefined) await pipeline(lines, process.stdout, { end: false })
     else await pipeline(lines, createWriteStream(values.output))
   },
-  head: async (rt) => {
-    process.stdout.write(`${JSON.stringify(await readHead(rt))}\n`)
+  head: async (runtime) => {
+    process.stdout.write(`${JSON.stringify(await readHead(runtime))}\n`)
   },
 }
 
@@ -82,20 +82,20 @@ function momentIn(option: string, text: string | undefined): string | undefined 
 const followEveryMs = 500
 
 /** The newest events, then with --follow those that come until the command is interrupted. */
-async function tail(rt: Runtime, values: Values): Promise<void> {
+async function tail(runtime: Runtime, values: Values): Promise<void> {
   const count = Number(values.lines ?? 10)
   if (!Number.isSafeInteger(count) || count < 0) throw new UsageError('--lines: expected a number of lines')
   const { since, ...filter } = requestOf(values)
   if (since !== undefined || values.output !== undefined) throw new UsageError('--since and --output are for export')
   const show = (text: string) => void process.stdout.write(`${values.json ? text : eventLine(JSON.parse(text))}\n`)
-  const { events, cursor } = await tailLog(rt, { ...filter, count })
+  const { events, cursor } = await tailLog(runtime, { ...filter, count })
   for (const event of events) show(event)
   const interrupted = new AbortController()
   process.once('SIGINT', () => interrupted.abort())
   process.once('SIGTERM', () => interrupted.abort())
   for (let next = cursor; values.follow && !interrupted.signal.aborted; ) {
     await delay(followEveryMs, undefined, { signal: interrupted.signal }).catch(() => undefined)
-    const round = await exportWholeLog(rt, { ...filter, since: next })
+    const round = await exportWholeLog(runtime, { ...filter, since: next })
     for await (const line of createInterface({ input: round.lines })) show(line)
     next = round.cursor
   }

@@ -42,11 +42,11 @@ export async function restorePart(values: PartArguments): Promise<number> {
   }
   let code = 0
   await withRuntime(
-    async (rt) => {
+    async (runtime) => {
       const report =
         tenant === undefined
-          ? await restoreCollection(rt, collection!, source, choices)
-          : await restoreTenant(rt, tenant, source, choices)
+          ? await restoreCollection(runtime, collection!, source, choices)
+          : await restoreTenant(runtime, tenant, source, choices)
       if (values.json) process.stdout.write(`${JSON.stringify(report, null, 2)}\n`)
       else process.stdout.write(reportText(report, choices.dryRun))
       code = report.isRefused ? 1 : 0

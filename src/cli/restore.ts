@@ -95,8 +95,8 @@ async function verified({ config }: BackupHost): Promise<number> {
   for (const { collection, different } of wrong)
     process.stderr.write(`${collection}: ${different} rows are not what the log says\n`)
   let differences = 0
-  await withRuntime(async (rt) => {
-    const found = await verifyFiles(rt, { hashes: true })
+  await withRuntime(async (runtime) => {
+    const found = await verifyFiles(runtime, { hashes: true })
     differences = found.differences.length
     for (const { kind, storage, key } of found.differences) process.stderr.write(`${kind} ${storage} ${key}\n`)
   })

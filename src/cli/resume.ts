@@ -10,8 +10,8 @@ export const usage = `Usage: daybook resume
 
 export const run: Command = async (args) => {
   parseArgs({ args: [...args], options: {} })
-  return withRuntime(async (rt) => {
-    const wasHeld = await resumeEffects(rt)
+  return withRuntime(async (runtime) => {
+    const wasHeld = await resumeEffects(runtime)
     process.stdout.write(wasHeld ? 'resumed\n' : 'nothing was held\n')
   })
 }

@@ -10,7 +10,7 @@ type RuntimeOptions = {
 
 /** Runs a command on the installation's database; its log goes to standard error. */
 export function withRuntime(
-  work: (rt: Runtime) => Promise<void>,
+  work: (runtime: Runtime) => Promise<void>,
   { transactionTimeoutMs }: RuntimeOptions = {},
 ): Promise<number> {
   return onInstallation(async (env) => {
@@ -18,12 +18,12 @@ export function withRuntime(
     const config =
       transactionTimeoutMs === undefined ? given : { ...given, database: { ...given.database, transactionTimeoutMs } }
     const log = openLogger({ level: config.log.level, name: 'daybook', stderr: true })
-    const rt = await openRuntime({ config, log, name: 'cli', worker: false })
+    const runtime = await openRuntime({ config, log, name: 'cli', worker: false })
     try {
-      await work(rt)
+      await work(runtime)
       return 0
     } finally {
-      await rt.close()
+      await runtime.close()
     }
   })
 }

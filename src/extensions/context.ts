@@ -112,55 +112,55 @@ type ContextOptions = {
 }
 
 export function contextFor(
-  rt: ExtensionWrites,
+  deps: ExtensionWrites,
   extension: string,
   { tasksService, guard, cause }: ContextOptions = {},
 ): ExtensionContext {
   // What it does in nobody's name is a request of its own to the log; in a hook it is one with what else the hook does.
   const actor = (): Actor => {
     const own = { ...systemActor, userAgent: `daybook ${extension}`, guard }
-    const hook = actorOfHook(rt)
-    if (hook === undefined) return { ...own, logRequestId: rt.newId(), cause }
+    const hook = actorOfHook(deps)
+    if (hook === undefined) return { ...own, logRequestId: deps.newId(), cause }
     return { ...own, requestId: hook.requestId, logRequestId: hook.logRequestId, agent: hook.agent, cause: hook.cause }
   }
   const requester = () => {
-    const scope = scopeOfHook(rt)
-    return { actor: scope === undefined ? actor() : (actorOfHook(rt) ?? scope.actor), access: systemAccess, scope }
+    const scope = scopeOfHook(deps)
+    return { actor: scope === undefined ? actor() : (actorOfHook(deps) ?? scope.actor), access: systemAccess, scope }
   }
   const db = () => {
-    const scope = scopeOfHook(rt)
-    return scope === undefined ? readingDb(rt) : writingDb(scope)
+    const scope = scopeOfHook(deps)
+    return scope === undefined ? readingDb(deps) : writingDb(scope)
   }
   return Object.freeze({
     db: {
       query: (text, values) => db().query(text, values),
-      transaction: (work) => inTransaction(rt, requester(), ({ scope }) => work(writingDb(scope))),
+      transaction: (work) => inTransaction(deps, requester(), ({ scope }) => work(writingDb(scope))),
     },
-    ItemsService: itemsServiceFor(rt, actor),
-    permissionService: permissionService(rt),
+    ItemsService: itemsServiceFor(deps, actor),
+    permissionService: permissionService(deps),
     mailService: {
       sendMail: (mail) =>
-        inTransaction(rt, requester(), async ({ tx, scope }) => {
-          const { emailLogId, event } = await queueMail(tx, await requestOf(rt, tx, mail))
-          scope.events.push({ ...event, actor: actorOfHook(rt) ?? scope.actor })
+        inTransaction(deps, requester(), async ({ tx, scope }) => {
+          const { emailLogId, event } = await queueMail(tx, await requestOf(deps, tx, mail))
+          scope.events.push({ ...event, actor: actorOfHook(deps) ?? scope.actor })
           return emailLogId
         }),
     },
     notificationService: {
       send: async (notification) => {
         const sender = requester()
-        const send = () => sendNotifications(rt, sender, newNotificationOf(notification))
-        return sender.scope === undefined ? withFreshCatalog(rt.catalog, send) : send()
+        const send = () => sendNotifications(deps, sender, newNotificationOf(notification))
+        return sender.scope === undefined ? withFreshCatalog(deps.catalog, send) : send()
       },
     },
-    socketService: socketServiceFor(rt, extension, () => scopeOfHook(rt)?.tx),
-    storageService: storageServiceFor(rt, requester),
+    socketService: socketServiceFor(deps, extension, () => scopeOfHook(deps)?.tx),
+    storageService: storageServiceFor(deps, requester),
     ...(tasksService !== undefined && { tasksService }),
-    log: rt.log.child({ extension }),
+    log: deps.log.child({ extension }),
   } satisfies ExtensionContext)
 }
 
-function permissionService(rt: CurrentAccess): PermissionService {
+function permissionService(deps: CurrentAccess): PermissionService {
   const accessOf = (accountability: Accountability | null) =>
     accountability === null ? systemAccess : requesterFor(accountability).access
   return {
@@ -169,7 +169,7 @@ function permissionService(rt: CurrentAccess): PermissionService {
       return access.admin || access.grant(collection, action) !== undefined
     },
     permissionOf: (accountability, collection, action) => accessOf(accountability).grant(collection, action),
-    reload: () => rt.access.reload(),
+    reload: () => deps.access.reload(),
   }
 }
 

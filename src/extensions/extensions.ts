@@ -38,8 +38,8 @@ export type Extensions = {
  *
  * @throws {ConfigError} of one line that names the file, or the two that have the same id
  */
-export async function loadExtensions(rt: ExtensionWrites, tasksService?: TasksService): Promise<Extensions> {
-  const directory = rt.config.server.extensionsDir
+export async function loadExtensions(deps: ExtensionWrites, tasksService?: TasksService): Promise<Extensions> {
+  const directory = deps.config.server.extensionsDir
   if (!existsSync(directory)) {
     if (directory !== groups.server.variables.extensionsDir.fallback)
       throw new ConfigError(`EXTENSIONS_DIR: ${directory} does not exist`)
@@ -48,30 +48,31 @@ export async function loadExtensions(rt: ExtensionWrites, tasksService?: TasksSe
   const found = foldersOf(directory)
   const ofKind = (kind: Folder['kind']) => found.filter((folder) => folder.kind === kind)
   const hooks = ofKind('hook')
-  const context = ({ name }: Folder) => contextFor(rt, name, { tasksService })
-  for (const folder of hooks) await registerHooks(rt, folder, context(folder))
+  const context = ({ name }: Folder) => contextFor(deps, name, { tasksService })
+  for (const folder of hooks) await registerHooks(deps, folder, context(folder))
   const endpoints = await loadAll(context, ofKind('endpoint'), readEndpoint)
   const schedules = await loadAll(context, ofKind('schedule'), readSchedule)
   const tasks = await loadAll(context, ofKind('task'), readTask)
   for (const { definition, context: own } of await loadAll(context, ofKind('node'), readNode)) {
     const handler: ExtensionNode['handler'] = (input, given) => definition.handler(input, { ...own, ...given })
-    rt.workflows.nodes.set(definition.type, { ...definition, handler })
+    deps.workflows.nodes.set(definition.type, { ...definition, handler })
   }
   for (const folder of ofKind('module')) {
     const functions = await readModule(folder, context(folder))
-    rt.workflows.modules.set(folder.name.slice('svc-module-'.length), functions)
+    deps.workflows.modules.set(folder.name.slice('svc-module-'.length), functions)
   }
   const consoles = await Promise.all(ofKind('console').map(loadConsole))
-  for (const { name } of found) rt.log.info({ extension: name }, 'extension loaded')
+  for (const { name } of found) deps.log.info({ extension: name }, 'extension loaded')
   return { hooks, endpoints, schedules, tasks, consoles }
 }
 
-async function registerHooks(rt: ItemHooks, folder: Folder, context: ExtensionContext): Promise<void> {
+async function registerHooks(deps: ItemHooks, folder: Folder, context: ExtensionContext): Promise<void> {
   const { file, name } = folder
   const register = await defaultExport(folder)
   if (typeof register !== 'function') throw broken(file, 'must export a function (hooksService, context) by default')
   const hooksService = {
-    registerHook: (collection: string, event: string, hook: never) => rt.hooks.register(name, collection, event, hook),
+    registerHook: (collection: string, event: string, hook: never) =>
+      deps.hooks.register(name, collection, event, hook),
   }
   await explained(file, 'failed', () => (register as HookExtension)(hooksService, context))
 }

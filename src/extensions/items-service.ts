@@ -44,22 +44,22 @@ export type ItemsService = {
 export type ItemsServiceClass = new (collection: string, options?: ItemsServiceOptions) => ItemsService
 
 /** The class for one extension; `actor` says whom the log names for what it does in nobody's name. */
-export function itemsServiceFor(rt: ExtensionWrites, actor: () => Actor): ItemsServiceClass {
+export function itemsServiceFor(deps: ExtensionWrites, actor: () => Actor): ItemsServiceClass {
   return class extends Items {
     constructor(collection: string, { accountability = null }: ItemsServiceOptions = {}) {
-      super(rt, actor, collection, accountability)
+      super(deps, actor, collection, accountability)
     }
   }
 }
 
 class Items implements ItemsService {
-  readonly #rt: ExtensionWrites
+  readonly #deps: ExtensionWrites
   readonly #actor: () => Actor
   readonly #collection: string
   readonly #accountability: Accountability | null
 
-  constructor(rt: ExtensionWrites, actor: () => Actor, collection: string, accountability: Accountability | null) {
-    this.#rt = rt
+  constructor(deps: ExtensionWrites, actor: () => Actor, collection: string, accountability: Accountability | null) {
+    this.#deps = deps
     this.#actor = actor
     this.#collection = collection
     this.#accountability = accountability
@@ -67,12 +67,12 @@ class Items implements ItemsService {
   }
 
   async readByQuery(query: Row = {}) {
-    const list = await this.#fresh((reader) => listItems(this.#rt, reader, this.#collection, query))
+    const list = await this.#fresh((reader) => listItems(this.#deps, reader, this.#collection, query))
     return JSON.parse(typeof list === 'string' ? list : await text(list))
   }
 
   async readOne(id: Id, query: Row = {}) {
-    const { body } = await this.#fresh((reader) => readItem(this.#rt, reader, this.#collection, String(id), query))
+    const { body } = await this.#fresh((reader) => readItem(this.#deps, reader, this.#collection, String(id), query))
     return JSON.parse(body).data
   }
 
@@ -102,23 +102,23 @@ class Items implements ItemsService {
   }
 
   async #change(change: Change): Promise<Id[]> {
-    const { ids } = await this.#fresh((requester) => changeItems(this.#rt, requester, this.#collection, change))
+    const { ids } = await this.#fresh((requester) => changeItems(this.#deps, requester, this.#collection, change))
     return ids.map((id) => JSON.parse(id))
   }
 
   /** What is part of a transaction can only be run again together with all of it. */
   #fresh<Result>(work: (requester: Requester) => Promise<Result>): Promise<Result> {
     const requester = this.#requester()
-    return requester.scope === undefined ? withFreshCatalog(this.#rt.catalog, () => work(requester)) : work(requester)
+    return requester.scope === undefined ? withFreshCatalog(this.#deps.catalog, () => work(requester)) : work(requester)
   }
 
   /** In a transaction the log names the one whose change it is. */
   #requester(): Requester {
-    const scope = scopeOfHook(this.#rt)
+    const scope = scopeOfHook(this.#deps)
     const own =
       this.#accountability === null
         ? { actor: this.#actor(), access: systemAccess }
         : requesterFor(this.#accountability)
-    return { ...own, actor: scope === undefined ? own.actor : (actorOfHook(this.#rt) ?? scope.actor), scope }
+    return { ...own, actor: scope === undefined ? own.actor : (actorOfHook(this.#deps) ?? scope.actor), scope }
   }
 }

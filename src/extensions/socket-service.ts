@@ -47,11 +47,11 @@ type SocketStats = LiveStats & {
 }
 
 /** `scope` gives the transaction that is going on, where there is one. */
-export function socketServiceFor(rt: ExtensionWrites, owner: string, scope: () => Tx | undefined): SocketService {
-  const { sockets } = rt
-  const now = () => rt.clock().toISOString()
+export function socketServiceFor(deps: ExtensionWrites, owner: string, scope: () => Tx | undefined): SocketService {
+  const { sockets } = deps
+  const now = () => deps.clock().toISOString()
   const send = (to: Target, event: string, body: object) =>
-    push(rt, scope(), { to, event, body: { ...body, timestamp: now() } })
+    push(deps, scope(), { to, event, body: { ...body, timestamp: now() } })
   const live = (): LiveRooms => {
     const rooms = sockets.live()
     if (rooms === undefined) throw new Error('rooms are known in web processes with SOCKET_ENABLED only')

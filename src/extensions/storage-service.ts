@@ -44,7 +44,7 @@ export type StorageService = {
   ): Promise<StoredFile>
 }
 
-export function storageServiceFor(rt: ExtensionWrites, platform: () => Requester): StorageService {
+export function storageServiceFor(deps: ExtensionWrites, platform: () => Requester): StorageService {
   const requesterOf = ({ accountability }: As = {}): Requester => {
     const own = platform()
     if (accountability == null) return own
@@ -55,15 +55,15 @@ export function storageServiceFor(rt: ExtensionWrites, platform: () => Requester
   return {
     createFile: async (file, as) => {
       const { incoming, fields } = incomingOf(file)
-      return saveFile(rt, requesterOf(as), incoming, fields)
+      return saveFile(deps, requesterOf(as), incoming, fields)
     },
     replaceFile: async (id, file, as) => {
       const { incoming, fields } = incomingOf(file)
-      return replaceFile(rt, requesterOf(as), id, incoming, fields)
+      return replaceFile(deps, requesterOf(as), id, incoming, fields)
     },
     readFile: async (id, { range, ...as } = {}) => {
-      const file = await fileFor(rt, id, as)
-      const found = await contentsOf(rt).original(file).read(range)
+      const file = await fileFor(deps, id, as)
+      const found = await contentsOf(deps).original(file).read(range)
       if (found === undefined) throw fileNotFound()
       const { type, size, hash, name: filename } = file
       return {
@@ -78,10 +78,12 @@ export function storageServiceFor(rt: ExtensionWrites, platform: () => Requester
   }
 }
 
-async function fileFor(rt: ExtensionWrites, id: string, { accountability }: As): Promise<AssetRow> {
+async function fileFor(deps: ExtensionWrites, id: string, { accountability }: As): Promise<AssetRow> {
   const access = accountability == null ? undefined : requesterFor(accountability).access
   const file =
-    access === undefined ? await storedAsset(rt, id) : await readableAsset(rt, { userId: access.userId, access }, id)
+    access === undefined
+      ? await storedAsset(deps, id)
+      : await readableAsset(deps, { userId: access.userId, access }, id)
   if (file === undefined) throw fileNotFound()
   return file
 }

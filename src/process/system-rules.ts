@@ -29,8 +29,8 @@ import { secretRules, workflowRules } from '../features/work/workflows/rules.ts'
 type RenderedSamples = Clock & CurrentSettings & MailRenderer & ContentWrites & Workflows
 
 const permissionRules: CollectionRules = {
-  beforeWrite: async (rt, { collection }, cells, id) => {
-    await checkRuleCells(rt, collection.name, cells, id)
+  beforeWrite: async (deps, { collection }, cells, id) => {
+    await checkRuleCells(deps, collection.name, cells, id)
     return cells
   },
 }
@@ -38,17 +38,17 @@ const permissionRules: CollectionRules = {
 /** A named rule that is in use stays. */
 const aclRules: CollectionRules = {
   ...permissionRules,
-  beforeDelete: (rt, ids) => checkRuleDelete(rt, 'svc_ACL', ids),
+  beforeDelete: (deps, ids) => checkRuleDelete(deps, 'svc_ACL', ids),
 }
 
 const settingsRules: CollectionRules = {
-  beforeWrite: (rt, _context, cells, id) => settingsCells(rt, cells, id),
+  beforeWrite: (deps, _context, cells, id) => settingsCells(deps, cells, id),
   beforeDelete: checkSettingsDelete,
 }
 
-const templateRules = (rt: RenderedSamples): CollectionRules => ({
-  beforeWrite: async (_rt, _context, cells) => {
-    await checkTemplateCells(rt, cells)
+const templateRules = (deps: RenderedSamples): CollectionRules => ({
+  beforeWrite: async (_deps, _context, cells) => {
+    await checkTemplateCells(deps, cells)
     return cells
   },
 })
@@ -69,24 +69,24 @@ const taskRules: CollectionRules = {
     heartbeat_at: stateOfTask,
     retry_at: stateOfTask,
   },
-  beforeWrite: async (rt, context, cells, id) => (id === undefined ? cells : statusCells(rt, context, cells)),
+  beforeWrite: async (deps, context, cells, id) => (id === undefined ? cells : statusCells(deps, context, cells)),
 }
 
 /**
  * A status that somebody sets takes the task away from the attempt that runs it: `started_at` says since when it is
  * Running, or that it is not.
  */
-function statusCells(rt: Clock, { collection }: PayloadContext, cells: readonly Cell[]): readonly Cell[] {
+function statusCells({ clock }: Clock, { collection }: PayloadContext, cells: readonly Cell[]): readonly Cell[] {
   const status = cells.find((cell) => cell.field.name === 'task_status')?.value
   if (status === undefined) return cells
-  const startedAt = status === 'Running' ? rt.clock().toISOString() : null
+  const startedAt = status === 'Running' ? clock().toISOString() : null
   const state = { started_at: startedAt, heartbeat_at: null, attempt_token: null, retry_at: null }
   const set = Object.entries(state).map(([name, value]) => keyCell(collection.fields.get(name)!, value))
   return withCells(cells, set)
 }
 
 /** THE list of what holds for rows of system collections, whichever way they are written. `items` knows none of them. */
-export const openSystemRules = (rt: RenderedSamples): Rules =>
+export const openSystemRules = (deps: RenderedSamples): Rules =>
   new Map([
     ['svc_User', userRules],
     ['svc_UserRole', membershipRules],
@@ -97,10 +97,10 @@ export const openSystemRules = (rt: RenderedSamples): Rules =>
     ['svc_Permission', permissionRules],
     ['svc_ACL', aclRules],
     ['svc_Settings', settingsRules],
-    ['svc_Template', templateRules(rt)],
+    ['svc_Template', templateRules(deps)],
     ['svc_Tasks', taskRules],
-    ['svc_File', fileRules(rt)],
+    ['svc_File', fileRules(deps)],
     ['svc_WebhookDelivery', { lasting: deliveriesAbout }],
-    ['svc_Workflow', workflowRules(rt)],
+    ['svc_Workflow', workflowRules(deps)],
     ['svc_Secret', secretRules],
   ])

@@ -53,12 +53,12 @@ const defaultTiming: Timing = { leaseMs: 6000, lookMs: 200, keepMs: 5000 }
  * take over within the time of a lease. A consumer that was never seen before begins with what happens from now on.
  */
 export async function openConsumers(
-  rt: ConsumerWrites & Listening,
+  deps: ConsumerWrites & Listening,
   consumers: readonly Consumer[],
   timing: Partial<Timing> = {},
 ): Promise<Consumers> {
   const shell: Shell = {
-    rt,
+    deps,
     timing: { ...defaultTiming, ...timing },
     places: [],
     holder: `${process.pid}`,
@@ -67,7 +67,7 @@ export async function openConsumers(
     work: new Set(),
   }
   const serve = (wanted: readonly Consumer[]) => serveConsumers(shell, wanted)
-  rt.listener.onLost(() => {
+  deps.listener.onLost(() => {
     for (const place of shell.places) {
       place.isDoubtful = true
       place.wakeup.wake()
@@ -80,32 +80,32 @@ export async function openConsumers(
     stop: (waitMs) => stop(shell, work, waitMs),
     readiness: () =>
       readinessOf(
-        rt,
+        deps,
         shell.places.map(({ consumer }) => consumer.name),
       ),
   }
 }
 
 async function serveConsumers(shell: Shell, wanted: readonly Consumer[]): Promise<void> {
-  const { rt, places } = shell
+  const { deps, places } = shell
   const names = wanted.map(({ name }) => name)
   const left = places.filter(({ consumer }) => !names.includes(consumer.name))
   for (const place of left) place.isLeft = true
   shell.places = places.filter(({ isLeft }) => !isLeft)
-  await release(rt, left)
+  await release(deps, left)
   for (const consumer of wanted) {
     const known = shell.places.find((place) => place.consumer.name === consumer.name)
     if (known !== undefined) known.consumer = consumer
   }
   const added = wanted.filter(({ name }) => !shell.places.some(({ consumer }) => consumer.name === name))
   if (added.length === 0) return
-  const from = await currentCursor(rt.db)
+  const from = await currentCursor(deps.db)
   const registered = await registerConsumers(
-    rt,
+    deps,
     added.map(({ name }) => name),
     from.snapshot,
   )
-  if (registered.length > 0) rt.log.info({ consumers: registered }, 'consumers begin to follow the log')
+  if (registered.length > 0) deps.log.info({ consumers: registered }, 'consumers begin to follow the log')
   for (const consumer of added) {
     const place: ConsumerRun = {
       ...{ consumer, wakeup: openWakeup(), held: undefined },
@@ -120,8 +120,8 @@ async function serveConsumers(shell: Shell, wanted: readonly Consumer[]): Promis
 /** Longer behind than this is a reason to look. */
 const latestSeconds = 300
 
-async function readinessOf(rt: ConsumerWrites, names: readonly string[]) {
-  const states = (await consumerStates(rt.db)).filter(({ name }) => names.includes(name))
+async function readinessOf({ db }: ConsumerWrites, names: readonly string[]) {
+  const states = (await consumerStates(db)).filter(({ name }) => names.includes(name))
   return Object.fromEntries(
     states.map(({ name, state, reason, lagSeconds, setAside }) => {
       const ok = state === 'paused' || (state === 'running' && lagSeconds < latestSeconds)
@@ -131,7 +131,7 @@ async function readinessOf(rt: ConsumerWrites, names: readonly string[]) {
 }
 
 type Shell = {
-  readonly rt: ConsumerWrites
+  readonly deps: ConsumerWrites
   readonly timing: Timing
   places: readonly ConsumerRun[]
   readonly holder: string
@@ -156,45 +156,45 @@ type ConsumerRun = {
 }
 
 async function stop(shell: Shell, ended: Promise<unknown>, waitMs: number): Promise<void> {
-  const { rt, places, stopping, work } = shell
+  const { deps, places, stopping, work } = shell
   stopping.abort()
   for (const { wakeup } of places) wakeup.wake()
   await within(waitMs, Promise.all([ended, ...work]))
-  await release(rt, places)
+  await release(deps, places)
 }
 
-async function release(rt: ConsumerWrites, places: readonly ConsumerRun[]): Promise<void> {
+async function release(deps: ConsumerWrites, places: readonly ConsumerRun[]): Promise<void> {
   const leases = places.flatMap(({ held }) => (held === undefined ? [] : [held.lease]))
   try {
-    if (leases.length > 0) await releaseConsumers(rt, leases)
+    if (leases.length > 0) await releaseConsumers(deps, leases)
   } catch (error) {
-    rt.log.warn({ err: error }, 'consumers could not be given up; others take over when their leases have ended')
+    deps.log.warn({ err: error }, 'consumers could not be given up; others take over when their leases have ended')
   }
 }
 
 /** Renews what this process holds, and takes what nobody does. */
 async function hold(shell: Shell): Promise<void> {
-  const { rt, timing, stopping } = shell
+  const { deps, timing, stopping } = shell
   while (!stopping.signal.aborted) {
     try {
       await renew(shell)
       const free = shell.places.filter(({ held }) => held === undefined).map(({ consumer }) => consumer.name)
-      const claimed = free.length === 0 ? [] : await claimConsumers(rt, free, shell.holder, timing.leaseMs)
+      const claimed = free.length === 0 ? [] : await claimConsumers(deps, free, shell.holder, timing.leaseMs)
       for (const row of claimed) take(placeOf(shell, row), row)
-      if (claimed.length > 0) rt.log.info({ consumers: claimed.map(({ name }) => name) }, 'consumers were taken')
+      if (claimed.length > 0) deps.log.info({ consumers: claimed.map(({ name }) => name) }, 'consumers were taken')
     } catch (error) {
-      rt.log.warn({ err: error }, 'the leases of consumers could not be renewed')
+      deps.log.warn({ err: error }, 'the leases of consumers could not be renewed')
     }
     await pause(shell, timing.leaseMs / 4)
   }
 }
 
 async function renew(shell: Shell): Promise<void> {
-  const { rt, timing, places } = shell
+  const { deps, timing, places } = shell
   const before = places.filter(({ held }) => held !== undefined)
   if (before.length === 0) return
   const leases = before.map(({ held }) => held!.lease)
-  const renewed = await renewConsumers(rt, leases, timing.leaseMs)
+  const renewed = await renewConsumers(deps, leases, timing.leaseMs)
   for (const [i, place] of before.entries()) {
     const row = renewed.find(({ token }) => token === leases[i]!.token)
     if (row === undefined && place.held?.lease === leases[i]) lose(shell, place)
@@ -217,9 +217,9 @@ function retry(place: ConsumerRun): void {
   place.wakeup.wake()
 }
 
-function lose({ rt }: Shell, place: ConsumerRun): void {
+function lose({ deps }: Shell, place: ConsumerRun): void {
   place.held = undefined
-  rt.log.warn({ consumer: place.consumer.name }, 'a consumer is worked for by another process, or was moved')
+  deps.log.warn({ consumer: place.consumer.name }, 'a consumer is worked for by another process, or was moved')
 }
 
 /**
@@ -228,14 +228,14 @@ function lose({ rt }: Shell, place: ConsumerRun): void {
  * the WAL for every process.
  */
 async function watchLog(shell: Shell): Promise<void> {
-  const { rt, timing, log, stopping } = shell
+  const { deps, timing, log, stopping } = shell
   while (!stopping.signal.aborted) {
     try {
-      const [row] = await rt.db.run<{ position: string }>(newestSql, [], 'prepared')
+      const [row] = await deps.db.run<{ position: string }>(newestSql, [], 'prepared')
       if (row!.position !== log.position) Object.assign(log, { position: row!.position, changedAt: performance.now() })
       if (performance.now() - log.changedAt < attentiveMs) for (const { wakeup } of shell.places) wakeup.wake()
     } catch (error) {
-      rt.log.debug({ err: error }, 'the log could not be looked at')
+      deps.log.debug({ err: error }, 'the log could not be looked at')
     }
     await pause(shell, timing.lookMs)
   }
@@ -248,7 +248,7 @@ const unwokenMs = 1000
 const backoff = { firstMs: 100, longestMs: 5000 }
 
 async function follow(shell: Shell, place: ConsumerRun): Promise<void> {
-  const { rt, stopping } = shell
+  const { deps, stopping } = shell
   const kept = { at: performance.now(), log: '' }
   let failures = 0
   while (!stopping.signal.aborted && !place.isLeft) {
@@ -258,7 +258,7 @@ async function follow(shell: Shell, place: ConsumerRun): Promise<void> {
       if (isDone) await rest(shell, place)
     } catch (error) {
       failures += 1
-      rt.log.warn({ err: error, consumer: place.consumer.name }, 'a consumer could not go on; it tries again')
+      deps.log.warn({ err: error, consumer: place.consumer.name }, 'a consumer could not go on; it tries again')
       await pause(shell, pauseAfter(failures, backoff))
       // A page that takes longer than a transaction may is passed in smaller ones.
       await readAgain(shell, place, 4)
@@ -272,15 +272,15 @@ function rest(shell: Shell, { consumer: { paceMs }, wakeup }: ConsumerRun): Prom
 }
 
 /** Nobody knows whether the last page was handled: its place does. */
-async function readAgain({ rt, timing }: Shell, place: ConsumerRun, smaller = 1): Promise<void> {
+async function readAgain({ deps, timing }: Shell, place: ConsumerRun, smaller = 1): Promise<void> {
   const { held } = place
   if (held === undefined) return
   try {
-    const [row] = await renewConsumers(rt, [held.lease], timing.leaseMs)
+    const [row] = await renewConsumers(deps, [held.lease], timing.leaseMs)
     place.held = row && { ...heldFrom(row), limit: Math.max(1, Math.floor(held.limit / smaller)) }
   } catch (error) {
     place.held = undefined
-    rt.log.debug({ err: error, consumer: place.consumer.name }, 'the place of a consumer could not be read')
+    deps.log.debug({ err: error, consumer: place.consumer.name }, 'the place of a consumer could not be read')
   }
 }
 
@@ -288,7 +288,7 @@ type CursorNote = { at: number; log: string }
 
 /** True when there is nothing to do until something happens. */
 async function advance(shell: Shell, place: ConsumerRun, kept: CursorNote): Promise<boolean> {
-  const { rt } = shell
+  const { deps } = shell
   if (place.isDoubtful) {
     place.isDoubtful = false
     await readAgain(shell, place)
@@ -296,7 +296,7 @@ async function advance(shell: Shell, place: ConsumerRun, kept: CursorNote): Prom
   const { consumer, held } = place
   if (held === undefined) return true
   if (place.retries) await handleRetries(shell, place, held)
-  const progress = await handleNext(rt, consumer, held)
+  const progress = await handleNext(deps, consumer, held)
   // Somebody else may hold it by now, or it was stopped in between: then this says nothing any more.
   if (place.held !== held) return false
   switch (progress.is) {
@@ -315,9 +315,9 @@ async function advance(shell: Shell, place: ConsumerRun, kept: CursorNote): Prom
   }
 }
 
-async function handleRetries({ rt }: Shell, place: ConsumerRun, held: ConsumerHold): Promise<void> {
-  const positions = await positionsToRetry(rt, place.consumer.name, mostRetries)
-  for (const position of positions) await handleSetAside(rt, place.consumer, held, position)
+async function handleRetries({ deps }: Shell, place: ConsumerRun, held: ConsumerHold): Promise<void> {
+  const positions = await positionsToRetry(deps, place.consumer.name, mostRetries)
+  for (const position of positions) await handleSetAside(deps, place.consumer, held, position)
   place.retries = positions.length === mostRetries
 }
 
@@ -325,7 +325,7 @@ const mostRetries = 100
 
 /** Not while nothing is written: then the place that is kept is as good as the newest, and the server may rest. */
 async function keepSometimes(
-  { rt, timing, log }: Shell,
+  { deps, timing, log }: Shell,
   place: ConsumerRun,
   held: ConsumerHold,
   kept: CursorNote,
@@ -334,7 +334,7 @@ async function keepSometimes(
   const isDue = waited > (kept.log === log.position ? rarelyMs : timing.keepMs)
   if (!isDue || !isAhead(held)) return
   const position = log.position
-  const next = await keepPlace(rt, held)
+  const next = await keepPlace(deps, held)
   if (next === undefined) place.held = undefined
   else place.held = next
   Object.assign(kept, { at: performance.now(), log: position })
@@ -344,23 +344,23 @@ async function keepSometimes(
 const rarelyMs = 600_000
 
 async function end(
-  { rt }: Shell,
+  { deps }: Shell,
   place: ConsumerRun,
   progress: Extract<Progress, { is: 'failed' | 'gone' }>,
 ): Promise<void> {
   const { held, consumer } = place
   place.held = undefined
   if (progress.is === 'gone') {
-    rt.log.error({ consumer: consumer.name }, 'a consumer has stopped: the log does not reach back to its place')
-    return stopConsumer(rt, held!.lease, 'stopped', { reason: logRemoved })
+    deps.log.error({ consumer: consumer.name }, 'a consumer has stopped: the log does not reach back to its place')
+    return stopConsumer(deps, held!.lease, 'stopped', { reason: logRemoved })
   }
   const { position: failedPosition, reason } = progress
-  rt.log.error(
+  deps.log.error(
     { consumer: consumer.name, position: failedPosition },
     'a consumer has halted before an event that fails',
   )
-  if ((await keepPlace(rt, progress.held)) !== undefined)
-    await stopConsumer(rt, held!.lease, 'halted', { reason, failedPosition })
+  if ((await keepPlace(deps, progress.held)) !== undefined)
+    await stopConsumer(deps, held!.lease, 'halted', { reason, failedPosition })
 }
 
 function pause({ stopping }: Shell, ms: number): Promise<void> {

@@ -15,8 +15,8 @@ import { endInvites } from '../features/accounts/membership/membership.ts'
 const monthsAhead = 3
 
 /** Creates the log's partitions of the coming months. Needs a session that may change tables. */
-export async function ensureLogPartitions(rt: Configuration): Promise<void> {
-  const session = await openDirectSession(rt.config)
+export async function ensureLogPartitions({ config }: Configuration): Promise<void> {
+  const session = await openDirectSession(config)
   try {
     for (const statement of ensurePartitionsSql(monthsAhead)) await session.any(rawQuery(statement))
   } finally {
@@ -33,19 +33,19 @@ const lockAttempts = 5
  * their partition, the rest in batches. Of several workers one does it. Stops between two transactions and goes on there
  * the next time. Throws when a month was in use, so that the job is tried again.
  */
-export async function cleanAuditLog(rt: Configuration & Logs, signal: AbortSignal): Promise<void> {
-  const { auditCleanupEnabled, auditRetentionDays, consumerKeepDays, consumerKeepGb } = rt.config.log
+export async function cleanAuditLog(deps: Configuration & Logs, signal: AbortSignal): Promise<void> {
+  const { auditCleanupEnabled, auditRetentionDays, consumerKeepDays, consumerKeepGb } = deps.config.log
   if (!auditCleanupEnabled) return
-  const session = await openDirectSession(rt.config)
+  const session = await openDirectSession(deps.config)
   try {
-    if (!(await session.tryLock('daybook log cleanup'))) return rt.log.info('another worker cleans the log')
-    const before = await raiseFloor(rt, session, await limitOf(session, auditRetentionDays))
+    if (!(await session.tryLock('daybook log cleanup'))) return deps.log.info('another worker cleans the log')
+    const before = await raiseFloor(deps, session, await limitOf(session, auditRetentionDays))
     const forConsumers = { days: consumerKeepDays, bytes: consumerKeepGb * 2 ** 30 }
-    const options = { signal, lockAttempts, forConsumers, onProgress: reportTo(rt) }
+    const options = { signal, lockAttempts, forConsumers, onProgress: reportTo(deps) }
     const expiry = await expireEvents(logDbOf(session), before, options)
-    rt.log.info({ ...expiry, before }, 'the log is clean')
+    deps.log.info({ ...expiry, before }, 'the log is clean')
     if (expiry.held.length > 0)
-      rt.log.warn(
+      deps.log.warn(
         { partitions: expiry.held },
         'expired months of the log stay for consumers that have yet to read them',
       )
@@ -64,8 +64,8 @@ async function limitOf(session: DirectSession, days: number): Promise<Date> {
 }
 
 /** A sealed log says what may be gone before it goes, in whole days; so also where sealing was turned off since. */
-async function raiseFloor(rt: Configuration, session: DirectSession, limit: Date): Promise<Date> {
-  const { keys } = logKeys(rt.config)
+async function raiseFloor({ config }: Configuration, session: DirectSession, limit: Date): Promise<Date> {
+  const { keys } = logKeys(config)
   if (keys === undefined) throw new Error('SECRET_KEY is missing: the floor of the sealed log cannot be signed')
   const before = await session.transaction(systemActor, (tx) => raiseSealFloor(tx, keys, limit))
   while ((await pruneLinks(session)) > 0);
@@ -91,14 +91,14 @@ const batchSize = 1000
  * Deletes what nobody can use any more: one-time secrets, tries, challenges, idempotency keys, counters and locks. Each
  * batch is a statement of its own; stops between two.
  */
-export async function deleteWhatExpired(rt: Writes, signal: AbortSignal): Promise<void> {
+export async function deleteWhatExpired(deps: Writes, signal: AbortSignal): Promise<void> {
   for (const what of expiringKinds) {
     let deleted = 0
     for (let count = batchSize; count === batchSize; deleted += count) {
       signal.throwIfAborted()
-      count = await deleteExpired(rt, what, batchSize)
+      count = await deleteExpired(deps, what, batchSize)
     }
-    if (deleted > 0) rt.log.info({ deleted, what }, 'what had expired was deleted')
+    if (deleted > 0) deps.log.info({ deleted, what }, 'what had expired was deleted')
   }
-  await endInvites(rt, signal)
+  await endInvites(deps, signal)
 }

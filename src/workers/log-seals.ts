@@ -28,17 +28,17 @@ const defaultTiming: Timing = { paceMs, lookMs: 2000 }
  * passed over. Appends each head that it finds to LOG_SEAL_FILE. With LOG_SEALS=false nothing is sealed, and the log is
  * kept for nobody.
  */
-export async function openSeals(rt: WorkerWrites, timing: Partial<Timing> = {}): Promise<Sealing> {
-  const { keys } = logKeys(rt.config)
-  if (!rt.config.log.seals || keys === undefined) {
-    rt.log.info('LOG_SEALS is false: the log is not sealed')
-    await unregisterConsumer(rt, name)
+export async function openSeals(deps: WorkerWrites, timing: Partial<Timing> = {}): Promise<Sealing> {
+  const { keys } = logKeys(deps.config)
+  if (!deps.config.log.seals || keys === undefined) {
+    deps.log.info('LOG_SEALS is false: the log is not sealed')
+    await unregisterConsumer(deps, name)
     return { stop: async () => undefined }
   }
   const { paceMs, lookMs } = { ...defaultTiming, ...timing }
-  const consumers = await openConsumers(rt, [sealConsumer(keys, paceMs)])
+  const consumers = await openConsumers(deps, [sealConsumer(keys, paceMs)])
   const stopping = new AbortController()
-  const looking = lookAfter(rt, keys, lookMs, stopping.signal)
+  const looking = lookAfter(deps, keys, lookMs, stopping.signal)
   return {
     readiness: consumers.readiness,
     stop: async (waitMs) => {
@@ -60,15 +60,15 @@ const sealConsumer = (keys: LogKeys, paceMs: number): Consumer => ({
   },
 })
 
-async function lookAfter(rt: WorkerWrites, keys: LogKeys, lookMs: number, stopping: AbortSignal): Promise<void> {
-  const seal = <T>(work: Parameters<typeof commit<T>>[2]) => commit(rt, systemActor, work)
-  const heads = rt.config.log.sealFile === undefined ? undefined : openHeadFile(rt.config.log.sealFile)
+async function lookAfter(deps: WorkerWrites, keys: LogKeys, lookMs: number, stopping: AbortSignal): Promise<void> {
+  const seal = <T>(work: Parameters<typeof commit<T>>[2]) => commit(deps, systemActor, work)
+  const heads = deps.config.log.sealFile === undefined ? undefined : openHeadFile(deps.config.log.sealFile)
   let seen: string | undefined
   const steps = [
     // Retention went past it while no worker ran: what is left is swept up.
     async () => {
-      const own = (await consumerStates(rt.db)).find((consumer) => consumer.name === name)
-      if (own?.state === 'stopped') await moveTo(rt, name, 'now')
+      const own = (await consumerStates(deps.db)).find((consumer) => consumer.name === name)
+      if (own?.state === 'stopped') await moveTo(deps, name, 'now')
     },
     async () => {
       seen = await seal(async (tx) => ({ result: await sweepGap(tx, keys, name, seen) }))
@@ -78,13 +78,15 @@ async function lookAfter(rt: WorkerWrites, keys: LogKeys, lookMs: number, stoppi
         sweep = await seal(async (tx) => ({ result: await sweepOn(tx, keys, sweep) }))
     },
     async () => {
-      const head = heads && (await newestHead(rt.db))
+      const head = heads && (await newestHead(deps.db))
       if (head !== undefined) await heads!.append(head)
     },
   ]
   while (!stopping.aborted) {
     for (const step of steps)
-      await step().catch((error: unknown) => rt.log.warn({ err: error }, 'seals of the log could not be looked after'))
+      await step().catch((error: unknown) =>
+        deps.log.warn({ err: error }, 'seals of the log could not be looked after'),
+      )
     await delay(lookMs, undefined, { signal: stopping }).catch(() => undefined)
   }
 }

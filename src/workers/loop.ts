@@ -40,7 +40,7 @@ export type Admission = {
  * queue's backoff; throwing a `PermanentError` means that no retry can help.
  */
 export type Handler<Name extends QueueName> = (
-  rt: Writes & ResultCache,
+  deps: Writes & ResultCache,
   data: JobData[Name],
   job: JobAttempt,
 ) => Promise<void>
@@ -87,27 +87,27 @@ const graceMs = 5000
  *
  * Ours, because pg-boss's own `work()` waits a poll interval between batches.
  */
-export function runQueue<Name extends QueueName>(rt: WorkerWrites, options: QueueOptions<Name>): QueueRun {
+export function runQueue<Name extends QueueName>(deps: WorkerWrites, options: QueueOptions<Name>): QueueRun {
   const { queue, heartbeatMs = defaultHeartbeatMs } = options
   const { wake, wait } = openWakeup()
   const loop: Loop<Name> = {
-    rt,
+    deps,
     options,
     wake,
     running: new Map(),
-    outcomes: openOutcomes(rt, queue),
-    heartbeat: openHeartbeat(rt, queue, heartbeatMs),
+    outcomes: openOutcomes(deps, queue),
+    heartbeat: openHeartbeat(deps, queue, heartbeatMs),
     isStopping: false,
     isEnding: false,
   }
-  rt.listener.on('svc_jobs', (name) => name === queue && wake())
-  rt.listener.onReconnect(wake)
+  deps.listener.on('svc_jobs', (name) => name === queue && wake())
+  deps.listener.onReconnect(wake)
   const worked = work(loop, wait)
   return { stop: (waitMs) => stop(loop, worked, waitMs) }
 }
 
 type Loop<Name extends QueueName> = {
-  readonly rt: Writes & Meters & ResultCache
+  readonly deps: Writes & Meters & ResultCache
   readonly options: QueueOptions<Name>
   wake(): void
   readonly running: Map<AbortController, Promise<void>>
@@ -122,15 +122,15 @@ async function work<Name extends QueueName>(
   loop: Loop<Name>,
   wait: (ms: number | undefined) => Promise<void>,
 ): Promise<void> {
-  const { rt, options, running } = loop
+  const { deps, options, running } = loop
   const { queue, concurrency, batchSize = concurrency, pollMs = defaultPollMs, admission } = options
   let failures = 0
   while (!loop.isStopping) {
     const free = concurrency - running.size
     const most = Math.min(free, batchSize, admission?.room() ?? free)
-    const jobs = free === 0 ? [] : await fetchJobs<Name>(rt, queue, most, admission?.full())
+    const jobs = free === 0 ? [] : await fetchJobs<Name>(deps, queue, most, admission?.full())
     const refused = jobs?.filter((job) => !begin(loop, job))
-    if (refused !== undefined && refused.length > 0) await putBack(rt, queue, refused)
+    if (refused !== undefined && refused.length > 0) await putBack(deps, queue, refused)
     failures = jobs === undefined ? failures + 1 : 0
     if (failures > 0) await wait(pauseAfter(failures, backoff))
     else if (jobs!.length === 0) await wait(free === 0 ? undefined : pollMs)
@@ -150,15 +150,15 @@ function begin<Name extends QueueName>(loop: Loop<Name>, job: FetchedJob<Name>):
 
 /** A job whose data do not fit is given up without a place and a handler. */
 function start<Name extends QueueName>(loop: Loop<Name>, job: FetchedJob<Name>, misfit: string | undefined): void {
-  const { rt, options, wake, running, outcomes, heartbeat } = loop
+  const { deps, options, wake, running, outcomes, heartbeat } = loop
   const { queue, handler, concurrency, admission } = options
   const controller = new AbortController()
   heartbeat.begin(job)
   const startedAt = performance.now()
-  const run = async () => (misfit === undefined ? runJob(rt, handler, job, controller) : new PermanentError(misfit))
-  const attempt = runTraced(rt, queue, job, run).then((error) => {
+  const run = async () => (misfit === undefined ? runJob(deps, handler, job, controller) : new PermanentError(misfit))
+  const attempt = runTraced(deps, queue, job, run).then((error) => {
     heartbeat.end(job)
-    rt.instruments.job(queue, outcomeOf(error), (performance.now() - startedAt) / 1000)
+    deps.instruments.job(queue, outcomeOf(error), (performance.now() - startedAt) / 1000)
     outcomes.add({ id: job.id, retryCount: job.retryCount, error })
     const wasFull = running.size >= concurrency
     running.delete(controller)
@@ -169,7 +169,7 @@ function start<Name extends QueueName>(loop: Loop<Name>, job: FetchedJob<Name>, 
 }
 
 async function stop<Name extends QueueName>(loop: Loop<Name>, worked: Promise<void>, waitMs: number): Promise<void> {
-  const { rt, options, wake, running, heartbeat, outcomes } = loop
+  const { deps, options, wake, running, heartbeat, outcomes } = loop
   const idle = worked.then(() => Promise.all(running.values()))
   loop.isStopping = true
   wake()
@@ -178,7 +178,7 @@ async function stop<Name extends QueueName>(loop: Loop<Name>, worked: Promise<vo
   for (const controller of running.keys()) controller.abort(stopReason())
   await within(graceMs, idle)
   if (running.size > 0)
-    rt.log.warn({ queue: options.queue, jobs: running.size }, 'jobs did not stop; they will be run again')
+    deps.log.warn({ queue: options.queue, jobs: running.size }, 'jobs did not stop; they will be run again')
   heartbeat.stop()
   await within(graceMs, outcomes.written())
 }
@@ -212,19 +212,19 @@ function outcomeOf(error: Error | undefined) {
 
 /** Undefined when the database could not answer. */
 async function fetchJobs<Name extends QueueName>(
-  rt: Jobs & Logs,
+  { boss, log }: Jobs & Logs,
   queue: Name,
   batchSize: number,
   ignoreGroups: readonly string[] = [],
 ): Promise<FetchedJob<Name>[] | undefined> {
   try {
-    return await rt.boss.fetch<JobData[Name]>(queue, {
+    return await boss.fetch<JobData[Name]>(queue, {
       batchSize,
       includeMetadata: true,
       ignoreGroups: [...ignoreGroups],
     })
   } catch (error) {
-    rt.log.warn({ err: error, queue }, 'jobs could not be fetched')
+    log.warn({ err: error, queue }, 'jobs could not be fetched')
     return undefined
   }
 }
@@ -232,17 +232,17 @@ async function fetchJobs<Name extends QueueName>(
 const groupOf = (job: { readonly groupId?: string | null }) => job.groupId ?? undefined
 
 /** Jobs that no handler has seen. Where the database cannot take them they come back as those of a killed worker do. */
-async function putBack(rt: Jobs & Logs, queue: QueueName, jobs: readonly JobWithMetadata[]): Promise<void> {
+async function putBack({ boss, log }: Jobs & Logs, queue: QueueName, jobs: readonly JobWithMetadata[]): Promise<void> {
   try {
-    await putBackJobs(rt.boss, queue, jobs)
+    await putBackJobs(boss, queue, jobs)
   } catch (error) {
-    rt.log.warn({ err: error, queue, jobs: jobs.length }, 'jobs could not be put back')
+    log.warn({ err: error, queue, jobs: jobs.length }, 'jobs could not be put back')
   }
 }
 
 /** Resolves with what the handler threw, undefined when it succeeded. */
 async function runJob<Name extends QueueName>(
-  rt: Writes & ResultCache,
+  deps: Writes & ResultCache,
   handler: Handler<Name>,
   job: FetchedJob<Name>,
   controller: AbortController,
@@ -252,7 +252,7 @@ async function runJob<Name extends QueueName>(
   const timer = setTimeout(lapse, expireInSeconds * 1000)
   try {
     const attempt = { id, retryCount, retryLimit, group: groupOf(job), actor: actorOfJob(data) }
-    await handler(rt, data, { ...attempt, signal: controller.signal })
+    await handler(deps, data, { ...attempt, signal: controller.signal })
     return undefined
   } catch (thrown) {
     return thrown instanceof Error ? thrown : new Error(String(thrown))
@@ -264,7 +264,7 @@ async function runJob<Name extends QueueName>(
 type JobOutcome = { readonly id: string; readonly retryCount: number; readonly error: Error | undefined }
 
 /** Collects outcomes while one batch of them is being written, and writes them until the database has taken them. */
-function openOutcomes(rt: Jobs & Logs, queue: QueueName) {
+function openOutcomes(deps: Jobs & Logs, queue: QueueName) {
   let waiting: JobOutcome[] = []
   let writing: Promise<void> | undefined
 
@@ -272,14 +272,14 @@ function openOutcomes(rt: Jobs & Logs, queue: QueueName) {
     const batch = waiting
     waiting = []
     try {
-      await writeOutcomes(rt, queue, batch)
+      await writeOutcomes(deps, queue, batch)
     } catch (error) {
       waiting = [...batch, ...waiting]
       throw error
     }
   }
   const onRetry = (error: unknown) =>
-    rt.log.warn({ err: error, queue, jobs: waiting.length }, 'outcomes of jobs could not be written yet')
+    deps.log.warn({ err: error, queue, jobs: waiting.length }, 'outcomes of jobs could not be written yet')
   const write = async () => {
     while (waiting.length > 0) await retryTransient(writeWaiting, { backoff, unref: true, onRetry })
     writing = undefined
@@ -299,16 +299,20 @@ function openOutcomes(rt: Jobs & Logs, queue: QueueName) {
  * else meanwhile. Writing one twice is harmless for the same reason. One round trip for all successes, one for each
  * reason of failure.
  */
-async function writeOutcomes(rt: Jobs & Logs, queue: QueueName, batch: readonly JobOutcome[]): Promise<void> {
+async function writeOutcomes(
+  { log, boss }: Jobs & Logs,
+  queue: QueueName,
+  batch: readonly JobOutcome[],
+): Promise<void> {
   for (const group of Map.groupBy(batch, reasonOf).values()) {
     const attempts = group.map(({ id, retryCount }) => ({ id, retryCount }))
     const error = group[0]?.error
     const permanent = error instanceof PermanentError
     if (error !== undefined)
-      rt.log.warn({ queue, attempts, err: error }, permanent ? 'jobs ended in failure' : 'jobs failed')
-    if (error === undefined) await rt.boss.complete(queue, attempts)
-    else if (permanent) await rt.boss.complete(queue, attempts, { message: error.message, permanent })
-    else await rt.boss.fail(queue, attempts, { message: error.message })
+      log.warn({ queue, attempts, err: error }, permanent ? 'jobs ended in failure' : 'jobs failed')
+    if (error === undefined) await boss.complete(queue, attempts)
+    else if (permanent) await boss.complete(queue, attempts, { message: error.message, permanent })
+    else await boss.fail(queue, attempts, { message: error.message })
   }
 }
 
@@ -322,17 +326,17 @@ type Heartbeat = { readonly id: string; readonly retryCount: number; readonly he
  * Says of running jobs that they run, where their queue asks for it: a job whose process has died is given to another
  * one after `heartbeatSeconds`, long before its time limit. Signs name the attempt, so a zombie's count for nothing.
  */
-function openHeartbeat(rt: Jobs & Logs, queue: QueueName, everyMs: number) {
+function openHeartbeat(deps: Jobs & Logs, queue: QueueName, everyMs: number) {
   const beating = new Set<Heartbeat>()
   const beat = async () => {
     if (beating.size === 0) return
     try {
-      await rt.boss.touch(
+      await deps.boss.touch(
         queue,
         [...beating].map(({ id, retryCount }) => ({ id, retryCount })),
       )
     } catch (error) {
-      rt.log.warn({ err: error, queue }, 'running jobs could give no sign of life')
+      deps.log.warn({ err: error, queue }, 'running jobs could give no sign of life')
     }
   }
   const timer = setInterval(beat, everyMs)

@@ -22,15 +22,15 @@ const tellMs = 10_000
  * The worker of webhooks: each follows the log by itself, so that one that is paused or lags keeps its own place, and has
  * what is due for it sent in a lane of its own, so that none waits for another's endpoint.
  */
-export async function openWebhooks(rt: WorkerWrites): Promise<OpenedService> {
+export async function openWebhooks(deps: WorkerWrites): Promise<OpenedService> {
   const known = async (): Promise<readonly Webhook[]> =>
-    (await webhooksOf(rt.db, undefined)).filter(({ status }) => status === 'active')
-  const consumersOf = async () => (await known()).map((webhook) => webhookConsumer(rt, webhook))
-  const consumers = await openConsumers(rt, await consumersOf())
-  const following = repeat(rt, lookMs, async () => consumers.serve(await consumersOf()))
-  const tidying = repeat(rt, tidyMs, () => dropPlacesOfWebhooks(rt))
-  const telling = repeat(rt, tellMs, () => tellOfStopped(rt))
-  const lanes = openLanes(rt)
+    (await webhooksOf(deps.db, undefined)).filter(({ status }) => status === 'active')
+  const consumersOf = async () => (await known()).map((webhook) => webhookConsumer(deps, webhook))
+  const consumers = await openConsumers(deps, await consumersOf())
+  const following = repeat(deps, lookMs, async () => consumers.serve(await consumersOf()))
+  const tidying = repeat(deps, tidyMs, () => dropPlacesOfWebhooks(deps))
+  const telling = repeat(deps, tellMs, () => tellOfStopped(deps))
+  const lanes = openLanes(deps)
   return {
     readiness: consumers.readiness,
     stop: async (waitMs) => {
@@ -42,22 +42,22 @@ export async function openWebhooks(rt: WorkerWrites): Promise<OpenedService> {
   }
 }
 
-function openLanes(rt: WorkerWrites) {
+function openLanes(deps: WorkerWrites) {
   const stopping = new AbortController()
   const running = new Map<string, Promise<void>>()
   const { wake, wait } = openWakeup()
   const start = (id: string) => {
-    const lane = deliverTo(rt, id, stopping.signal)
-      .catch((error: unknown) => rt.log.warn({ err: error, webhook: id }, 'deliveries stopped; they go on'))
+    const lane = deliverTo(deps, id, stopping.signal)
+      .catch((error: unknown) => deps.log.warn({ err: error, webhook: id }, 'deliveries stopped; they go on'))
       .finally(() => running.delete(id))
     running.set(id, lane)
   }
   const work = async () => {
     while (!stopping.signal.aborted) {
       try {
-        for (const id of await webhooksWithWork(rt)) if (!running.has(id)) start(id)
+        for (const id of await webhooksWithWork(deps)) if (!running.has(id)) start(id)
       } catch (error) {
-        rt.log.warn({ err: error }, 'due deliveries could not be looked for')
+        deps.log.warn({ err: error }, 'due deliveries could not be looked for')
       }
       await wait(dueMs)
     }

@@ -51,8 +51,8 @@ async function runWorker(worker: WorkerName): Promise<void> {
     const begin = () => {
       begun = true
     }
-    const rt = await openRuntime({ config, log, name: worker, worker: true })
-    await serveMeasured({ stop, begin }, rt, worker).finally(rt.close)
+    const runtime = await openRuntime({ config, log, name: worker, worker: true })
+    await serveMeasured({ stop, begin }, runtime, worker).finally(runtime.close)
   } catch (error) {
     if (error instanceof ConfigError) process.stderr.write(`${error.message}\n`)
     else log.fatal({ err: error }, `the worker failed: ${(error as Error).message}`)
@@ -69,12 +69,12 @@ async function endAfter(ms: number, log: Logger): Promise<void> {
 /** `begin` is called before the first work is done, `stop` resolves when no more is wanted. */
 type Life = { readonly begin: () => void; readonly stop: Promise<void> }
 
-async function serveMeasured(life: Life, rt: Runtime, worker: WorkerName): Promise<void> {
+async function serveMeasured(life: Life, runtime: Runtime, worker: WorkerName): Promise<void> {
   const services: OpenedService[] = []
-  const metrics = await showMetrics(rt, worker, services)
+  const metrics = await showMetrics(runtime, worker, services)
   try {
-    await untilResumed(rt, worker)
-    await serveFor(life, rt, workers[worker], services)
+    await untilResumed(runtime, worker)
+    await serveFor(life, runtime, workers[worker], services)
   } finally {
     await metrics?.close()
   }
@@ -85,46 +85,46 @@ const heldBack: readonly WorkerName[] = ['mail', 'tasks', 'webhooks', 'workflows
 const heldLookMs = 1000
 
 /** A copy of an installation was restored with `--hold`: it writes to nobody until `daybook resume`. */
-async function untilResumed(rt: Runtime, worker: WorkerName): Promise<void> {
-  if (!heldBack.includes(worker) || !(await areEffectsHeld(rt.reserved))) return
-  rt.log.warn('this installation was restored with --hold: nothing is done until `daybook resume`')
-  while (await areEffectsHeld(rt.reserved)) await delay(heldLookMs)
-  rt.log.info('resumed')
+async function untilResumed({ reserved, log }: Runtime, worker: WorkerName): Promise<void> {
+  if (!heldBack.includes(worker) || !(await areEffectsHeld(reserved))) return
+  log.warn('this installation was restored with --hold: nothing is done until `daybook resume`')
+  while (await areEffectsHeld(reserved)) await delay(heldLookMs)
+  log.info('resumed')
 }
 
 async function serveFor(
   { begin, stop }: Life,
-  rt: Runtime,
+  runtime: Runtime,
   parts: readonly (QueueWorker | Service)[],
   services: OpenedService[],
 ): Promise<void> {
   const queues = parts.filter((part) => 'queue' in part)
   for (const part of parts)
     if ('service' in part) {
-      services.push(await part.open(rt))
+      services.push(await part.open(runtime))
       begin()
     }
   begin()
-  await scheduleAll(rt, queues)
+  await scheduleAll(runtime, queues)
   const runs = queues.map(({ queue, concurrency, open }) => {
-    const { close, ...opened } = open(rt)
-    return { ...runQueue(rt, { queue, concurrency, ...opened }), close }
+    const { close, ...opened } = open(runtime)
+    return { ...runQueue(runtime, { queue, concurrency, ...opened }), close }
   })
   growWithWork()
-  rt.log.info('ready')
+  runtime.log.info('ready')
   await stop
-  rt.log.info('stopping')
-  await Promise.all([...runs, ...services].map((run) => run.stop(rt.config.tasks.shutdownWaitSeconds * 1000)))
+  runtime.log.info('stopping')
+  await Promise.all([...runs, ...services].map((run) => run.stop(runtime.config.tasks.shutdownWaitSeconds * 1000)))
   for (const run of runs) run.close()
 }
 
 /** Any number of processes may do it: a schedule is a row. One that was missed while no worker ran is made up for. */
-async function scheduleAll(rt: Runtime, queues: readonly QueueWorker[]): Promise<void> {
+async function scheduleAll({ config, boss }: Runtime, queues: readonly QueueWorker[]): Promise<void> {
   for (const { queue, scheduleOf, secondsAfterStart, ...fixed } of queues) {
-    const schedule = scheduleOf === undefined ? fixed.schedule : scheduleOf(rt.config)
-    if (scheduleOf !== undefined && schedule === undefined) await rt.boss.unschedule(queue)
-    if (schedule !== undefined) await rt.boss.schedule(queue, schedule, {}, { tz: 'UTC', missed: 'once' })
-    if (secondsAfterStart !== undefined) await rt.boss.sendAfter(queue, {}, null, secondsAfterStart)
+    const schedule = scheduleOf === undefined ? fixed.schedule : scheduleOf(config)
+    if (scheduleOf !== undefined && schedule === undefined) await boss.unschedule(queue)
+    if (schedule !== undefined) await boss.schedule(queue, schedule, {}, { tz: 'UTC', missed: 'once' })
+    if (secondsAfterStart !== undefined) await boss.sendAfter(queue, {}, null, secondsAfterStart)
   }
 }
 
@@ -148,26 +148,26 @@ function stopSignal(): Promise<void> {
  * database knows is told by the web processes.
  */
 async function showMetrics(
-  rt: Runtime,
+  runtime: Runtime,
   worker: WorkerName,
   services: readonly OpenedService[],
 ): Promise<{ close(): Promise<void> } | undefined> {
-  const { metricsPort } = rt.config.observability
+  const { metricsPort } = runtime.config.observability
   if (metricsPort === undefined) return undefined
-  registerProcessGauges(rt)
-  const parts = onceASecond(() => readiness(rt, services))
+  registerProcessGauges(runtime)
+  const parts = onceASecond(() => readiness(runtime, services))
   const server = createServer({ requestTimeout: 5000, headersTimeout: 5000 }, (request, response) => {
-    answer(rt, parts, request, response).catch((error: unknown) => {
-      rt.log.error({ err: error }, 'the metrics could not be shown')
+    answer(runtime, parts, request, response).catch((error: unknown) => {
+      runtime.log.error({ err: error }, 'the metrics could not be shown')
       response.destroy()
     })
   })
   const port = metricsPort === 0 ? 0 : metricsPort + workerNames.indexOf(worker)
-  server.listen(port, rt.config.server.host)
+  server.listen(port, runtime.config.server.host)
   await once(server, 'listening').catch((error: NodeJS.ErrnoException) => {
-    throw new ConfigError(`METRICS_PORT: ${rt.config.server.host}:${port} cannot be listened at: ${error.message}`)
+    throw new ConfigError(`METRICS_PORT: ${runtime.config.server.host}:${port} cannot be listened at: ${error.message}`)
   })
-  rt.log.info({ port: (server.address() as AddressInfo).port }, 'metrics are shown')
+  runtime.log.info({ port: (server.address() as AddressInfo).port }, 'metrics are shown')
   return {
     close: async () => {
       const closed = once(server, 'close')
@@ -181,19 +181,19 @@ async function showMetrics(
 type Parts = Readonly<Record<string, { readonly ok: boolean }>>
 
 /** What the process works for, part by part. */
-async function readiness(rt: Runtime, services: readonly OpenedService[]): Promise<Parts> {
+async function readiness({ reserved, log }: Runtime, services: readonly OpenedService[]): Promise<Parts> {
   try {
-    await rt.reserved.one(sql.unsafe`select 1 as one`)
+    await reserved.one(sql.unsafe`select 1 as one`)
     const found = await Promise.all(services.map((service) => service.readiness?.() ?? {}))
     return Object.assign({ database: { ok: true } }, ...found)
   } catch (error) {
-    rt.log.warn({ err: error }, 'a readiness check failed')
+    log.warn({ err: error }, 'a readiness check failed')
     return { database: { ok: false } }
   }
 }
 
 async function answer(
-  rt: Runtime,
+  { config, instruments }: Runtime,
   parts: () => Promise<Parts>,
   request: IncomingMessage,
   response: ServerResponse,
@@ -209,7 +209,7 @@ async function answer(
     const body = JSON.stringify({ status: isReady ? 'ready' : 'not ready', ...found })
     return void response.writeHead(isReady ? 200 : 503, jsonHeaders).end(body)
   }
-  if (!holdsMetricsToken(rt.config, request.headers.authorization)) return void refuse(401, 'Authentication required')
-  const { contentType, text } = await rt.instruments.metrics.scrape()
+  if (!holdsMetricsToken(config, request.headers.authorization)) return void refuse(401, 'Authentication required')
+  const { contentType, text } = await instruments.metrics.scrape()
   response.writeHead(200, { 'content-type': contentType, 'cache-control': 'no-store' }).end(text)
 }

@@ -39,7 +39,7 @@ export type QueueWorker<Name extends QueueName = QueueName> = {
   readonly scheduleOf?: (config: Config) => string | undefined
   /** A job is put into the queue this long after the process has started, too. */
   readonly secondsAfterStart?: number
-  open(rt: WorkerWrites): OpenedWorker<Name>
+  open(deps: WorkerWrites): OpenedWorker<Name>
 }
 
 type OpenedWorker<Name extends QueueName = QueueName> = {
@@ -53,7 +53,7 @@ type OpenedWorker<Name extends QueueName = QueueName> = {
 /** Work of a process besides serving queues. */
 export type Service = {
   readonly service: string
-  open(rt: WorkerWrites): Promise<OpenedService>
+  open(deps: WorkerWrites): Promise<OpenedService>
 }
 
 /** THE list: every worker process by its name, the queues it serves and what else it does. */
@@ -105,39 +105,39 @@ export const workers = {
       queue: 'file-removal',
       concurrency: 1,
       schedule: '* * * * *',
-      open: (rt) => stateless((_rt, signal) => removeDueContent(rt, signal)),
+      open: (deps) => stateless((_deps, signal) => removeDueContent(deps, signal)),
     }),
     serve({
       queue: 'backup',
       concurrency: 1,
       scheduleOf: ({ backup }) => backup.schedule,
-      open: (rt) => ({ handler: () => makeScheduledBackup(rt), close: () => undefined }),
+      open: (deps) => ({ handler: () => makeScheduledBackup(deps), close: () => undefined }),
     }),
     serve({
       queue: 'backup-watch',
       concurrency: 1,
       schedule: '11 * * * *',
-      open: (rt) => ({ handler: () => watchBackups(rt), close: () => undefined }),
+      open: (deps) => ({ handler: () => watchBackups(deps), close: () => undefined }),
     }),
-    { service: 'removal of content', open: (rt) => openConsumers(rt, [contentConsumer(rt)]) },
-    { service: 'log seals', open: (rt: WorkerWrites) => openSeals(rt) },
+    { service: 'removal of content', open: (deps) => openConsumers(deps, [contentConsumer(deps)]) },
+    { service: 'log seals', open: (deps: WorkerWrites) => openSeals(deps) },
   ],
   webhooks: [{ service: 'webhooks', open: openWebhooks }],
   workflows: [{ service: 'workflows', open: openWorkflows }],
   'cache-invalidation': [serve({ queue: 'cache-invalidation', concurrency: 4, open: openInvalidation })],
 } satisfies Readonly<Record<WorkerName, readonly (QueueWorker | Service)[]>>
 
-function openMailQueue(rt: WorkerWrites): OpenedWorker<'mail'> {
-  const sender = senderOf(rt, undefined)
+function openMailQueue(deps: WorkerWrites): OpenedWorker<'mail'> {
+  const sender = senderOf(deps, undefined)
   if (sender === undefined)
-    rt.log.warn('no mail sender is configured: mails wait until MAIL_SENDERS_ENABLED names a complete one')
-  if (sender === inbox) rt.log.info('no mail sender is configured: mails are kept in the inbox at /_dev/mail')
+    deps.log.warn('no mail sender is configured: mails wait until MAIL_SENDERS_ENABLED names a complete one')
+  if (sender === inbox) deps.log.info('no mail sender is configured: mails are kept in the inbox at /_dev/mail')
   const mailer = openMailer()
-  const lanes = openLanes((group) => senderOf(rt, group === installationGroup ? undefined : group))
-  rt.settings.onChange(lanes.forgetSenders)
+  const lanes = openLanes((group) => senderOf(deps, group === installationGroup ? undefined : group))
+  deps.settings.onChange(lanes.forgetSenders)
   return {
     admission: { ...lanes, enter: (jobId, group) => group === undefined || lanes.enter(jobId, group) },
-    handler: (_rt, { emailLogId }, job) => sendMailInLane(rt, mailer, lanes, emailLogId, job),
+    handler: (_deps, { emailLogId }, job) => sendMailInLane(deps, mailer, lanes, emailLogId, job),
     close: () => mailer.close(),
   }
 }
@@ -153,21 +153,21 @@ function openEmailLogCleanup({ config, log }: Configuration & Logs): OpenedWorke
   return stateless(cleanMailLog)
 }
 
-async function openTasksIfEnabled(rt: WorkerWrites) {
-  if (rt.config.tasks.enabled) return openTasks(rt)
-  rt.log.warn('TASK_SERVICE_ENABLED is false: tasks wait')
+async function openTasksIfEnabled(deps: WorkerWrites) {
+  if (deps.config.tasks.enabled) return openTasks(deps)
+  deps.log.warn('TASK_SERVICE_ENABLED is false: tasks wait')
   return { stop: async () => undefined }
 }
 
-function openInvalidation(rt: Configuration & Logs): OpenedWorker<'cache-invalidation'> {
-  if (!isShared(rt.config)) rt.log.info('no cache is shared: there is nothing to invalidate')
+function openInvalidation({ config, log }: Configuration & Logs): OpenedWorker<'cache-invalidation'> {
+  if (!isShared(config)) log.info('no cache is shared: there is nothing to invalidate')
   return { handler: dropInvalidated, close: () => undefined }
 }
 
 function stateless<Name extends QueueName>(
-  work: (rt: Writes, signal: AbortSignal) => Promise<void>,
+  work: (deps: Writes, signal: AbortSignal) => Promise<void>,
 ): OpenedWorker<Name> {
-  return { handler: (rt, _data, { signal }) => work(rt, signal), close: () => undefined }
+  return { handler: (deps, _data, { signal }) => work(deps, signal), close: () => undefined }
 }
 
 /** Checks an entry against its queue's data; beyond the list all entries are alike. */

@@ -20,19 +20,19 @@ const afterDueMs = 5
  * The worker of workflows: runs executions that are due, WORKFLOW_CONCURRENCY at a time; follows the log for those that are
  * triggered by changes; and starts those that are scheduled. Any number of processes may run it.
  */
-export async function openWorkflows(rt: WorkerWrites): Promise<OpenedService> {
-  if (!rt.config.workflows.enabled) {
-    rt.log.warn('WORKFLOWS_ENABLED is false: executions of workflows wait')
+export async function openWorkflows(deps: WorkerWrites): Promise<OpenedService> {
+  if (!deps.config.workflows.enabled) {
+    deps.log.warn('WORKFLOWS_ENABLED is false: executions of workflows wait')
     return { stop: async () => undefined }
   }
   // What nodes write meets the hooks of extensions, and nodes may be theirs.
-  await loadExtensions(rt)
+  await loadExtensions(deps)
   const workflows = await import('../features/work/workflows/workflows.ts')
-  const triggers = await workflows.openTriggers(rt)
-  const consumers = await openConsumers(rt, [triggers.consumer])
-  const executions = openExecutions(rt, workflows)
-  const schedules = openTicks(rt, triggers.tick)
-  const tidying = repeat(rt, tidyMs, () => tidy(rt, workflows))
+  const triggers = await workflows.openTriggers(deps)
+  const consumers = await openConsumers(deps, [triggers.consumer])
+  const executions = openExecutions(deps, workflows)
+  const schedules = openTicks(deps, triggers.tick)
+  const tidying = repeat(deps, tidyMs, () => tidy(deps, workflows))
   return {
     readiness: consumers.readiness,
     stop: async (waitMs) => {
@@ -46,37 +46,37 @@ const tidyMs = 600_000
 const deletedAtOnce = 500
 
 /** Removes what is older than it is kept, a little at a time. */
-async function tidy(rt: WorkerWrites, { deleteOldExecutions }: Workflows): Promise<void> {
-  const days = rt.config.workflows.executionRetentionDays
-  while ((await deleteOldExecutions(rt, days, deletedAtOnce)) === deletedAtOnce);
-  while ((await deleteUnusedVersions(rt, days, deletedAtOnce)) === deletedAtOnce);
+async function tidy(deps: WorkerWrites, { deleteOldExecutions }: Workflows): Promise<void> {
+  const days = deps.config.workflows.executionRetentionDays
+  while ((await deleteOldExecutions(deps, days, deletedAtOnce)) === deletedAtOnce);
+  while ((await deleteUnusedVersions(deps, days, deletedAtOnce)) === deletedAtOnce);
 }
 
 type Workflows = typeof import('../features/work/workflows/workflows.ts')
 
 /** The executions that run in this process; `onEnd` is called when one has ended, or waits. */
-function openPlaces(rt: WorkerWrites, workflows: Workflows, stopping: AbortSignal, onEnd: () => void) {
+function openPlaces(deps: WorkerWrites, workflows: Workflows, stopping: AbortSignal, onEnd: () => void) {
   const { giveBack, runExecution, ClaimLost } = workflows
-  const commitInGroup = workflows.openGroupCommit(rt, transactionsAtOnce)
+  const commitInGroup = workflows.openGroupCommit(deps, transactionsAtOnce)
   const running = new Map<ClaimedExecution, Promise<void>>()
   const run = async (claim: ClaimedExecution) => {
     const startedAt = performance.now()
     const passed = () => (performance.now() - startedAt) / 1000
     try {
-      const ended = await runExecution(rt, commitInGroup, claim, stopping)
-      if (ended === 'stopped') await giveBack(rt, claim)
-      rt.instruments.workflow(ended, passed())
+      const ended = await runExecution(deps, commitInGroup, claim, stopping)
+      if (ended === 'stopped') await giveBack(deps, claim)
+      deps.instruments.workflow(ended, passed())
     } catch (error) {
-      if (error instanceof ClaimLost) return rt.instruments.workflow('lost', passed())
+      if (error instanceof ClaimLost) return deps.instruments.workflow('lost', passed())
       const about = { err: error, execution: claim.id }
-      rt.log.warn(about, 'an execution of a workflow stopped; it goes on when its lease is over')
+      deps.log.warn(about, 'an execution of a workflow stopped; it goes on when its lease is over')
     }
   }
   return {
     running,
     start: (claim: ClaimedExecution) => {
       const attributes = { 'daybook.execution.id': claim.id }
-      const attempt = rt.tracing
+      const attempt = deps.tracing
         .span(`workflow ${claim.workflow_Id}`, { kind: 'consumer', attributes }, () => run(claim))
         .finally(() => {
           running.delete(claim)
@@ -88,14 +88,14 @@ function openPlaces(rt: WorkerWrites, workflows: Workflows, stopping: AbortSigna
   }
 }
 
-function openExecutions(rt: WorkerWrites, workflows: Workflows) {
+function openExecutions(deps: WorkerWrites, workflows: Workflows) {
   const { claimDueExecutions, nextExecutionMs, recoverExecutions } = workflows
-  const { concurrency } = rt.config.workflows
+  const { concurrency } = deps.config.workflows
   const stopping = new AbortController()
   const { wake, wait } = openWakeup()
-  const { running, start } = openPlaces(rt, workflows, stopping.signal, wake)
-  rt.listener.on('svc_executions', wake)
-  rt.listener.onReconnect(wake)
+  const { running, start } = openPlaces(deps, workflows, stopping.signal, wake)
+  deps.listener.on('svc_executions', wake)
+  deps.listener.onReconnect(wake)
 
   let lookedAt = Number.NEGATIVE_INFINITY
   /** Claims what is due and gives how long to sleep; undefined: until something ends. */
@@ -106,27 +106,27 @@ function openExecutions(rt: WorkerWrites, workflows: Workflows) {
     const early = lookedAt + betweenClaimsMs - performance.now()
     if (free * 2 < concurrency && early > 0) return early
     lookedAt = performance.now()
-    const claims = await claimDueExecutions(rt, free)
+    const claims = await claimDueExecutions(deps, free)
     for (const claim of claims) start(claim)
     if (claims.length === free) return 0
-    const ms = await nextExecutionMs(rt)
+    const ms = await nextExecutionMs(deps)
     return Math.min(longestSleepMs, ms === undefined ? longestSleepMs : ms + afterDueMs)
   }
   const work = async () => {
     while (!stopping.signal.aborted) {
       const ms = await look().catch((error: unknown) => {
-        rt.log.warn({ err: error }, 'due executions of workflows could not be claimed yet')
+        deps.log.warn({ err: error }, 'due executions of workflows could not be claimed yet')
         return pauseAfterErrorMs
       })
       if (ms !== 0 && !stopping.signal.aborted) await wait(ms)
     }
     await Promise.all(running.values())
   }
-  const beats = repeat(rt, beatMs, async () => {
-    if (running.size > 0) await touchExecutions(rt, [...running.keys()])
-    const recovered = await recoverExecutions(rt)
+  const beats = repeat(deps, beatMs, async () => {
+    if (running.size > 0) await touchExecutions(deps, [...running.keys()])
+    const recovered = await recoverExecutions(deps)
     for (const { id, status } of recovered)
-      rt.log.warn({ execution: id, status }, 'an execution was taken back from a process that is gone')
+      deps.log.warn({ execution: id, status }, 'an execution was taken back from a process that is gone')
     // What another process has put off, and did not live to see.
     wake()
   })
@@ -142,15 +142,15 @@ function openExecutions(rt: WorkerWrites, workflows: Workflows) {
 }
 
 /** Calls `tick`, which says when it wants to be called again, or when a workflow has changed. */
-function openTicks(rt: WorkerWrites, tick: () => Promise<number | undefined>) {
+function openTicks(deps: WorkerWrites, tick: () => Promise<number | undefined>) {
   const { wake, wait } = openWakeup()
   let isStopping = false
-  rt.listener.on('svc_workflows', wake)
-  rt.listener.onReconnect(wake)
+  deps.listener.on('svc_workflows', wake)
+  deps.listener.onReconnect(wake)
   const work = async () => {
     while (!isStopping) {
       const ms = await tick().catch((error: unknown) => {
-        rt.log.warn({ err: error }, 'scheduled workflows could not be started yet')
+        deps.log.warn({ err: error }, 'scheduled workflows could not be started yet')
         return pauseAfterErrorMs
       })
       if (!isStopping) await wait(Math.min(longestSleepMs, ms ?? longestSleepMs))

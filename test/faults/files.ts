@@ -40,13 +40,13 @@ export async function runF42(seed: number, { kills }: Size): Promise<Result> {
     changeOften(cluster, { known, counts, underWay, at: i, random }, stop.signal),
   )
   const moving = moveOften(cluster, underWay, stop.signal)
-  const rt = await openRuntime({ config: testConfig(database.url), log: silent, name: 'faults', worker: true })
+  const runtime = await openRuntime({ config: testConfig(database.url), log: silent, name: 'faults', worker: true })
   try {
     for (let n = 0; n < kills * kinds.length; n += 1) {
       const from = counts.answered
       await waitFor(() => counts.answered > from + 2, { timeout: 60_000, what: 'more changes of files' })
       const kind = kinds[n % kinds.length]!
-      const { victim, hit } = await victimAt(kind, { cluster, underWay, rt, random })
+      const { victim, hit } = await victimAt(kind, { cluster, underWay, runtime, random })
       const kill = victim.kill('SIGKILL')
       for (const one of new Set(hit())) struck.set(one, struck.get(one)! + 1)
       await kill
@@ -54,13 +54,13 @@ export async function runF42(seed: number, { kills }: Size): Promise<Result> {
     }
     stop.abort()
     await Promise.all([...work, moving])
-    await removeWhatIsLeft(cluster, rt)
-    const faults = [...(await differences(rt)), ...(await broken(rt, known))]
+    await removeWhatIsLeft(cluster, runtime)
+    const faults = [...(await differences(runtime)), ...(await broken(runtime, known))]
     const files = [...known.values()].filter((states) => !states.has(null)).length
     const killed = Object.fromEntries([...struck].map(([kind, times]) => [`killed in the middle: ${kind}`, times]))
     return { faults, figures: { kills: kills * kinds.length, ...killed, ...counts, files } }
   } finally {
-    await rt.close()
+    await runtime.close()
     await Promise.all([...cluster.web, ...cluster.workers].map((member) => member.kill()))
   }
 }
@@ -71,16 +71,16 @@ type UnderWay = (readonly Kind[])[]
 type Aim = {
   readonly cluster: Cluster
   readonly underWay: UnderWay
-  readonly rt: Runtime
+  readonly runtime: Runtime
   readonly random: () => number
 }
 
 /** A process in the middle of such work, and what it is doing at the moment when it is asked. */
-async function victimAt(kind: Kind, { cluster: { web, workers, sql }, underWay, rt, random }: Aim) {
+async function victimAt(kind: Kind, { cluster: { web, workers, sql }, underWay, runtime, random }: Aim) {
   if (kind === 'removal') {
     // What waits for readers to finish, and the holds of uploads besides: those are refused then.
     await sql(`update "svc_FileRemoval" set "dueAt" = now() where "dueAt" < now() + interval '2 minutes'`)
-    await rt.boss.send('file-removal', {})
+    await runtime.boss.send('file-removal', {})
     await delay(random() * 400)
     return { victim: workers[0]!, hit: (): readonly Kind[] => ['removal'] }
   }
@@ -177,7 +177,7 @@ async function send({ web, token }: Cluster, at: number, method: string, path: s
 }
 
 /** Everything that is to go goes now: first what the consumer has not seen yet is waited for. */
-async function removeWhatIsLeft(cluster: Cluster, rt: Runtime): Promise<void> {
+async function removeWhatIsLeft(cluster: Cluster, runtime: Runtime): Promise<void> {
   const marker = await send(cluster, 0, 'POST', '/files', Buffer.from('marker'))
   const [{ filename }] = await cluster.sql('select filename from "svc_File" where id = $1', [marker!.body.data])
   await cluster.sql('delete from "svc_File" where id = $1', [marker!.body.data])
@@ -190,13 +190,13 @@ async function removeWhatIsLeft(cluster: Cluster, rt: Runtime): Promise<void> {
   )
   for (let round = 0; round < 3; round += 1) {
     await cluster.sql(`update "svc_FileRemoval" set "dueAt" = now() - interval '1 second'`)
-    await removeDueContent(rt, new AbortController().signal)
+    await removeDueContent(runtime, new AbortController().signal)
   }
 }
 
-async function differences(rt: Runtime): Promise<string[]> {
-  const left = await rt.db.any<{ key: string }>(sql.unsafe`select key from "svc_FileRemoval"`)
-  const found = await verifyFiles(rt, { hashes: true })
+async function differences(runtime: Runtime): Promise<string[]> {
+  const left = await runtime.db.any<{ key: string }>(sql.unsafe`select key from "svc_FileRemoval"`)
+  const found = await verifyFiles(runtime, { hashes: true })
   return [
     ...found.differences.map(({ kind, key }) => `${kind}: ${key}`),
     ...left.map(({ key }) => `still to be removed: ${key}`),
@@ -204,8 +204,8 @@ async function differences(rt: Runtime): Promise<string[]> {
 }
 
 /** Files that are not what was answered. */
-async function broken(rt: Runtime, known: Known): Promise<string[]> {
-  const rows = await rt.db.any<{ id: string; hash: string }>(sql.unsafe`select id, hash from "svc_File"`)
+async function broken(runtime: Runtime, known: Known): Promise<string[]> {
+  const rows = await runtime.db.any<{ id: string; hash: string }>(sql.unsafe`select id, hash from "svc_File"`)
   const hashes = new Map(rows.map(({ id, hash }) => [id, hash]))
   return [...known].flatMap(([id, states]) =>
     states.has(hashes.get(id) ?? null) ? [] : [`${id} is not what was answered`],

@@ -11,8 +11,8 @@ import { openConsumers } from '../../src/workers/consumers.ts'
 
 const config = parseConfig(loadEnv(process.cwd(), process.env), { requireDatabase: true })
 const log = openLogger({ level: 'info', name: 'follower', warnStack: true })
-const rt = await openRuntime({ config, log, name: 'follower', worker: true })
-const consumers = await openConsumers(rt, [
+const runtime = await openRuntime({ config, log, name: 'follower', worker: true })
+const consumers = await openConsumers(runtime, [
   {
     name: 'seen',
     wants: () => ({ collections: ['thing'] }),
@@ -27,6 +27,6 @@ const consumers = await openConsumers(rt, [
 ])
 process.once('SIGTERM', async () => {
   await consumers.stop(5000)
-  await rt.close()
+  await runtime.close()
 })
 log.info('ready')

@@ -28,20 +28,25 @@ export async function runF24(seed: number, { kills }: Size): Promise<Result> {
   const [database, smtp] = await Promise.all([createDatabase(), startSmtp()])
   const { url } = database
   const cluster = await startCluster({ database, web: 0, env: smtp.env, workers: ['mail'] })
-  const rt = await openRuntime({ config: testConfig(url), log: pino({ level: 'silent' }), name: 'test', worker: false })
-  await rt.boss.updateQueue('mail', { retryDelay: 0, retryBackoff: false })
+  const runtime = await openRuntime({
+    config: testConfig(url),
+    log: pino({ level: 'silent' }),
+    name: 'test',
+    worker: false,
+  })
+  await runtime.boss.updateQueue('mail', { retryDelay: 0, retryBackoff: false })
   const hits = new Map<string, number>()
   try {
     for (let kill = 0; kill < kills; kill += 1) {
       const mails = 1 + Math.floor(random() * atOnce)
       const addresses = Array.from({ length: mails }, (_, i) => `kill${kill}-${i}@mail.example`)
       for (const to of addresses) hits.set(to, 0)
-      for (const hit of await killBetween(url, { cluster, smtp, rt, addresses })) hits.set(hit, hits.get(hit)! + 1)
+      for (const hit of await killBetween(url, { cluster, smtp, runtime, addresses })) hits.set(hit, hits.get(hit)! + 1)
       // Else those that were hit can be hit again.
-      if (random() < 0.5 || kill === kills - 1) await allSent(cluster, rt)
+      if (random() < 0.5 || kill === kills - 1) await allSent(cluster, runtime)
     }
   } finally {
-    await rt.close()
+    await runtime.close()
   }
   const copies = Map.groupBy(smtp.accepted, ({ recipients }) => recipients.join())
   const faults = [...hits].flatMap(([to, killed]) => mailFaults(to, killed, copies.get(to) ?? []))
@@ -49,18 +54,18 @@ export async function runF24(seed: number, { kills }: Size): Promise<Result> {
   return { faults, figures: { kills, mails: hits.size, accepted: smtp.accepted.length, repeated } }
 }
 
-type Stage = { cluster: Cluster; smtp: SmtpDouble; rt: Runtime; addresses: readonly string[] }
+type Stage = { cluster: Cluster; smtp: SmtpDouble; runtime: Runtime; addresses: readonly string[] }
 
 /**
  * Queues mails and kills the worker when as many, these or earlier ones, have been accepted and none can be recorded.
  * Answers which were hit.
  */
-async function killBetween(url: string, { cluster, smtp, rt, addresses }: Stage): Promise<string[]> {
+async function killBetween(url: string, { cluster, smtp, runtime, addresses }: Stage): Promise<string[]> {
   const [worker] = cluster.workers
   const { promise: released, resolve: release } = Promise.withResolvers<void>()
   const before = smtp.accepted.length
   smtp.answer(...addresses.map(() => ({ hold: released })))
-  for (const to of addresses) await queue(rt, to)
+  for (const to of addresses) await queue(runtime, to)
   await waitFor(() => smtp.received.length - smtp.accepted.length === addresses.length, patience)
   const lock = await cluster.connect()
   await lock.query('begin; lock table "svc_EmailLog" in share mode')
@@ -79,19 +84,19 @@ async function killBetween(url: string, { cluster, smtp, rt, addresses }: Stage)
   const hit = unsent.map(({ email }) => email).filter((email) => accepted.has(email))
   await ageMailClaims(cluster.sql)
   await worker!.restart()
-  await lookForLapsedJobs(cluster.sql, rt)
+  await lookForLapsedJobs(cluster.sql, runtime)
   return hit
 }
 
-function allSent(cluster: Cluster, rt: Runtime): Promise<boolean> {
+function allSent(cluster: Cluster, runtime: Runtime): Promise<boolean> {
   return waitFor(async () => {
-    await lookForLapsedJobs(cluster.sql, rt)
+    await lookForLapsedJobs(cluster.sql, runtime)
     return (await cluster.sql(`select from "svc_EmailLog" where status <> 'sent'`)).length === 0
   }, patience)
 }
 
-function queue(rt: Runtime, to: string): Promise<void> {
-  return commit(rt, systemActor, async (tx) => {
+function queue(runtime: Runtime, to: string): Promise<void> {
+  return commit(runtime, systemActor, async (tx) => {
     const { event } = await queueMail(tx, { type: 'verification', to, context: { link: 'https://app.example' } })
     return { result: undefined, events: [event] }
   })

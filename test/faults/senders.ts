@@ -35,8 +35,8 @@ export async function runF43(seed: number, { healthy, others }: Size): Promise<R
   const env = { ...smtp.env, ...own }
   const cluster = await startCluster({ database, web: 1, env, workers: ['mail'] })
   const config = testConfig(database.url, env)
-  const rt = await openRuntime({ config, log: pino({ level: 'silent' }), name: 'test', worker: false })
-  const stage = { cluster, rt, smtp }
+  const runtime = await openRuntime({ config, log: pino({ level: 'silent' }), name: 'test', worker: false })
+  const stage = { cluster, runtime, smtp }
   try {
     const alone = await rateOf(stage, addresses('alone', healthy), [])
     const figures: Record<string, number> = { healthy, others, 'alone per second': Math.round(alone.rate) }
@@ -52,24 +52,29 @@ export async function runF43(seed: number, { healthy, others }: Size): Promise<R
     }
     return { faults, figures }
   } finally {
-    await rt.close()
+    await runtime.close()
   }
 }
 
-type Stage = { readonly cluster: Cluster; readonly rt: Runtime; readonly smtp: SmtpDouble }
+type Stage = { readonly cluster: Cluster; readonly runtime: Runtime; readonly smtp: SmtpDouble }
 
 function addresses(name: string, count: number): string[] {
   return Array.from({ length: count }, (_, i) => `${name}-${i}@mail.example`)
 }
 
 /** Queues the mails, with one of the tenant's before each index of `at`, has a worker send them, and times the healthy. */
-async function rateOf({ cluster, rt, smtp }: Stage, mails: readonly string[], at: readonly number[], tenant?: string) {
+async function rateOf(
+  { cluster, runtime, smtp }: Stage,
+  mails: readonly string[],
+  at: readonly number[],
+  tenant?: string,
+) {
   const [worker] = cluster.workers
   await worker!.kill()
   smtp.forget()
   const before = Map.groupBy(at, (index) => index)
   for (let first = 0; first < mails.length; first += 100)
-    await commit(rt, systemActor, async (tx) => {
+    await commit(runtime, systemActor, async (tx) => {
       const events = []
       for (let i = first; i < Math.min(first + 100, mails.length); i += 1) {
         for (const _ of before.get(i) ?? [])

@@ -70,7 +70,7 @@ describe('making a key', () => {
   it('refuses what is incomplete or not the caller’s to give', async () => {
     const user = await api.user()
     const end = 'expiresAt must be a time to come, e.g. 2030-01-31T12:00:00Z'
-    const admins = api.rt.access.current().roles
+    const admins = api.runtime.access.current().roles
     const administrator = [...admins.values()].find(({ name }) => name === 'administrator')!.id
     const cases: [object, number, string][] = [
       [{}, 400, 'name is required'],
@@ -165,7 +165,7 @@ describe('a key', () => {
   it('counts in the Authorization header only, and whole', async () => {
     const { key } = await make((await api.user()).call)
     expect(await check(key)).toBe(200)
-    for (const name of Object.values(cookieNamesOf(api.rt)))
+    for (const name of Object.values(cookieNamesOf(api.runtime)))
       expect((await api.anonymous('GET', '/auth/check', undefined, { cookie: `${name}=${key}` })).status).toBe(401)
     expect((await api.anonymous('GET', `/auth/check?access_token=${key}`)).status).toBe(401)
     for (const other of [key.slice(0, -1), key.toUpperCase(), key.slice(4), hashSecret(key)])
@@ -196,7 +196,7 @@ describe('a key', () => {
     const before = await api.position()
     const used = async () => {
       expect(await check(key)).toBe(200)
-      await afterwardsDone(api.rt)
+      await afterwardsDone(api.runtime)
     }
     await used()
     const first = await lastUse()

@@ -63,7 +63,7 @@ describe('assets in S3', () => {
     const other = await startApi(env, api.database)
     const answer = await get(path, {}, other)
     expect(await sharp(answer.bytes).metadata()).toMatchObject({ width: 50, height: 25, format: 'webp' })
-    expect(other.rt.images.load().processes).toBe(0)
+    expect(other.runtime.images.load().processes).toBe(0)
     // Small content stays in memory.
     expect(await requestsOf(() => get(path, {}, other))).toEqual([])
   })

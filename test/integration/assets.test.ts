@@ -93,7 +93,7 @@ describe('who may read an asset', () => {
         expect({ status, body: JSON.parse(text) }).toEqual({ status: 404, body: notFound })
       }
     const lost = await storeFile(api, { content: picture, isPublic: true })
-    await api.rt.storages.usual().delete(lost.filename)
+    await api.runtime.storages.usual().delete(lost.filename)
     const answer = await get(`/assets/${lost.id}`)
     expect({ status: answer.status, body: JSON.parse(answer.text) }).toEqual({ status: 404, body: notFound })
     expect(answer.headers).toMatchObject({ 'cache-control': 'private, no-cache' })
@@ -157,7 +157,7 @@ describe('tenants', () => {
     }
     const icon = await storeFile(first, { content: picture, tenant: two })
     await first.sql('insert into "svc_Settings" ("tenant_Id", "project_icon_Id") values ($1, $2)', [two, icon.id])
-    await first.rt.settings.reload()
+    await first.runtime.settings.reload()
     expect((await get(`/assets/project_icon?tenant_id=${two.toUpperCase()}`, {}, first)).status).toBe(200)
     expect((await get(`/assets/project_icon?tenant_id=${one}`, {}, first)).status).toBe(404)
   })
@@ -314,7 +314,7 @@ it('lets readers finish what they have begun, after the file is gone', async () 
   const reader = response.body!.getReader()
   let read = (await reader.read()).value!.length
   await api.sql('delete from "svc_File" where id = $1', [id])
-  await api.rt.storages.usual().delete(filename)
+  await api.runtime.storages.usual().delete(filename)
   expect((await get(`/assets/${id}`)).status).toBe(404)
   for (let next = await reader.read(); !next.done; next = await reader.read()) read += next.value.length
   expect(read).toBe(content.length)
@@ -344,14 +344,14 @@ describe('transforms', () => {
     // Another process has nothing in memory.
     const other = await startApi({}, api.database)
     expect((await get(path, {}, other)).bytes).toEqual(answers[0]!.bytes)
-    expect(other.rt.images.load().processes).toBe(0)
+    expect(other.runtime.images.load().processes).toBe(0)
   })
 
   it('are made anew where the storage has lost them', async () => {
     const { id, filename } = await storeFile(api, { content: picture, isPublic: true })
     await get(`/assets/${id}?width=30`)
     const [{ key }] = await variants(filename)
-    await api.rt.storages.usual().delete(key)
+    await api.runtime.storages.usual().delete(key)
     const other = await startApi({}, api.database)
     expect((await get(`/assets/${id}?width=30`, {}, other)).status).toBe(200)
     expect(await storedContent(api, key)).toBeDefined()
@@ -366,7 +366,7 @@ describe('transforms', () => {
          on conflict (storage, key) do update set "createdAt" = excluded."createdAt"`,
         [key, filename, ago],
       )
-    await api.rt.storages.usual().write(key, [Buffer.from('half of a')] as never)
+    await api.runtime.storages.usual().write(key, [Buffer.from('half of a')] as never)
     await begin('1 second')
     const meanwhile = await get(`/assets/${id}?width=31&format=png`)
     expect(await sharp(meanwhile.bytes).metadata()).toMatchObject({ width: 31 })
@@ -397,7 +397,7 @@ describe('transforms', () => {
     expect([200, 404]).toContain((await asked).status)
     const after = (await variants(filename)).filter(({ size }) => size > 0)
     // Nothing is left that no row names: what removes the file finds it by its row.
-    for await (const { key } of api.rt.storages.usual().list(filename.replace('.png', '_processed_')))
+    for await (const { key } of api.runtime.storages.usual().list(filename.replace('.png', '_processed_')))
       expect(after.map((one) => one.key)).toContain(key)
   })
 

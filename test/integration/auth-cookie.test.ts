@@ -18,7 +18,7 @@ const cookieOf = (setCookie: unknown) => String(setCookie).split(';')[0]!
 const check = async (cookie: string, headers: Record<string, string> = {}) =>
   (await api.anonymous('GET', '/auth/check', undefined, { cookie, ...headers })).status
 /** What makes a browser drop its cookie. */
-const dropped = () => `${cookieNamesOf(api.rt).plain}=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax`
+const dropped = () => `${cookieNamesOf(api.runtime).plain}=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax`
 
 async function session(): Promise<string> {
   return cookieOf((await signIn()).headers['set-cookie'])
@@ -58,7 +58,7 @@ describe('cookie mode', () => {
     expect(await check(`__Host-${cookie}`)).toBe(200)
     expect(await check(cookie, { authorization: 'Bearer garbage' })).toBe(401)
     expect(await check(cookie, { authorization: 'Basic eDp5' })).toBe(401)
-    expect(await check(`${cookieNamesOf(api.rt).plain}=garbage`)).toBe(401)
+    expect(await check(`${cookieNamesOf(api.runtime).plain}=garbage`)).toBe(401)
   })
 
   it('goes by a name of the installation: cookies of its neighbours are neither read nor dropped', async () => {
@@ -72,7 +72,7 @@ describe('cookie mode', () => {
     const beside = await configured(api.database, { AUTH_APP_URL: origin, PROJECT_NAME: 'Renamed', PORT: '4444' })
     const payload = { ...administrator, authMode: 'cookie' }
     const login = await beside.inject({ method: 'POST', url: '/auth/login', payload })
-    expect(cookieOf(login.headers['set-cookie']).split('=')[0]).toBe(cookieNamesOf(api.rt).plain)
+    expect(cookieOf(login.headers['set-cookie']).split('=')[0]).toBe(cookieNamesOf(api.runtime).plain)
   })
 
   it('is renewed by refresh', async () => {
@@ -183,13 +183,13 @@ describe('a cookie of a session that has ended', () => {
 
   it('is dropped under the one name that it came by, in production', async () => {
     const app = await configured(api.database, { NODE_ENV: 'production', ADMIN_PASSWORD: 'a password of nobody' })
-    const { host } = cookieNamesOf(api.rt)
+    const { host } = cookieNamesOf(api.runtime)
     const { headers } = await app.inject({ url: '/', headers: { cookie: `${host}=x` } })
     expect(headers['set-cookie']).toBe(`${host}=; Path=/; Max-Age=0; HttpOnly; Secure; SameSite=Strict`)
   })
 
   it('is dropped under both names that it may have come by', async () => {
-    const { plain, host } = cookieNamesOf(api.rt)
+    const { plain, host } = cookieNamesOf(api.runtime)
     const answer = await api.anonymous('GET', '/', undefined, { cookie: `${host}=x; ${plain}=y` })
     expect(answer.headers['set-cookie']).toEqual([
       `${host}=; Path=/; Max-Age=0; HttpOnly; Secure; SameSite=Lax`,

@@ -24,11 +24,11 @@ async function account(change = ''): Promise<{ email: string; id: string }> {
 const login = (body: unknown) => api.anonymous('POST', '/auth/login', body)
 /** The log's end, after everything that is written beside the answers. */
 const position = async () => {
-  await afterwardsDone(api.rt)
+  await afterwardsDone(api.runtime)
   return api.position()
 }
 const facts = async (after: bigint) => {
-  await afterwardsDone(api.rt)
+  await afterwardsDone(api.runtime)
   return (await api.log(after)).map(({ entityId, action, userId }) => ({ entityId, action, userId }))
 }
 const sessionsOf = (id: string) => api.sql('select * from "svc_Sessions" where "user_Id" = $1', [id])
@@ -59,7 +59,7 @@ describe('POST /auth/login', () => {
       tenant_Id: null,
       userRole_Id: assignment.id,
       sessionToken: expect.stringMatching(/^[0-9a-f]{64}$/),
-      iss: api.rt.config.project.name,
+      iss: api.runtime.config.project.name,
       iat: expect.any(Number),
       exp: claims.iat + 604_800,
     })

@@ -36,7 +36,7 @@ beforeAll(async () => {
     queue: 'mail',
     concurrency: 2,
     pollMs: 30,
-    handler: (_rt, { emailLogId }, job) => sendMail(web, mailer, emailLogId, job),
+    handler: (_deps, { emailLogId }, job) => sendMail(web, mailer, emailLogId, job),
   })
 })
 

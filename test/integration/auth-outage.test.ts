@@ -9,9 +9,9 @@ import { waitFor } from '../support/wait.ts'
 it('while the database is away nobody is taken for somebody else', async () => {
   const server = await startPrivateServer()
   const config = testConfig(server.url, { DATABASE_POOL_ACQUIRE: '1000' })
-  const rt = await openRuntime({ config, log: pino({ level: 'silent' }), name: 'web', worker: false })
-  onTestFinished(() => rt.close())
-  const app = await buildServer(rt)
+  const runtime = await openRuntime({ config, log: pino({ level: 'silent' }), name: 'web', worker: false })
+  onTestFinished(() => runtime.close())
+  const app = await buildServer(runtime)
   onTestFinished(() => app.close())
   const login = await app.inject({ method: 'POST', url: '/auth/login', payload: administrator })
   const get = (url: string, token: string) => app.inject({ url, headers: { authorization: `Bearer ${token}` } })

@@ -67,7 +67,7 @@ describe('GET /auth/sessions', () => {
     await api.sql(`update "svc_Sessions" set "createdAt" = now() - interval '2 hours' where id = $1`, [id])
     const age = async () => {
       await check(web, api)
-      await afterwardsDone(api.rt)
+      await afterwardsDone(api.runtime)
       const [row] = await api.sql(
         `select extract(epoch from now() - coalesce("lastUsedAt", "createdAt"))::int as age from "svc_Sessions" where id = $1`,
         [id],

@@ -12,7 +12,7 @@ beforeAll(async () => {
   api = await startApi()
   other = await startApi({}, api.database)
 })
-beforeEach(() => afterwardsDone(api.rt))
+beforeEach(() => afterwardsDone(api.runtime))
 
 const login = async (email: string, given: string) =>
   (await api.anonymous('POST', '/auth/login', { email, password: given })).status

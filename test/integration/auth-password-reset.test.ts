@@ -16,7 +16,7 @@ beforeAll(async () => {
   other = await startApi({}, api.database)
 })
 beforeEach(async () => {
-  await afterwardsDone(api.rt)
+  await afterwardsDone(api.runtime)
   await Promise.all([api.sql('delete from pgboss.job'), api.sql('delete from "svc_CodeTry"')])
 })
 

@@ -30,8 +30,8 @@ async function limitSettings(limits: unknown): Promise<void> {
   await api.sql(`update "svc_Settings" set session_limits = $1::jsonb where "tenant_Id" is null`, [
     JSON.stringify(limits),
   ])
-  for (const { rt } of [api, other])
-    await waitFor(() => isDeepStrictEqual(rt.settings.current().session_limits, limits))
+  for (const { runtime } of [api, other])
+    await waitFor(() => isDeepStrictEqual(runtime.settings.current().session_limits, limits))
 }
 
 const limitUser = (id: string, limits: unknown) =>
@@ -153,10 +153,10 @@ describe('the limit of sessions', () => {
       [one],
     )
     await limitSettings({ default: { web: 0, mobile: 1 } })
-    await waitFor(() => tenants.rt.settings.current(two).session_limits !== null)
+    await waitFor(() => tenants.runtime.settings.current(two).session_limits !== null)
     const at = (tenantId: string, authType: string) =>
       tenants.anonymous('POST', '/auth/login', { email, password, authType, tenant_Id: tenantId })
-    await waitFor(() => tenants.rt.settings.current(one).project_name === 'Limited')
+    await waitFor(() => tenants.runtime.settings.current(one).project_name === 'Limited')
     expect((await at(one, 'web')).status).toBe(200)
     expect(await at(one, 'mobile')).toMatchObject(refused('Mobile sessions are not allowed'))
     expect(await at(two, 'web')).toMatchObject(refused('Web sessions are not allowed'))
@@ -181,20 +181,20 @@ describe('the cleanup of expired sessions', () => {
 
   it('deletes them all, in batches, and leaves live ones', async () => {
     const id = await withExpired(120)
-    await deleteOldSessions(api.rt, new AbortController().signal)
+    await deleteOldSessions(api.runtime, new AbortController().signal)
     expect(await left(id)).toBe(1)
   })
 
   it('stops between two batches', async () => {
     const id = await withExpired(1)
-    await expect(deleteOldSessions(api.rt, AbortSignal.abort(new Error('enough')))).rejects.toThrow('enough')
+    await expect(deleteOldSessions(api.runtime, AbortSignal.abort(new Error('enough')))).rejects.toThrow('enough')
     expect(await left(id)).toBe(2)
   })
 
   it('does nothing with DISABLE_SESSION_CLEANUP', async () => {
     const id = await withExpired(1)
-    const { config } = api.rt
-    const disabled = { ...api.rt, config: { ...config, auth: { ...config.auth, disableSessionCleanup: true } } }
+    const { config } = api.runtime
+    const disabled = { ...api.runtime, config: { ...config, auth: { ...config.auth, disableSessionCleanup: true } } }
     await deleteOldSessions(disabled, new AbortController().signal)
     expect(await left(id)).toBe(2)
   })

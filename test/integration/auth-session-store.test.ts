@@ -38,7 +38,7 @@ const log = pino({ level: 'silent' })
 
 /** A store of its own on the database, whose statements are counted; between `hold` and release their answers are late. */
 async function watchedStore(): Promise<Watched> {
-  const { config, reserved, catalog, access } = api.rt
+  const { config, reserved, catalog, access } = api.runtime
   const before = await listeners()
   const listener = await openListener({ config, log, db: reserved, leased: true })
   const leases = openLeases({ db: reserved, listener, log })
@@ -260,10 +260,10 @@ describe('the session store', () => {
   })
 
   it('answers 503 when the database can not tell', async () => {
-    const { rt } = api
-    const broken: Database = { ...rt.reserved, run: () => Promise.reject(new Error('connection terminated')) }
-    const leases = openLeases({ ...rt, db: rt.reserved })
-    const store = openSessionStore({ ...rt, db: broken, leases, log })
+    const { runtime } = api
+    const broken: Database = { ...runtime.reserved, run: () => Promise.reject(new Error('connection terminated')) }
+    const leases = openLeases({ ...runtime, db: runtime.reserved })
+    const store = openSessionStore({ ...runtime, db: broken, leases, log })
     await expect(store.find((await session()).sessionToken)).rejects.toMatchObject({ status: 503 })
   })
 })

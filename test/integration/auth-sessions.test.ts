@@ -27,12 +27,12 @@ const badCheck = { status: 401, body: { valid: false, message: 'Invalid or expir
 
 const expired = () =>
   jwt.sign(
-    { id: 'x', role_Id: 'x', sessionToken: newSecret(), iss: api.rt.config.project.name, exp: 1 },
-    api.rt.config.auth.secretKey,
+    { id: 'x', role_Id: 'x', sessionToken: newSecret(), iss: api.runtime.config.project.name, exp: 1 },
+    api.runtime.config.auth.secretKey,
   )
 const unknown = () =>
   signToken(
-    api.rt.config,
+    api.runtime.config,
     { userId: 'x', roleId: 'x', tenantId: undefined, userRoleId: undefined, sessionToken: newSecret() },
     new Date(),
   )
@@ -86,7 +86,7 @@ describe('GET /auth/me', () => {
     const { call, id } = await api.user(readUsers)
     const seen = async () => {
       await call('GET', '/auth/me')
-      await afterwardsDone(api.rt)
+      await afterwardsDone(api.runtime)
       return (await api.sql('select "lastAccess" from "svc_User" where id = $1', [id]))[0].lastAccess
     }
     const before = await api.position()
@@ -131,7 +131,7 @@ describe('routes that need a session', () => {
     const { token } = await api.user()
     const rotated = {
       SECRET_KEY: 'the next key of this installation, for tests',
-      SECRET_KEY_PREVIOUS: api.rt.config.auth.secretKey,
+      SECRET_KEY_PREVIOUS: api.runtime.config.auth.secretKey,
     }
     const check = async (env: Record<string, string>) =>
       (
@@ -148,7 +148,7 @@ describe('routes that need a session', () => {
     const two = await api.user()
     const { sessionToken } = jwt.decode(one.token) as { sessionToken: string }
     const forged = signToken(
-      api.rt.config,
+      api.runtime.config,
       { userId: two.id, roleId: two.roleId, tenantId: undefined, userRoleId: undefined, sessionToken },
       new Date(),
     )
@@ -194,7 +194,10 @@ describe('an Authorization header that opens nothing', () => {
   it.each(routes)('is 401 by %s %s, with a code and WWW-Authenticate, and does nothing', async (method, path) => {
     const [ended, key] = [await api.user(), `dbk_${'0'.repeat(72)}`]
     expect((await ended.call('POST', '/auth/logout')).status).toBe(200)
-    const foreign = jwt.sign({ ...(jwt.decode(ended.token) as object), iss: 'Another' }, api.rt.config.auth.secretKey)
+    const foreign = jwt.sign(
+      { ...(jwt.decode(ended.token) as object), iss: 'Another' },
+      api.runtime.config.auth.secretKey,
+    )
     const before = await api.position()
     for (const [authorization, code] of [
       ['Bearer garbage', 'INVALID_TOKEN'],
@@ -392,7 +395,7 @@ describe('a live session', () => {
     // Read anew: the update was notified before this answer's own statement ran.
     await waitFor(
       async () =>
-        (await api.rt.sessions.find((jwt.decode(token) as { sessionToken: string }).sessionToken))?.extendable ===
+        (await api.runtime.sessions.find((jwt.decode(token) as { sessionToken: string }).sessionToken))?.extendable ===
         false,
     )
     await api.as(token)('GET', '/auth/check')
@@ -419,7 +422,7 @@ describe('opening a session', () => {
       ...{ userId: id, roleId, tenantId: null, type: 'default', passwordHash: password },
       ...{ tokenHash: hashSecret(newSecret()), seconds: 60, ip: '127.0.0.1', userAgent: null },
     })
-    const open = () => commit(api.rt, systemActor, async (tx) => ({ result: await insertSession(tx, session()) }))
+    const open = () => commit(api.runtime, systemActor, async (tx) => ({ result: await insertSession(tx, session()) }))
     expect(await open()).toEqual({ id: expect.any(String), userRoleId: expect.any(String) })
     await api.sql(statement, [id])
     expect(await open()).toBeUndefined()

@@ -17,7 +17,7 @@ const newEmail = () => `verify${++count}@example.com`
 const register = (body: object) => api.anonymous('POST', '/auth/register', { ...person, ...body })
 const mails = (email: string) => api.sql('select * from "svc_EmailLog" where email = $1 order by "createdAt"', [email])
 const facts = async (after: bigint) => {
-  await afterwardsDone(api.rt)
+  await afterwardsDone(api.runtime)
   return (await api.log(after)).map(({ entity, action }) => `${entity} ${action}`)
 }
 const agedMails = (email: string) =>
@@ -151,12 +151,12 @@ describe('POST /auth/register with REQUIRE_EMAIL_VERIFICATION', () => {
     await api.sql(
       `update "svc_Settings" set app_url = 'https://settings.example.com/', project_url = 'javascript:alert(1)'`,
     )
-    await expect.poll(() => api.rt.settings.current().app_url).toBe('https://settings.example.com/')
+    await expect.poll(() => api.runtime.settings.current().app_url).toBe('https://settings.example.com/')
     const email = newEmail()
     expect((await register({ email, link: 'https://settings.example.com' })).status).toBe(200)
     expect((await register({ email: newEmail(), link: 'javascript:alert(1)' })).status).toBe(400)
     await api.sql(`update "svc_Settings" set app_url = 'https://user@evil.test'`)
-    await expect.poll(() => api.rt.settings.current().app_url).toBe('https://user@evil.test')
+    await expect.poll(() => api.runtime.settings.current().app_url).toBe('https://user@evil.test')
     for (const evil of ['https://user@evil.test', 'https://evil.test'])
       expect((await register({ email: newEmail(), link: evil })).status).toBe(400)
   })
@@ -278,7 +278,7 @@ describe('POST /auth/email/verify/resend without a session', () => {
     const { email } = await unverified()
     await agedMails(email)
     await Promise.all(Array.from({ length: 20 }, () => resend({ email, link })))
-    await afterwardsDone(api.rt)
+    await afterwardsDone(api.runtime)
     expect(await mails(email)).toHaveLength(2)
   })
 

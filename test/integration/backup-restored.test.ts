@@ -143,8 +143,8 @@ describe('a backup in S3', () => {
       BACKUP_MAX_AGE_HOURS: '36',
     }
     const config = testConfig(api.database.url, { ...env, ...schedule })
-    const rt = await openRuntime({ config, log: silent, name: 'web', worker: false })
-    onTestFinished(() => rt.close())
+    const runtime = await openRuntime({ config, log: silent, name: 'web', worker: false })
+    onTestFinished(() => runtime.close())
     const age = async () => {
       const ended = samplesOf((await api.admin('GET', '/metrics')).text).get(
         'daybook_backup_last_success_timestamp_seconds',
@@ -152,29 +152,29 @@ describe('a backup in S3', () => {
       return ended === undefined ? undefined : Date.now() / 1000 - ended
     }
     expect(await age()).toBeUndefined()
-    expect(await checkBackups(rt.db, config)).toMatchObject([{ status: 'warning', says: 'none was made yet' }])
-    const others = await keysIn(rt)
-    for (let i = 0; i < 3; i += 1) await makeScheduledBackup(rt)
-    const made = (await keysIn(rt)).filter((key) => !others.includes(key))
+    expect(await checkBackups(runtime.db, config)).toMatchObject([{ status: 'warning', says: 'none was made yet' }])
+    const others = await keysIn(runtime)
+    for (let i = 0; i < 3; i += 1) await makeScheduledBackup(runtime)
+    const made = (await keysIn(runtime)).filter((key) => !others.includes(key))
     expect(made).toHaveLength(2)
     await waitFor(async () => Math.abs((await age()) ?? 1e9) < 60)
-    expect(await checkBackups(rt.db, config)).toMatchObject([{ status: 'ok' }])
+    expect(await checkBackups(runtime.db, config)).toMatchObject([{ status: 'ok' }])
     await api.sql(`update svc_log.backup set "endedAt" = "endedAt" - interval '40 hours'`)
     // A moment ago somebody else has asked for it.
     await waitFor(async () => (await age())! > 39 * 3600)
-    expect(await checkBackups(rt.db, config)).toMatchObject([
+    expect(await checkBackups(runtime.db, config)).toMatchObject([
       { status: 'problem', says: 'the last one is 40 hours old' },
     ])
     // One that fails makes it no younger.
     s3.fault = (request) => (request.startsWith('PUT ') ? '503' : undefined)
-    await expect(makeScheduledBackup(rt)).rejects.toMatchObject({ status: 503 })
+    await expect(makeScheduledBackup(runtime)).rejects.toMatchObject({ status: 503 })
     s3.fault = () => undefined
     expect(await age()).toBeGreaterThan(39 * 3600)
-    expect(await checkBackups(rt.db, config)).toMatchObject([
+    expect(await checkBackups(runtime.db, config)).toMatchObject([
       { status: 'problem', remedy: expect.stringContaining('not available') },
     ])
     const empty = await createEmptyDatabase()
-    await restoreBackup(hostOf(empty.url, await elsewhere()), `s3://${made[1]}`, { from: rt })
+    await restoreBackup(hostOf(empty.url, await elsewhere()), `s3://${made[1]}`, { from: runtime })
   })
 })
 
@@ -227,9 +227,9 @@ describe('a client from before a restore', () => {
 
 describe('seals of the log', () => {
   const sealing = async (own: Api): Promise<{ stop(waitMs: number): Promise<void> }> => {
-    const worker = await openSeals(own.rt, { paceMs: 20, lookMs: 50 })
+    const worker = await openSeals(own.runtime, { paceMs: 20, lookMs: 50 })
     await waitFor(async () => {
-      const { unsealed, found } = await verifySealsOf(own.rt.config, { keys: [], heads: [] })
+      const { unsealed, found } = await verifySealsOf(own.runtime.config, { keys: [], heads: [] })
       return found === 0 && unsealed === 0
     })
     return worker
@@ -253,8 +253,8 @@ describe('seals of the log', () => {
   })
 
   it('verify after a whole restore, and go on there in one chain with what was sealed before', async () => {
-    const { number } = await sealLag(sealed.rt.db)
-    const head = await newestHead(sealed.rt.db)
+    const { number } = await sealLag(sealed.runtime.db)
+    const head = await newestHead(sealed.runtime.db)
     const own = await elsewhere()
     await restoreBackup(hostOf(database.url, own), place)
     const found = await verifySealsOf(testConfig(database.url, own), { keys: [], heads: [head!] })
@@ -265,25 +265,25 @@ describe('seals of the log', () => {
     await restored.sql(`update page set title = 'changed' where id <= 10`)
     const worker = await sealing(restored)
     await worker.stop(2000)
-    expect(await verifySealsOf(restored.rt.config, { keys: [], heads: [head!] })).toMatchObject({
+    expect(await verifySealsOf(restored.runtime.config, { keys: [], heads: [head!] })).toMatchObject({
       found: 0,
       unsealed: 0,
       verified: await events(restored),
       heads: { compared: 1 },
     })
-    expect((await sealLag(restored.rt.db)).number).toBeGreaterThan(number)
-    expect((await verifyFiles(restored.rt, { hashes: true })).differences).toEqual([])
+    expect((await sealLag(restored.runtime.db)).number).toBeGreaterThan(number)
+    expect((await verifyFiles(restored.runtime, { hashes: true })).differences).toEqual([])
   })
 
   it('verify after a part came back, whose events are sealed like all others', async () => {
-    const head = await newestHead(sealed.rt.db)
+    const head = await newestHead(sealed.runtime.db)
     await sealed.sql('delete from page where id <= 100')
     await sealed.sql(`update page set title = 'other' where id between 101 and 150`)
     const choices = { dryRun: false, setNull: false, skip: false, force: false }
-    const report = await restoreCollection(sealed.rt, 'page', { file: place }, choices)
+    const report = await restoreCollection(sealed.runtime, 'page', { file: place }, choices)
     expect(report.counts).toMatchObject([{ create: 100, update: 50, delete: 0 }])
     await (await sealing(sealed)).stop(2000)
-    expect(await verifySealsOf(sealed.rt.config, { keys: [], heads: [head!] })).toMatchObject({
+    expect(await verifySealsOf(sealed.runtime.config, { keys: [], heads: [head!] })).toMatchObject({
       found: 0,
       unsealed: 0,
       verified: await events(sealed),
@@ -295,6 +295,6 @@ describe('seals of the log', () => {
       await client.query(`update "svc_AuditLog" set "userId" = gen_random_uuid()
         where position = (select max(position) from "svc_AuditLog" where entity = 'page' and action = 'create')`)
     })
-    expect(await verifySealsOf(sealed.rt.config, { keys: [], heads: [] })).toMatchObject({ found: 1 })
+    expect(await verifySealsOf(sealed.runtime.config, { keys: [], heads: [] })).toMatchObject({ found: 1 })
   })
 })

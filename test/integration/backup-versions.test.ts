@@ -72,8 +72,8 @@ describe.skipIf(version === undefined)(`PostgreSQL ${version ?? 15}, where it is
     await old.sql(`create table plain_low partition of plain for values from (0) to (100)`)
     await old.sql(`create view dear as select id, price from book where price > 100`)
     await old.sql(`insert into plain select i, 'p' from generate_series(0, 99) i`)
-    const seals = await openSeals(old.rt, { paceMs: 20, lookMs: 50 })
-    await waitFor(async () => (await verifySealsOf(old.rt.config, { keys: [], heads: [] })).unsealed === 0)
+    const seals = await openSeals(old.runtime, { paceMs: 20, lookMs: 50 })
+    await waitFor(async () => (await verifySealsOf(old.runtime.config, { keys: [], heads: [] })).unsealed === 0)
     await seals.stop(2000)
     moved = await createEmptyDatabase()
   }, 240_000)
@@ -97,7 +97,7 @@ describe.skipIf(version === undefined)(`PostgreSQL ${version ?? 15}, where it is
     expect(verified.filter(({ different }) => different > 0)).toEqual([])
     expect(await verifySealsOf(config, { keys: [], heads: [] })).toMatchObject({ found: 0 })
     const there = await startApi({}, moved)
-    expect((await verifyFiles(there.rt, { hashes: true })).differences).toEqual([])
+    expect((await verifyFiles(there.runtime, { hashes: true })).differences).toEqual([])
     const [before, after] = [
       await old.admin('GET', '/items/book?sort=id&limit=5'),
       await there.admin('GET', '/items/book?sort=id&limit=5'),

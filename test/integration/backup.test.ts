@@ -49,9 +49,14 @@ function hostOf(url: string, env: Record<string, string> = {}): BackupHost {
 
 /** A process of the installation with other variables. */
 async function configuredHost(env: Record<string, string>): Promise<Runtime> {
-  const rt = await openRuntime({ config: testConfig(api.database.url, env), log: silent, name: 'web', worker: false })
-  onTestFinished(() => rt.close())
-  return rt
+  const runtime = await openRuntime({
+    config: testConfig(api.database.url, env),
+    log: silent,
+    name: 'web',
+    worker: false,
+  })
+  onTestFinished(() => runtime.close())
+  return runtime
 }
 
 /** What the platform makes of nothing by itself: each is met again. */
@@ -254,7 +259,7 @@ describe('a backup of a whole installation', () => {
     expect(verified.filter(({ different }) => different > 0)).toEqual([])
     expect(verified.find(({ collection }) => collection === 'book')).toMatchObject({ unverifiable: 0 })
     const again = await startApi({}, restored)
-    expect((await verifyFiles(again.rt, { hashes: true })).differences).toEqual([])
+    expect((await verifyFiles(again.runtime, { hashes: true })).differences).toEqual([])
     const status = async (path: string) => (await again.admin('GET', path)).status
     // It is another history, even where all its numbers have been given out here as well.
     expect(await status(`/changes?since=${of.before}`)).toBe(410)
@@ -287,7 +292,7 @@ describe('a copy of an installation', () => {
     const place = join(dir, 'copy.daybook')
     const { header } = await writeBackup(hostOf(api.database.url), place, { passphrase: 'open sesame' })
     expect(header.hasKeys).toBe(true)
-    expect((await readFile(place)).includes(api.rt.config.auth.secretKey)).toBe(false)
+    expect((await readFile(place)).includes(api.runtime.config.auth.secretKey)).toBe(false)
     const empty = await createEmptyDatabase()
     const own = hostOf(empty.url, { SECRET_KEY: 'another key for tests, of no worth either' })
     await expect(restoreBackup(own, place)).rejects.toMatchObject({
@@ -302,15 +307,15 @@ describe('a copy of an installation', () => {
       code: 'WRONG_PASSPHRASE',
     })
     await restoreBackup(own, place, { takeKeys, passphrase: 'open sesame', hold: true, endSessions: true })
-    expect(keys).toEqual({ SECRET_KEY: api.rt.config.auth.secretKey })
+    expect(keys).toEqual({ SECRET_KEY: api.runtime.config.auth.secretKey })
     await runSetup(testConfig(empty.url), silent)
     const copy = await startApi({}, empty)
     const sessions = await api.sql('select id from "svc_Sessions"')
     expect(sessions).not.toEqual([])
     for (const session of sessions) expect(await copy.sql('select id from "svc_Sessions"')).not.toContainEqual(session)
-    expect(await areEffectsHeld(copy.rt.db)).toBe(true)
-    expect(await resumeEffects(copy.rt)).toBe(true)
-    expect(await areEffectsHeld(copy.rt.db)).toBe(false)
+    expect(await areEffectsHeld(copy.runtime.db)).toBe(true)
+    expect(await resumeEffects(copy.runtime)).toBe(true)
+    expect(await areEffectsHeld(copy.runtime.db)).toBe(false)
     expect((await verifyTablesOf(testConfig(empty.url))).filter(({ different }) => different > 0)).toEqual([])
   })
 })
@@ -376,12 +381,12 @@ describe('one collection', () => {
     const from = await shop.position()
     const counts = [{ collection: 'box', create: 4, update: 3, delete: 1, skipped: 0, conflicts: 0 }]
     const forced = { ...choices, force: true }
-    const looked = await restoreCollection(shop.rt, 'box', { at }, { ...forced, dryRun: true })
+    const looked = await restoreCollection(shop.runtime, 'box', { at }, { ...forced, dryRun: true })
     expect(looked).toMatchObject({ counts, conflicts: [], isRefused: false })
     expect(await rowsOf(shop, 'box')).toEqual(damaged)
     expect(await shop.log(from)).toEqual([])
     // Hidden fields are not in the log: somebody has to say that they may be lost.
-    const refused = await restoreCollection(shop.rt, 'box', { at }, choices)
+    const refused = await restoreCollection(shop.runtime, 'box', { at }, choices)
     expect(refused).toMatchObject({
       isRefused: true,
       conflicts: expect.arrayContaining([
@@ -389,7 +394,7 @@ describe('one collection', () => {
       ]),
     })
     expect(await rowsOf(shop, 'box')).toEqual(damaged)
-    const done = await restoreCollection(shop.rt, 'box', { at }, forced)
+    const done = await restoreCollection(shop.runtime, 'box', { at }, forced)
     expect(done).toMatchObject({ counts, shared: [{ collection: 'shelf', ids: ['1', '2', '3'] }] })
     expect(await rowsOf(shop, 'box')).toEqual(before)
     expect(await rowsOf(shop, 'shelf')).toEqual(others)
@@ -397,7 +402,7 @@ describe('one collection', () => {
     expect(new Set(written.map(({ entity }) => entity))).toEqual(new Set(['box', 'svc_AuditLog']))
     expect(written.at(-1)).toMatchObject({ action: 'restored', entityId: 'box', changes: { by: 'log', rows: 8 } })
     const nothing = [{ collection: 'box', create: 0, update: 0, delete: 0, skipped: 0, conflicts: 0 }]
-    expect(await restoreCollection(shop.rt, 'box', { at }, forced)).toMatchObject({ counts: nothing })
+    expect(await restoreCollection(shop.runtime, 'box', { at }, forced)).toMatchObject({ counts: nothing })
     expect(await shop.log(from)).toEqual(written)
     expect((await shop.admin('GET', '/items/box/5/history')).body.data).toHaveLength(3)
     const undone = await shop.admin('POST', '/log/undo', { requestId: done.requestId, dryRun: true })
@@ -410,7 +415,7 @@ describe('one collection', () => {
     await shop.sql(`insert into note ("box_Id") values (1001)`)
     await shop.sql(`delete from shelf where id = 2`)
     const forced = { ...choices, force: true }
-    const looked = await restoreCollection(shop.rt, 'box', { at }, { ...choices, dryRun: true })
+    const looked = await restoreCollection(shop.runtime, 'box', { at }, { ...choices, dryRun: true })
     expect(looked.isRefused).toBe(true)
     expect(looked.conflicts).toContainEqual({
       collection: 'box',
@@ -418,11 +423,11 @@ describe('one collection', () => {
       reasons: [{ reason: 'referenced', by: [{ collection: 'note', rows: 1 }] }],
     })
     const gone = { reason: 'reference gone', fields: ['shelf_Id'], required: false }
-    expect(await restoreCollection(shop.rt, 'box', { at }, forced)).toMatchObject({
+    expect(await restoreCollection(shop.runtime, 'box', { at }, forced)).toMatchObject({
       isRefused: true,
       conflicts: expect.arrayContaining([{ collection: 'box', id: '1', reasons: [gone] }]),
     })
-    expect((await restoreCollection(shop.rt, 'box', { at }, { ...forced, setNull: true })).isRefused).toBe(false)
+    expect((await restoreCollection(shop.runtime, 'box', { at }, { ...forced, setNull: true })).isRefused).toBe(false)
     expect(await shop.sql('select id, "shelf_Id" as shelf from box where id in (1, 2, 1001) order by id')).toEqual([
       { id: 1, shelf: null },
       { id: 2, shelf: 3 },
@@ -441,25 +446,29 @@ describe('one collection', () => {
     )
     await shop.sql(`update box set pin = 'secret' where id = 9`)
     await damage()
-    const looked = await restoreCollection(shop.rt, 'box', { file: saved }, { ...choices, dryRun: true })
+    const looked = await restoreCollection(shop.runtime, 'box', { file: saved }, { ...choices, dryRun: true })
     expect(looked).toMatchObject({ by: 'backup', isRefused: false, conflicts: [] })
-    expect((await restoreCollection(shop.rt, 'box', { file: saved }, choices)).counts).toEqual(looked.counts)
+    expect((await restoreCollection(shop.runtime, 'box', { file: saved }, choices)).counts).toEqual(looked.counts)
     expect(await rowsOf(shop, 'box')).toEqual(before)
     expect((await verifyTablesOf(testConfig(shop.database.url))).filter(({ different }) => different > 0)).toEqual([])
-    expect(await restoreCollection(shop.rt, 'box', { file: saved }, choices)).toMatchObject({ counts: [] })
+    expect(await restoreCollection(shop.runtime, 'box', { file: saved }, choices)).toMatchObject({ counts: [] })
   })
 
   it('is refused for what is never brought back by itself, and for times that the log does not hold', async () => {
     const at = await now(shop)
-    await expect(restoreCollection(shop.rt, 'svc_Sessions', { at }, choices)).rejects.toMatchObject({ status: 409 })
-    await expect(restoreCollection(shop.rt, 'nothing', { at }, choices)).rejects.toMatchObject({ status: 404 })
-    await expect(restoreCollection(shop.rt, 'box', { at: '2999-01-01' }, choices)).rejects.toMatchObject({
+    await expect(restoreCollection(shop.runtime, 'svc_Sessions', { at }, choices)).rejects.toMatchObject({
+      status: 409,
+    })
+    await expect(restoreCollection(shop.runtime, 'nothing', { at }, choices)).rejects.toMatchObject({ status: 404 })
+    await expect(restoreCollection(shop.runtime, 'box', { at: '2999-01-01' }, choices)).rejects.toMatchObject({
       status: 400,
     })
-    await expect(restoreCollection(shop.rt, 'box', { at: 'yesterday' }, choices)).rejects.toMatchObject({ status: 400 })
-    await expect(restoreTenant(shop.rt, 'nobody', { at }, choices)).rejects.toMatchObject({ status: 400 })
+    await expect(restoreCollection(shop.runtime, 'box', { at: 'yesterday' }, choices)).rejects.toMatchObject({
+      status: 400,
+    })
+    await expect(restoreTenant(shop.runtime, 'nobody', { at }, choices)).rejects.toMatchObject({ status: 400 })
     await shop.sql(`update svc_log.floor set "upTo" = now()`)
-    await expect(restoreCollection(shop.rt, 'box', { at: '2020-01-01' }, choices)).rejects.toMatchObject({
+    await expect(restoreCollection(shop.runtime, 'box', { at: '2020-01-01' }, choices)).rejects.toMatchObject({
       status: 410,
     })
   })
@@ -621,7 +630,9 @@ describe('a place of backups', () => {
     const empty = await createEmptyDatabase()
     const env = {
       LOCAL_STORAGE_PATH:
-        api.rt.config.storage.services.local!.driver === 'LOCAL' ? api.rt.config.storage.services.local!.path : '',
+        api.runtime.config.storage.services.local!.driver === 'LOCAL'
+          ? api.runtime.config.storage.services.local!.path
+          : '',
     }
     // The files are where they were, and the same.
     const result = await restoreBackup(hostOf(empty.url, env), 'local://backups/first.daybook')

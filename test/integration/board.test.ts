@@ -34,11 +34,11 @@ describeWithBrowser('the board', { timeout: 120_000 }, () => {
     const placed = { AUTH_APP_URL: `${url}/board`, EXTENSIONS_DIR: join(root, env.EXTENSIONS_DIR) }
     api = await startApi({ ...env, ...placed, ...smtp.env })
     mailer = openMailer()
-    worker = runQueue(api.rt, {
+    worker = runQueue(api.runtime, {
       queue: 'mail',
       concurrency: 2,
       pollMs: 30,
-      handler: (_rt, { emailLogId }, job) => sendMail(api.rt, mailer, emailLogId, job),
+      handler: (_deps, { emailLogId }, job) => sendMail(api.runtime, mailer, emailLogId, job),
     })
     await api.app.listen({ host: '127.0.0.1', port })
     // It may run again.

@@ -51,11 +51,12 @@ it('requests that wait for a lock, more than there are connections, keep nobody 
   expect(others.map(({ status, text }) => [status, text])).toEqual([])
   expect(await api.sql('select from note')).toEqual([])
   for (const ask of Object.values(requests)) expect((await ask()).status).toBeLessThan(300)
-  for (const { name, open, idle, waiting } of api.rt.pools()) expect([name, open - idle, waiting]).toEqual([name, 0, 0])
+  for (const { name, open, idle, waiting } of api.runtime.pools())
+    expect([name, open - idle, waiting]).toEqual([name, 0, 0])
 })
 
 /** Of the connections for reads, two are left to what is never admitted. */
 const isFull = (name: string) => {
-  const { open, max, idle } = api.rt.pools().find((pool) => pool.name === name)!
+  const { open, max, idle } = api.runtime.pools().find((pool) => pool.name === name)!
   return open - idle >= max - (name === 'read' ? 2 : 0)
 }

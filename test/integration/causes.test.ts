@@ -17,7 +17,7 @@ let extension: ExtensionContext
 
 beforeAll(async () => {
   api = await startApi()
-  extension = contextFor(api.rt, 'svc-hook-test')
+  extension = contextFor(api.runtime, 'svc-hook-test')
   for (const collectionName of ['cause', 'inside', 'after', 'byservice', 'bysql'])
     await api.admin('POST', '/schemas', { collectionName, schema: { fields: { name: { type: 'String' } } } })
 })
@@ -83,7 +83,7 @@ describe('x-svc-agent names the program that acts', () => {
 describe('what a request leads to names it as its cause', () => {
   it('in hooks before and after, whoever writes, and what follows of the request itself does not', async () => {
     const on = (event: string, run: (context: any) => unknown) =>
-      api.rt.hooks.register('svc-hook-test', 'cause', event, run)
+      api.runtime.hooks.register('svc-hook-test', 'cause', event, run)
     const { ItemsService } = extension
     on('items.create', async ({ data, accountability, db }) => {
       if (data.name !== 'hooked') return
@@ -94,7 +94,7 @@ describe('what a request leads to names it as its cause', () => {
     on('items.create.after', async ({ document }) => {
       if (document.name === 'hooked') await new ItemsService('after').createOne({ name: 'later' })
     })
-    api.rt.hooks.register('svc-hook-test', 'inside', 'items.create', async () => {
+    api.runtime.hooks.register('svc-hook-test', 'inside', 'items.create', async () => {
       await new ItemsService('byservice').createOne({ name: 'further' })
     })
     const { headers, status } = await api.admin('POST', '/items/cause/bulk', [{ name: 'hooked' }, { name: 'hooked' }], {
@@ -130,19 +130,21 @@ describe('what a request leads to names it as its cause', () => {
       type: 'work',
       scheduled_time: '2030-01-01',
     })
-    const cause = await causeOfTask(api.rt.db, { id: body.data.id })
+    const cause = await causeOfTask(api.runtime.db, { id: body.data.id })
     expect(cause).toEqual({ request: headers['x-request-id'], depth: 1, by: 'task' })
-    await new (contextFor(api.rt, 'svc-task-test', { cause }).ItemsService)('after').createOne({ name: 'by a task' })
+    await new (contextFor(api.runtime, 'svc-task-test', { cause }).ItemsService)('after').createOne({
+      name: 'by a task',
+    })
     const [first, second] = [await last('after'), cause]
     expect(first.cause).toEqual(second)
     expect(first.logRequestId).not.toBe(headers['x-request-id'])
     const [{ id }] = await api.sql(`insert into "svc_Tasks" (type) values ('by SQL') returning id`)
-    expect(await causeOfTask(api.rt.db, { id })).toBeUndefined()
-    const [claim] = await claimDue(api.rt, { types: ['work'], isolatedTypes: [], isolatedAtMost: 0 }, 1)
+    expect(await causeOfTask(api.runtime.db, { id })).toBeUndefined()
+    const [claim] = await claimDue(api.runtime, { types: ['work'], isolatedTypes: [], isolatedAtMost: 0 }, 1)
     expect(claim).toBeUndefined()
     await api.sql('update "svc_Tasks" set scheduled_time = now() where id = $1', [body.data.id])
-    const [due] = await claimDue(api.rt, { types: ['work'], isolatedTypes: [], isolatedAtMost: 0 }, 1)
-    expect(await record(api.rt, due!, { state: 'completed', result: null, cause })).toBe(true)
+    const [due] = await claimDue(api.runtime, { types: ['work'], isolatedTypes: [], isolatedAtMost: 0 }, 1)
+    expect(await record(api.runtime, due!, { state: 'completed', result: null, cause })).toBe(true)
     const ended = await last('svc_Tasks')
     expect(ended.cause).toEqual(cause)
     expect(ended.logRequestId).not.toBe(headers['x-request-id'])
@@ -164,7 +166,7 @@ describe('what is left to be done later keeps what led to it', () => {
     return { request: headers['x-request-id'], mail: mail.id, job, queued }
   }
   beforeAll(() => {
-    api.rt.hooks.register('svc-hook-test', 'cause', 'items.create', async ({ data }: any) => {
+    api.runtime.hooks.register('svc-hook-test', 'cause', 'items.create', async ({ data }: any) => {
       const [, to] = /^mail (.*)$/.exec(data.name) ?? []
       if (to !== undefined)
         await extension.mailService.sendMail({ to, type: 'verification', context: { link: 'http://localhost' } })
@@ -177,10 +179,10 @@ describe('what is left to be done later keeps what led to it', () => {
     const [{ data }] = await job()
     const cause = { request: queued.logRequestId, depth: 2, by: 'job' }
     expect(data).toEqual({ emailLogId: mail, cause })
-    const run = runQueue(api.rt, {
+    const run = runQueue(api.runtime, {
       ...{ queue: 'mail', concurrency: 1, pollMs: 20 },
-      handler: (_rt, { emailLogId }, attempt) =>
-        sendMail(api.rt, openMailer(), emailLogId, { ...attempt, known: refused }),
+      handler: (_deps, { emailLogId }, attempt) =>
+        sendMail(api.runtime, openMailer(), emailLogId, { ...attempt, known: refused }),
     })
     const state = async () => (await api.sql('select status from "svc_EmailLog" where id = $1', [mail]))[0].status
     await waitFor(async () => (await state()) === 'failed', { what: 'the mail is refused' })
@@ -216,7 +218,7 @@ describe('what is left to be done later keeps what led to it', () => {
     const positions = (
       await api.sql(`select position::text from "svc_AuditLog" where entity = 'cause' order by id desc limit 2`)
     ).map(({ position }) => position)
-    const causes = await causesOf(api.rt.db, positions, 'workflow')
+    const causes = await causesOf(api.runtime.db, positions, 'workflow')
     expect([...causes]).toEqual([[positions[1], { request: headers['x-request-id'], depth: 1, by: 'workflow' }]])
   })
 })
@@ -229,7 +231,7 @@ describe('a log of before', () => {
     const { openDirectSession } = await import('../../src/events/direct-session.ts')
     const { systemActor } = await import('../../src/events/types.ts')
     await api.sql(`alter table "svc_AuditLog" drop column "logRequestId", drop column agent, drop column cause cascade`)
-    const session = await openDirectSession(api.rt.config)
+    const session = await openDirectSession(api.runtime.config)
     try {
       // Twice: it has nothing to do the second time.
       for (const _ of [1, 2])

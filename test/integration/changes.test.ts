@@ -251,7 +251,7 @@ describe('resync', () => {
     const role = (await api.admin('POST', '/items/svc_Role', { name: 'reader of teams' })).body.data.id
     await grant(api, role, { collection: 'team', action: 'read' })
     await api.sql('update "svc_UserRole" set "role_Id" = $1 where "user_Id" = $2', [role, user.id])
-    await api.rt.access.reload()
+    await api.runtime.access.reload()
     const { body } = await pull(user.call, { since })
     expect(body.resync).toEqual(expect.arrayContaining(['doc', 'team']))
   })

@@ -19,7 +19,7 @@ beforeAll(async () => {
 const never = new AbortController().signal
 const stopped = AbortSignal.abort(new Error('the worker is stopping'))
 const configured = (change: (config: Runtime['config']) => object): Runtime =>
-  Object.create(api.rt, { config: { value: { ...api.rt.config, ...change(api.rt.config) } } })
+  Object.create(api.runtime, { config: { value: { ...api.runtime.config, ...change(api.runtime.config) } } })
 const column = async (text: string) => (await api.sql(text)).map((row) => Object.values(row)[0])
 
 describe('cleanAuditLog', () => {
@@ -44,7 +44,7 @@ describe('cleanAuditLog', () => {
     await append('probe young', '89 days 23:58:00')
     await append('probe new', '0')
     const before = await column(`select count(*)::int from "svc_AuditLog" where entity not like 'probe%'`)
-    await cleanAuditLog(api.rt, never)
+    await cleanAuditLog(api.runtime, never)
     expect(await kept()).toEqual(['probe new', 'probe young'])
     expect(await column(`select count(*)::int from "svc_AuditLog" where entity not like 'probe%'`)).toEqual(before)
     expect(await column(`select "upTo" < now() - interval '90 days' from svc_log.floor`)).toEqual([true])
@@ -56,7 +56,7 @@ describe('cleanAuditLog', () => {
       configured(({ log }) => ({ log: { ...log, auditCleanupEnabled: false } })),
       never,
     )
-    await expect(cleanAuditLog(api.rt, stopped)).rejects.toThrow('the worker is stopping')
+    await expect(cleanAuditLog(api.runtime, stopped)).rejects.toThrow('the worker is stopping')
     expect(await kept()).toEqual(['probe old'])
   })
 
@@ -74,10 +74,10 @@ describe('cleanAuditLog', () => {
     await append('probe old', '100 days')
     await withClient(api.database.url, async (client) => {
       await client.query(`select pg_advisory_lock(hashtext('daybook log cleanup'))`)
-      await cleanAuditLog(api.rt, never)
+      await cleanAuditLog(api.runtime, never)
       expect(await kept()).toEqual(['probe old'])
     })
-    await Promise.all([1, 2, 3].map(() => cleanAuditLog(api.rt, never)))
+    await Promise.all([1, 2, 3].map(() => cleanAuditLog(api.runtime, never)))
     expect(await kept()).toEqual([])
   })
 
@@ -88,11 +88,13 @@ describe('cleanAuditLog', () => {
     await withClient(api.database.url, async (client) => {
       await client.query('begin')
       await client.query('select from "svc_AuditLog_200101"')
-      await expect(cleanAuditLog(api.rt, never)).rejects.toThrow('in use, to be dropped later: svc_AuditLog_200101')
+      await expect(cleanAuditLog(api.runtime, never)).rejects.toThrow(
+        'in use, to be dropped later: svc_AuditLog_200101',
+      )
       expect(await partitions()).toHaveLength(1)
       await client.query('rollback')
     })
-    await cleanAuditLog(api.rt, never)
+    await cleanAuditLog(api.runtime, never)
     expect(await partitions()).toEqual([])
   })
 
@@ -103,7 +105,7 @@ describe('cleanAuditLog', () => {
     const past = () => api.admin('GET', `/items/thing?asOf=${new Date(Date.now() - 101 * 86_400_000).toISOString()}`)
     await append('probe old', '100 days')
     expect([(await changes()).status, (await past()).status]).toEqual([200, 200])
-    await cleanAuditLog(api.rt, never)
+    await cleanAuditLog(api.runtime, never)
     for (const { status, body } of [await changes(), await past()])
       expect({ status, code: body.error.code }).toEqual({ status: 410, code: 'HISTORY_GONE' })
     expect((await api.admin('GET', '/changes?collections=thing')).status).toBe(200)
@@ -131,9 +133,9 @@ describe('cleanMailLog', () => {
       never,
     )
     expect(await mails()).toHaveLength(9)
-    await expect(cleanMailLog(api.rt, stopped)).rejects.toThrow('the worker is stopping')
+    await expect(cleanMailLog(api.runtime, stopped)).rejects.toThrow('the worker is stopping')
     expect(await mails()).toHaveLength(9)
-    await cleanMailLog(api.rt, never)
+    await cleanMailLog(api.runtime, never)
     expect(await mails()).toEqual([
       'failed and redriven',
       'failed young',
@@ -158,7 +160,7 @@ describe('cleanMailLog', () => {
   it('takes as many batches as it needs, and the log agrees with the table', async () => {
     await api.sql(`insert into "svc_EmailLog" (email, subject, status, "createdAt", "updatedAt")
       select 'b@mail.example', 'many', 'sent', now() - interval '31 days', now() - interval '31 days' from generate_series(1, 1201)`)
-    await Promise.all([1, 2].map(() => cleanMailLog(api.rt, never)))
+    await Promise.all([1, 2].map(() => cleanMailLog(api.runtime, never)))
     expect(await column(`select count(*)::int from "svc_EmailLog" where subject = 'many'`)).toEqual([0])
     const faults = await withClient(api.database.url, (client) => logFaults(client as never))
     expect(faults).toEqual([])
@@ -177,7 +179,7 @@ describe('what has expired', () => {
     await api.sql(`insert into "svc_RateLimit" (key, count, added, "endsAt") values
       ('over', 1, 1, now()), ('open', 1, 1, now() + interval '1 minute')`)
     await api.sql(`insert into "svc_TaskLock" values ('over', 'h', now() - interval '25 hours'), ('open', 'h', now())`)
-    await deleteWhatExpired(api.rt, never)
+    await deleteWhatExpired(api.runtime, never)
     expect(await column('select identifier from "svc_Verification"')).toEqual(['magic-link:late'])
     for (const table of ['svc_CodeTry', 'svc_IdempotencyKey', 'svc_RateLimit'])
       expect(await column(`select key from "${table}"`), table).toEqual(['open'])
@@ -188,7 +190,7 @@ describe('what has expired', () => {
   it('of more rows than a batch holds, all', async () => {
     await api.sql(`insert into "svc_RateLimit" (key, count, added, "endsAt")
       select 'many ' || i, 1, 1, now() from generate_series(1, 2500) i`)
-    await Promise.all([1, 2, 3].map(() => deleteWhatExpired(api.rt, never)))
+    await Promise.all([1, 2, 3].map(() => deleteWhatExpired(api.runtime, never)))
     expect(await column(`select count(*)::int from "svc_RateLimit" where key like 'many%'`)).toEqual([0])
   })
 
@@ -222,7 +224,7 @@ describe('what has expired', () => {
       [role, admin],
     )
     const before = await api.position()
-    await deleteWhatExpired(api.rt, never)
+    await deleteWhatExpired(api.runtime, never)
     expect(await column(`select email || ' ' || status from "svc_Invite" order by email`)).toEqual([
       'in@mail.example accepted',
       'open@mail.example pending',
@@ -254,9 +256,9 @@ describe('deleteOldSessions', () => {
       configured(({ auth }) => ({ auth: { ...auth, disableSessionCleanup: true } })),
       never,
     )
-    await expect(deleteOldSessions(api.rt, stopped)).rejects.toThrow('the worker is stopping')
+    await expect(deleteOldSessions(api.runtime, stopped)).rejects.toThrow('the worker is stopping')
     expect(await counts()).toEqual([{ expired: 120, live: live + 3 }])
-    await deleteOldSessions(api.rt, never)
+    await deleteOldSessions(api.runtime, never)
     expect(await counts()).toEqual([{ expired: 0, live: live + 3 }])
   })
 })

@@ -21,9 +21,9 @@ describe.each([
   it('knows by the database’s which tokens have expired, also when it leaps while it runs', async () => {
     const { token } = (await api.anonymous('POST', '/auth/login', administrator)).body
     const started = new Date()
-    const claims = verifyToken(api.rt.config, token, started)!
+    const claims = verifyToken(api.runtime.config, token, started)!
     const expired = signToken(
-      api.rt.config,
+      api.runtime.config,
       { ...claims, userRoleId: undefined },
       new Date(started.getTime() - 301_000),
     )
@@ -32,13 +32,13 @@ describe.each([
     const beside = await startApi({ ACCESS_TOKEN_EXPIRES_IN: '300' }, api.database)
     for (const one of [api, beside]) {
       // What schedules and rules about the time go by.
-      expect(Math.abs(one.rt.clock().getTime() - started.getTime())).toBeLessThan(tenMinutes / 2)
+      expect(Math.abs(one.runtime.clock().getTime() - started.getTime())).toBeLessThan(tenMinutes / 2)
       expect((await one.as(token)('GET', '/auth/me')).status).toBe(200)
       expect((await one.as(expired)('GET', '/auth/me')).status).toBe(401)
     }
     const own = (await beside.anonymous('POST', '/auth/login', administrator)).body.token
     vi.useRealTimers()
-    expect(verifyToken(api.rt.config, own, new Date())).toBeDefined()
-    expect(verifyToken(api.rt.config, own, new Date(Date.now() + 301_000))).toBeUndefined()
+    expect(verifyToken(api.runtime.config, own, new Date())).toBeDefined()
+    expect(verifyToken(api.runtime.config, own, new Date(Date.now() + 301_000))).toBeUndefined()
   })
 })

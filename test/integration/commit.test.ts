@@ -17,7 +17,7 @@ describe('commit', () => {
   it('makes state, events and jobs durable together', async () => {
     const before = await api.position()
     const id = '11111111-1111-4111-8111-111111111111'
-    const result = await commit(api.rt, systemActor, async (tx) => {
+    const result = await commit(api.runtime, systemActor, async (tx) => {
       await insertTenant(tx, 'together')
       return { result: 'done', events: [mailQueued(id)] }
     })
@@ -37,7 +37,7 @@ describe('commit', () => {
     const position = await other.position()
     const fresh = await startApi({}, other.database)
     await expect(
-      commit(fresh.rt, systemActor, async (tx) => {
+      commit(fresh.runtime, systemActor, async (tx) => {
         await insertTenant(tx, 'lost')
         return { result: undefined, events: [mailQueued('22222222-2222-4222-8222-222222222222')] }
       }),
@@ -54,7 +54,7 @@ describe('commit', () => {
     const jobs = await api.jobs('mail')
     const failure = new Error('no')
     await expect(
-      commit(api.rt, systemActor, async (tx) => {
+      commit(api.runtime, systemActor, async (tx) => {
         await insertTenant(tx, 'thrown away')
         throw failure
       }),
@@ -67,7 +67,7 @@ describe('commit', () => {
   it('runs work again after a serialization conflict, and appends once', async () => {
     const before = await api.position()
     let runs = 0
-    await commit(api.rt, systemActor, async (tx) => {
+    await commit(api.runtime, systemActor, async (tx) => {
       runs += 1
       await insertTenant(tx, 'again')
       if (runs === 1)

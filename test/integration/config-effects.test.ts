@@ -79,15 +79,15 @@ describe('the database variables', () => {
     const api = await startApi()
     // Without a sign-in, which would have to be that quick.
     const config = testConfig(api.database.url, { TRANSACTION_TIMEOUT_MS: '200' })
-    const rt = await openRuntime({ config, log: silent, name: 'hurried', worker: false })
-    onTestFinished(() => rt.close())
-    const slow = commit(rt, systemActor, async (tx) => {
+    const runtime = await openRuntime({ config, log: silent, name: 'hurried', worker: false })
+    onTestFinished(() => runtime.close())
+    const slow = commit(runtime, systemActor, async (tx) => {
       await tx.any(sql.unsafe`insert into "svc_Tenant" (name) values ('rolled back')`)
       await tx.any(sql.unsafe`select pg_sleep(5)`)
       return { result: undefined }
     })
     await expect(slow).rejects.toThrow()
-    const stalled = commit(rt, systemActor, async (tx) => {
+    const stalled = commit(runtime, systemActor, async (tx) => {
       await tx.any(sql.unsafe`insert into "svc_Tenant" (name) values ('rolled back')`)
       await waitFor(
         async () =>
@@ -171,10 +171,10 @@ describe('the database variables', () => {
   it('every session is in UTC, readers cannot write', async () => {
     expect(sessionOptions(5, true)).toContain('default_transaction_read_only=on')
     const api = await startApi()
-    await expect(api.rt.db.any(sql.unsafe`insert into "svc_Tenant" (name) values ('x')`)).rejects.toMatchObject({
+    await expect(api.runtime.db.any(sql.unsafe`insert into "svc_Tenant" (name) values ('x')`)).rejects.toMatchObject({
       code: '25006',
     })
-    expect(await api.rt.db.one(sql.unsafe`select current_setting('timezone') as zone`)).toEqual({ zone: 'UTC' })
+    expect(await api.runtime.db.one(sql.unsafe`select current_setting('timezone') as zone`)).toEqual({ zone: 'UTC' })
   })
 })
 

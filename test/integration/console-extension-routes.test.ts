@@ -236,9 +236,9 @@ describe('a wrong extension of the console', () => {
     ],
   ])('with %s stops the start in one line', async (_what, files, words) => {
     const config = testConfig(api.database.url, { EXTENSIONS_DIR: await extensions(files) })
-    const rt = await openRuntime({ config, log: pino({ level: 'silent' }), name: 'web', worker: false })
-    onTestFinished(() => rt.close())
-    const error = await loadExtensions(rt).then(
+    const runtime = await openRuntime({ config, log: pino({ level: 'silent' }), name: 'web', worker: false })
+    onTestFinished(() => runtime.close())
+    const error = await loadExtensions(runtime).then(
       () => undefined,
       (one: Error) => one,
     )

@@ -37,13 +37,13 @@ describeWithBrowser('the operations area', { timeout: 120_000 }, () => {
     const { api } = console_
     await api.admin('POST', '/schemas', { collectionName: 'order', schema: { fields: { name: { type: 'String' } } } })
     const mailer = openMailer({ connect: 2000, greeting: 2000, silence: 2000 })
-    mailWorker = runQueue(api.rt, {
+    mailWorker = runQueue(api.runtime, {
       queue: 'mail',
       concurrency: 1,
       pollMs: 50,
-      handler: (_rt, { emailLogId }, job) => sendMail(api.rt, mailer, emailLogId, job),
+      handler: (_deps, { emailLogId }, job) => sendMail(api.runtime, mailer, emailLogId, job),
     })
-    webhookWorker = await openWebhooks(api.rt)
+    webhookWorker = await openWebhooks(api.runtime)
   })
   afterAll(async () => {
     await Promise.all([mailWorker?.stop(5000), webhookWorker?.stop(5000)])
@@ -74,7 +74,7 @@ describeWithBrowser('the operations area', { timeout: 120_000 }, () => {
   it('sends a failed mail again, and redrives a failed task', async () => {
     const { api } = console_
     smtp.answer({ code: 550, at: 'data' })
-    const id = await commit(api.rt, systemActor, async (tx) => {
+    const id = await commit(api.runtime, systemActor, async (tx) => {
       const { emailLogId, event } = await queueMail(tx, { type: 'welcome', to: 'ada@mail.example', context: {} })
       return { result: emailLogId, events: [event] }
     })
@@ -91,7 +91,7 @@ describeWithBrowser('the operations area', { timeout: 120_000 }, () => {
     // The inbox keeps what nobody sends; the one that was sent stands for it.
     await api.sql(`update "svc_EmailLog" set sender = 'development inbox' where id = $1`, [id])
     const html = `<style>p { color: rgb(1, 2, 3) }</style><p>Kept</p>${attack}`
-    await keepDevelopmentMail(api.rt, { emailLogId: id, subject: 'Kept', html, text: 'Kept' })
+    await keepDevelopmentMail(api.runtime, { emailLogId: id, subject: 'Kept', html, text: 'Kept' })
     await page.goto(`${console_.address}/console/operations/mails?open=${id}`)
     const kept = page.frameLocator('iframe[title="The mail"]').getByText('Kept')
     await kept.waitFor()

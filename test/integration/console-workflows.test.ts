@@ -24,7 +24,7 @@ describeWithBrowser('workflows', { timeout: 120_000 }, () => {
     await it_.api.admin('POST', '/schemas', {
       ...{ collectionName: 'note', schema: { fields: { text: { type: 'String', allowNull: true } } } },
     })
-    worker = await openWorkflows(it_.api.rt)
+    worker = await openWorkflows(it_.api.runtime)
   })
   afterAll(() => worker?.stop(5000))
 

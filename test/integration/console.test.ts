@@ -246,12 +246,12 @@ describe('a preview', () => {
     const actor = actorOf(request)
     expect(actor).toMatchObject({ agent: { name: `preview as ${ada.id}` } })
     expect(actor.userId).not.toBe(ada.id)
-    const written = commit(api.rt, actor, async (tx) => ({ result: await tx.any(sql.unsafe`delete from note`) }))
+    const written = commit(api.runtime, actor, async (tx) => ({ result: await tx.any(sql.unsafe`delete from note`) }))
     await expect(written).rejects.toMatchObject({ status: 403, code: 'PREVIEW_READ_ONLY' })
   })
 
   const callerOf = async (one: string) => {
-    const found = await callerOfToken(api.rt, one)
+    const found = await callerOfToken(api.runtime, one)
     if (typeof found === 'string') throw new Error(found)
     return found.caller
   }
@@ -510,7 +510,7 @@ describe('the log explorer', () => {
       mode: 'code',
     })
     expect(status).toBe(200)
-    await afterwardsDone(api.rt)
+    await afterwardsDone(api.runtime)
     const id = String(headers['x-request-id'])
     const { body } = await api.admin('GET', `/log/requests/${id}/effects`)
     expect(body.data).toMatchObject({

@@ -62,12 +62,12 @@ const consumerOf = (name: string, { before, after, wants, onFailure = 'set-aside
 })
 
 const host = async (consumer: Consumer, more: Partial<typeof timing> = {}) => {
-  const opened = await openConsumers(api.rt, [consumer], { ...timing, ...more })
+  const opened = await openConsumers(api.runtime, [consumer], { ...timing, ...more })
   open.push(opened)
   await waitFor(async () => (await stateOf(consumer.name))?.held)
   return opened
 }
-const stateOf = async (name: string) => (await consumerStates(api.rt.db)).find((state) => state.name === name)
+const stateOf = async (name: string) => (await consumerStates(api.runtime.db)).find((state) => state.name === name)
 const seen = async (consumer: string) =>
   await api.sql(
     'select position::int as position, action, entity, retried from seen where consumer = $1 order by position',
@@ -216,7 +216,7 @@ describe('an event that fails', () => {
     await host(consumerOf('robust', { before: (page) => isMended || bad('7').before(page) }))
     await insert(1, 10)
     await waitFor(async () => (await seen('robust')).length === 9)
-    const [aside] = await setAsideEvents(api.rt.db, 10)
+    const [aside] = await setAsideEvents(api.runtime.db, 10)
     expect(aside).toMatchObject({
       consumer: 'robust',
       entity: 'thing',
@@ -225,13 +225,13 @@ describe('an event that fails', () => {
       attempts: 1,
     })
     expect(await stateOf('robust')).toMatchObject({ state: 'running', setAside: 1 })
-    expect(await retrySetAside(api.rt, 'robust', undefined)).toBe(1)
-    await waitFor(async () => (await setAsideEvents(api.rt.db, 10))[0]?.attempts === 2)
+    expect(await retrySetAside(api.runtime, 'robust', undefined)).toBe(1)
+    await waitFor(async () => (await setAsideEvents(api.runtime.db, 10))[0]?.attempts === 2)
     isMended = true
-    await retrySetAside(api.rt, 'robust', undefined)
+    await retrySetAside(api.runtime, 'robust', undefined)
     await waitFor(async () => (await seen('robust')).length === 10)
     expect((await seen('robust')).filter(({ retried }) => retried)).toHaveLength(1)
-    expect(await setAsideEvents(api.rt.db, 10)).toEqual([])
+    expect(await setAsideEvents(api.runtime.db, 10)).toEqual([])
   })
 
   it('halts a consumer that wants it so, until it is skipped', async () => {
@@ -241,10 +241,10 @@ describe('an event that fails', () => {
     expect(await stateOf('strict')).toMatchObject({ reason: 'no 4, please', held: false })
     expect(await seen('strict')).toHaveLength(3)
     const { failedPosition } = (await stateOf('strict'))!
-    expect(await skipEvent(api.rt, 'strict')).toBe(failedPosition)
+    expect(await skipEvent(api.runtime, 'strict')).toBe(failedPosition)
     await waitFor(async () => (await seen('strict')).length === 5)
-    expect(await setAsideEvents(api.rt.db, 10)).toMatchObject([{ consumer: 'strict', reason: 'no 4, please' }])
-    expect(await skipEvent(api.rt, 'strict')).toBeUndefined()
+    expect(await setAsideEvents(api.runtime.db, 10)).toMatchObject([{ consumer: 'strict', reason: 'no 4, please' }])
+    expect(await skipEvent(api.runtime, 'strict')).toBeUndefined()
   })
 
   it('shows and moves by the routes for administrators what the commands show and move', async () => {
@@ -352,8 +352,8 @@ describe('a consumer that lags', () => {
     await expire(7, 0)
     expect(await stateOf('slow')).toMatchObject({ state: 'stopped', reason: 'log removed' })
     await host(consumerOf('bystander'))
-    await moveTo(api.rt, 'slow', 'now')
-    const again = await openConsumers(api.rt, [consumerOf('slow')], timing)
+    await moveTo(api.runtime, 'slow', 'now')
+    const again = await openConsumers(api.runtime, [consumerOf('slow')], timing)
     open.push(again)
     await waitFor(async () => (await stateOf('slow'))!.held)
     await insert(11, 12)
@@ -377,13 +377,13 @@ describe('a consumer that lags', () => {
       const all = positions(await seen('told'))
       return Math.min(...wanted.map((position) => all.filter((one) => one === position).length))
     }
-    await moveTo(api.rt, 'told', moment.toISOString())
+    await moveTo(api.runtime, 'told', moment.toISOString())
     await waitFor(async () => (await handled([4, 5])) === 2)
-    await moveTo(api.rt, 'told', 'beginning')
+    await moveTo(api.runtime, 'told', 'beginning')
     await waitFor(async () => (await handled([1, 2, 3])) >= 2 && (await handled([4, 5])) === 3)
     await stop(2000)
-    await expect(moveTo(api.rt, 'nobody', 'now')).rejects.toThrow('There is no consumer "nobody"')
-    await expect(moveTo(api.rt, 'told', 'somewhere')).rejects.toThrow('Invalid cursor')
+    await expect(moveTo(api.runtime, 'nobody', 'now')).rejects.toThrow('There is no consumer "nobody"')
+    await expect(moveTo(api.runtime, 'told', 'somewhere')).rejects.toThrow('Invalid cursor')
   })
 })
 

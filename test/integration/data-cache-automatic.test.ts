@@ -73,10 +73,10 @@ it('a report and a list come from memory when they are repeated, byte for byte, 
   for (const ask of [() => report(), () => api.admin('GET', list)]) {
     const first = await ask()
     expect(first.headers['x-cache']).toBe('BYPASS')
-    const before = api.rt.dataCache.stats()
+    const before = api.runtime.dataCache.stats()
     const kept = await warm(ask)
     expect([kept.text, kept.headers.etag]).toEqual([first.text, first.headers.etag])
-    const after = api.rt.dataCache.stats()
+    const after = api.runtime.dataCache.stats()
     expect([after.hits - before.hits, after.entries - before.entries]).toEqual([1, 1])
   }
   const { text } = await api.admin('GET', '/metrics')

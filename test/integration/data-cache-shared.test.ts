@@ -121,7 +121,7 @@ describeWithRedis('answers in Redis', () => {
     for (let i = 0; i < 3; i += 1) await readsItsWrite()
     redis.thaw()
     await readsItsWrite()
-    expect(api.rt.dataCache.stats().errors).toBeGreaterThan(0)
+    expect(api.runtime.dataCache.stats().errors).toBeGreaterThan(0)
   })
 
   it('are invalidated by one job for many writes, in their transactions', async () => {
@@ -163,10 +163,10 @@ describeWithRedis('answers in Redis', () => {
 
   async function startWorker() {
     const config = testConfig(api.database.url, shared(redis.url))
-    const rt: Runtime = await openRuntime({ config, log: pino({ level: 'silent' }), name: 'cache', worker: true })
-    onTestFinished(() => rt.close())
+    const runtime: Runtime = await openRuntime({ config, log: pino({ level: 'silent' }), name: 'cache', worker: true })
+    onTestFinished(() => runtime.close())
     const [{ queue, concurrency, open }] = workers['cache-invalidation'] as [QueueWorker]
-    return runQueue(rt, { queue, concurrency, handler: open(rt).handler, pollMs: 100 })
+    return runQueue(runtime, { queue, concurrency, handler: open(runtime).handler, pollMs: 100 })
   }
 
   it('wait to be deleted until a transaction that writes has ended', async () => {

@@ -56,7 +56,7 @@ beforeEach(async () => {
 
 describe('an answer is kept', () => {
   it('byte for byte, with its entity tag, and counted', async () => {
-    const before = api.rt.dataCache.stats()
+    const before = api.runtime.dataCache.stats()
     const first = await api.admin('GET', '/items/book?sort=title')
     const second = await api.admin('GET', '/items/book?sort=title')
     expect([first.headers['x-cache'], second.headers['x-cache']]).toEqual(['MISS', 'HIT'])
@@ -66,7 +66,7 @@ describe('an answer is kept', () => {
       'if-none-match': String(first.headers.etag),
     })
     expect([fresh.status, fresh.text, fresh.headers['x-cache']]).toEqual([304, '', 'HIT'])
-    const { hits, misses, entries, bytes } = api.rt.dataCache.stats()
+    const { hits, misses, entries, bytes } = api.runtime.dataCache.stats()
     expect([hits - before.hits, misses - before.misses]).toEqual([2, 1])
     expect(entries).toBeGreaterThan(0)
     expect(bytes).toBeGreaterThan(first.text.length)
@@ -99,10 +99,10 @@ describe('an answer is kept', () => {
   })
 
   it('once for requests that come together', async () => {
-    const before = api.rt.dataCache.stats()
+    const before = api.runtime.dataCache.stats()
     const all = await Promise.all(Array.from({ length: 8 }, () => api.admin('GET', '/items/book?sort=-title,price')))
     expect(new Set(all.map(({ text }) => text)).size).toBe(1)
-    expect(api.rt.dataCache.stats().misses - before.misses).toBe(1)
+    expect(api.runtime.dataCache.stats().misses - before.misses).toBe(1)
   })
 })
 
@@ -207,7 +207,7 @@ describe('an answer counts no longer', () => {
 it('is never older than what its caller was told, with 5 % writes among the reads', async () => {
   const ids = await Promise.all(Array.from({ length: 4 }, () => add('book', { title: 'counter', price: 0 })))
   const told = ids.map(() => 0)
-  const before = api.rt.dataCache.stats()
+  const before = api.runtime.dataCache.stats()
   const path = '/items/book?filter={"title":"counter"}&fields=id,price'
   const caller = async (own: number) => {
     for (let i = 1; i <= 60; i += 1) {
@@ -223,7 +223,7 @@ it('is never older than what its caller was told, with 5 % writes among the read
     }
   }
   await Promise.all(ids.map((_, own) => caller(own)))
-  const { hits, misses } = api.rt.dataCache.stats()
+  const { hits, misses } = api.runtime.dataCache.stats()
   process.stdout.write(`5 % writes: ${hits - before.hits} hits, ${misses - before.misses} misses\n`)
   expect(hits).toBeGreaterThan(before.hits)
 })
@@ -322,8 +322,8 @@ describe('an answer is never kept', () => {
     const id = await add('hooked', { a: 1 })
     await warm('/items/hooked')
     await warm(`/items/hooked/${id}`)
-    api.rt.hooks.register('test', 'hooked', 'items.read', () => undefined)
-    api.rt.hooks.register('test', 'hooked', 'items.read.one.after', () => undefined)
+    api.runtime.hooks.register('test', 'hooked', 'items.read', () => undefined)
+    api.runtime.hooks.register('test', 'hooked', 'items.read.one.after', () => undefined)
     await never('/items/hooked')
     await never(`/items/hooked/${id}`)
   })

@@ -28,15 +28,15 @@ describe('the connections that a route holds', () => {
   }
 
   it('say who has asked when a statement fails', async () => {
-    const failed = await api.rt.db.run('select 1 / 0', []).catch((error: unknown) => error)
+    const failed = await api.runtime.db.run('select 1 / 0', []).catch((error: unknown) => error)
     expect((failed as Error).stack).toContain(import.meta.filename)
   })
 
-  describe.each(['db', 'reserved', 'feedDb'] as const)('rt.%s', (pool) => {
+  describe.each(['db', 'reserved', 'feedDb'] as const)('runtime.%s', (pool) => {
     it.each(Object.entries(writes))('refuses %s', async (_what, text) => {
       const before = await api.position()
-      await expect(api.rt[pool].any(rawQuery(text, []))).rejects.toMatchObject({ code: readOnlyTransaction })
-      await expect(api.rt[pool].run(text, [])).rejects.toMatchObject({ code: readOnlyTransaction })
+      await expect(api.runtime[pool].any(rawQuery(text, []))).rejects.toMatchObject({ code: readOnlyTransaction })
+      await expect(api.runtime[pool].run(text, [])).rejects.toMatchObject({ code: readOnlyTransaction })
       expect(await notes()).toEqual(['kept'])
       expect(await api.position()).toBe(before)
     })
@@ -51,7 +51,7 @@ describe('commit', () => {
     await api.sql(`create constraint trigger refuse after insert on note deferrable initially deferred
       for each row execute function refuse()`)
     const before = await api.position()
-    const failing = commit(api.rt, systemActor, async (tx) => {
+    const failing = commit(api.runtime, systemActor, async (tx) => {
       await tx.any(sql.unsafe`insert into note (text) values ('half')`)
       const mail = { type: 'verification', to: 'a@mail.example', context: { link: 'https://app.example' } } as const
       const { event } = await queueMail(tx, mail)

@@ -35,13 +35,13 @@ async function extensions(files: Record<string, string>): Promise<string> {
 /** Another web process with the extensions of a directory. */
 async function started(directory: string) {
   const config = testConfig(api.database.url, { EXTENSIONS_DIR: directory })
-  const rt = await openRuntime({ config, log: pino({ level: 'silent' }), name: 'web', worker: false })
-  onTestFinished(() => rt.close())
-  const loaded = await loadExtensions(rt)
-  const app = await buildServer(rt, loaded)
+  const runtime = await openRuntime({ config, log: pino({ level: 'silent' }), name: 'web', worker: false })
+  onTestFinished(() => runtime.close())
+  const loaded = await loadExtensions(runtime)
+  const app = await buildServer(runtime, loaded)
   onTestFinished(() => app.close())
   await app.ready()
-  return { rt, app, loaded }
+  return { runtime, app, loaded }
 }
 
 describe('the samples', () => {
@@ -62,8 +62,8 @@ describe('the samples', () => {
   })
 
   it('are not loaded where they ship', async () => {
-    const { rt, loaded } = await started(join(root, 'extensions'))
-    expect(rt.hooks.isEmpty()).toBe(true)
+    const { runtime, loaded } = await started(join(root, 'extensions'))
+    expect(runtime.hooks.isEmpty()).toBe(true)
     expect(loaded).toEqual({ hooks: [], endpoints: [], schedules: [], tasks: [], consoles: [] })
   })
 })

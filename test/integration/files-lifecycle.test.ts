@@ -37,7 +37,11 @@ beforeAll(async () => {
     FILE_RETENTION_DAYS: '1',
   })
   token = (await api.anonymous('POST', '/auth/login', administrator)).body.token
-  consumers = await openConsumers(api.rt, [contentConsumer(api.rt)], { leaseMs: 800, lookMs: 20, keepMs: 100 })
+  consumers = await openConsumers(api.runtime, [contentConsumer(api.runtime)], {
+    leaseMs: 800,
+    lookMs: 20,
+    keepMs: 100,
+  })
 })
 
 afterAll(async () => {
@@ -64,9 +68,9 @@ const planned = (row: Row) => waitFor(async () => ((await due(row)) === undefine
 const allDue = () => api.sql(`update "svc_FileRemoval" set "dueAt" = now() - interval '1 second'`)
 const removeNow = async () => {
   await allDue()
-  await removeDueContent(api.rt, new AbortController().signal)
+  await removeDueContent(api.runtime, new AbortController().signal)
 }
-const differences = async () => (await verifyFiles(api.rt, { hashes: true })).differences
+const differences = async () => (await verifyFiles(api.runtime, { hashes: true })).differences
 const daySeconds = 86_400
 
 describe('content', () => {
@@ -112,7 +116,7 @@ describe('content', () => {
       await allDue()
     }
     const late = saveFile(
-      api.rt,
+      api.runtime,
       { actor: systemActor, access: systemAccess },
       { content: slow(), name: 'late.txt', declared: 'text/plain' },
     )
@@ -163,7 +167,7 @@ describe('content', () => {
     )
     for (const row of [kept, replaced, gone]) await planned(row)
     await api.sql(`update "svc_FileRemoval" set "dueAt" = now() - interval '1 second' where key = $1`, [keyOf(gone)])
-    await removeDueContent(api.rt, new AbortController().signal)
+    await removeDueContent(api.runtime, new AbortController().signal)
     const undo = (body: object) => api.admin('POST', '/log/undo', body)
     const requestId = deleted.headers['x-request-id']
     const { data: look } = (await undo({ requestId, dryRun: true })).body
@@ -209,7 +213,7 @@ describe('content', () => {
     for (const { id } of [gone, kept])
       expect((await api.admin('DELETE', `/items/svc_File/${id}/history`)).status).toBe(200)
     expect((await api.jobs('file-removal')).length).toBeGreaterThan(0)
-    await removeDueContent(api.rt, new AbortController().signal)
+    await removeDueContent(api.runtime, new AbortController().signal)
     expect([existsSync(pathOf(gone)), existsSync(pathOf(kept))]).toEqual([false, false])
     expect(await readFile(pathOf(await read(kept.id)), 'utf8')).toBe('second')
     expect(await differences()).toEqual([])
@@ -229,7 +233,7 @@ describe('content', () => {
   })
 
   it('whose upload took longer than its hold is refused', async () => {
-    const before = (await verifyFiles(api.rt, { hashes: false })).rows
+    const before = (await verifyFiles(api.runtime, { hashes: false })).rows
     let over = false
     const unhold = setInterval(() => {
       if (!over) void api.sql(`update "svc_FileRemoval" set "dueAt" = now() - interval '1 hour'`)
@@ -242,7 +246,7 @@ describe('content', () => {
     await removeNow()
     expect(await differences()).toEqual([])
     const made = answers.filter(({ status }) => status === 200).length
-    expect((await verifyFiles(api.rt, { hashes: false })).rows).toBe(before + made)
+    expect((await verifyFiles(api.runtime, { hashes: false })).rows).toBe(before + made)
   })
 })
 
@@ -253,7 +257,7 @@ describe('verification', () => {
     await writeFile(pathOf(short), 'x')
     await writeFile(pathOf(other), 'abd')
     await writeFile(join(base, 'second', 'stray'), 'x').catch(async () => {
-      await api.rt.storages.named('second').write('stray', (async function* () {})())
+      await api.runtime.storages.named('second').write('stray', (async function* () {})())
     })
     await api.sql(`update "svc_FileUsage" set bytes = bytes + 1 where storage = 'local'`)
     const found = await differences()
@@ -308,9 +312,11 @@ describe('a move', () => {
     await api.sql(
       `insert into "svc_TaskLock" (name, holder, "expiresAt") values ('files: a move', 'x', now() + interval '1 hour')`,
     )
-    await expect(moveFiles(api.rt, systemActor, toService(api.rt, 'second'))).rejects.toMatchObject({ status: 409 })
+    await expect(moveFiles(api.runtime, systemActor, toService(api.runtime, 'second'))).rejects.toMatchObject({
+      status: 409,
+    })
     await api.sql(`delete from "svc_TaskLock"`)
-    const moved = await moveFiles(api.rt, systemActor, toService(api.rt, 'second'))
+    const moved = await moveFiles(api.runtime, systemActor, toService(api.runtime, 'second'))
     expect(moved).toMatchObject({ failed: 1, errors: [{ id: lost.id, message: 'content is gone' }] })
     expect(moved.moved).toBe(moved.scanned - 1)
     const after = await read(row.id)
@@ -320,6 +326,6 @@ describe('a move', () => {
     await planned(lost)
     await removeNow()
     expect(await differences()).toEqual([])
-    expect(() => toService(api.rt, 'nowhere')).toThrow(expect.objectContaining({ status: 400 }))
+    expect(() => toService(api.runtime, 'nowhere')).toThrow(expect.objectContaining({ status: 400 }))
   })
 })

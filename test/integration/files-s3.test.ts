@@ -24,7 +24,7 @@ beforeAll(async () => {
   const env = { STORAGE_SERVICES_ENABLED: 's3', ...s3.env('S3'), MAX_UPLOAD_FILE_SIZE: '40' }
   api = await startApi(env)
   token = (await api.anonymous('POST', '/auth/login', administrator)).body.token
-  storage = api.rt.storages.usual()
+  storage = api.runtime.storages.usual()
 })
 
 afterEach(() => {
@@ -83,7 +83,7 @@ describe('an S3 service', () => {
       size: content.length,
       hash: createHash('sha256').update(content).digest('hex'),
     })
-    expect((await verifyFiles(api.rt, { hashes: true })).differences).toEqual([])
+    expect((await verifyFiles(api.runtime, { hashes: true })).differences).toEqual([])
   })
 
   it('is asked again where it says that it is busy', async () => {
@@ -111,7 +111,7 @@ describe('an S3 service', () => {
     }
     s3.fault = () => undefined
     await api.sql(`update "svc_FileRemoval" set "dueAt" = now()`)
-    await removeDueContent(api.rt, new AbortController().signal)
+    await removeDueContent(api.runtime, new AbortController().signal)
     expect([await keys(), (await api.sql('select count(*) from "svc_File"'))[0]]).toEqual(before)
     expect(await api.sql('select from "svc_FileRemoval"')).toEqual([])
   })
@@ -125,7 +125,7 @@ describe('an S3 service', () => {
   })
 
   it('that does not answer, or stops in the middle, is given up in time', async () => {
-    const service = Object.values(api.rt.config.storage.services)[0] as S3StorageService
+    const service = Object.values(api.runtime.config.storage.services)[0] as S3StorageService
     const bucket = openBucket(service, { connectionTimeout: 200, requestTimeout: 150, socketTimeout: 150 })
     await storage.write('here.txt', pieces('x'.repeat(100_000)))
     s3.fault = () => 'silence'

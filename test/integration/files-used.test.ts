@@ -24,7 +24,7 @@ let picture: Buffer
 beforeAll(async () => {
   smtp = await startSmtp()
   api = await startApi({ MULTI_TENANT: 'true', STORAGE_FOLDER_STRUCTURE: 'true', ...smtp.env })
-  extension = contextFor(api.rt, 'svc-hook-test')
+  extension = contextFor(api.runtime, 'svc-hook-test')
   picture = await plain(60, 40).png().toBuffer()
   const fields = { title: { type: 'String' }, file_Id: { type: 'UUID' } }
   expect((await api.admin('POST', '/schemas', { collectionName: 'article', schema: { fields } })).status).toBe(201)
@@ -43,7 +43,7 @@ const asset = async (path: string, token?: string) => {
   return { status: statusCode, bytes: rawPayload, type: answered['content-type'] }
 }
 const statusOf = async (path: string, token?: string) => (await asset(path, token)).status
-const differences = async () => (await verifyFiles(api.rt, { hashes: true })).differences
+const differences = async () => (await verifyFiles(api.runtime, { hashes: true })).differences
 
 describe('an avatar', () => {
   it('is uploaded, set, read with its user, and shown to those who may read the file', async () => {
@@ -109,7 +109,7 @@ describe('mails', () => {
     const mailer = openMailer()
     const attempt = { retryCount: 0, retryLimit: 3, signal: new AbortController().signal }
     const before = smtp.accepted.length
-    const delivery = await attemptMail(api.rt, mailer, id, attempt)
+    const delivery = await attemptMail(api.runtime, mailer, id, attempt)
     mailer.close()
     return smtp.accepted[before] ?? delivery
   }
@@ -121,7 +121,7 @@ describe('mails', () => {
 
   it('show the icon that the settings name, smaller where it is large, else the default', async () => {
     const logo = async () => files(await sent({})).find(({ disposition }: any) => disposition === 'inline').content
-    expect(await logo()).toEqual(api.rt.mailLogo)
+    expect(await logo()).toEqual(api.runtime.mailLogo)
     const small = await storeFile(api, { content: picture })
     await api.admin('PATCH', '/settings', { email_icon_Id: small.id })
     expect(await logo()).toEqual(picture)
@@ -131,7 +131,7 @@ describe('mails', () => {
     expect(await sharp(await logo()).metadata()).toMatchObject({ format: 'png', width: 360, height: 240 })
     const broken = await storeFile(api, { content: 'no image', type: 'image/webp', name: 'broken.webp' })
     await api.admin('PATCH', '/settings', { email_icon_Id: broken.id })
-    expect(await logo()).toEqual(api.rt.mailLogo)
+    expect(await logo()).toEqual(api.runtime.mailLogo)
     await api.admin('PATCH', '/settings', { email_icon_Id: null })
   })
 
@@ -170,7 +170,7 @@ describe('mails', () => {
     const id = await extension.mailService.sendMail({ to: 'a@b.cd', type: 'welcome', attachments: [gone.id] })
     await api.sql('delete from "svc_File" where id = $1', [gone.id])
     const mailer = openMailer()
-    await attemptMail(api.rt, mailer, id, { retryCount: 0, retryLimit: 3, signal: new AbortController().signal })
+    await attemptMail(api.runtime, mailer, id, { retryCount: 0, retryLimit: 3, signal: new AbortController().signal })
     mailer.close()
     expect(await api.sql('select status, "errorMessage" from "svc_EmailLog" where id = $1', [id])).toEqual([
       { status: 'failed', errorMessage: 'the mail could not be composed: there is no such file' },
@@ -199,7 +199,7 @@ describe('extensions', () => {
     await expect(storageService.readFile(randomUUID())).rejects.toMatchObject({ status: 404 })
     await expect(storageService.createFile({ content: 'x' } as never)).rejects.toThrow('needs a filename')
     const asCaller: unknown[] = []
-    api.rt.hooks.register('test', 'article', 'items.create.after', async ({ accountability, document }: any) => {
+    api.runtime.hooks.register('test', 'article', 'items.create.after', async ({ accountability, document }: any) => {
       if (document.title !== 'as caller') return
       const attempts = [
         storageService.readFile(id, { accountability }),
@@ -214,7 +214,7 @@ describe('extensions', () => {
   })
 
   it('store files as part of a change: with it, or not at all', async () => {
-    api.rt.hooks.register('test', 'article', 'items.create', async ({ data }: any) => {
+    api.runtime.hooks.register('test', 'article', 'items.create', async ({ data }: any) => {
       if (!/^(kept|refused)$/.test(data.title)) return undefined
       const file_Id = await extension.storageService.createFile({ content: data.title, filename: 'f.txt' })
       if (data.title === 'refused') throw new Error('not today')
@@ -291,12 +291,12 @@ it('who begins what takes long is told how far it is, in one notification', asyn
   const told = () => api.sql('select title, message, data, seen from "svc_Notification" order by "createdAt"')
   await api.admin('POST', `/files/${id}/import`, target)
   expect(await told()).toEqual([])
-  const { progress } = api.rt
-  Object.assign(api.rt, { progress: openProgress(api.rt, { quietMs: -1, everyMs: -1 }) })
+  const { progress } = api.runtime
+  Object.assign(api.runtime, { progress: openProgress(api.runtime, { quietMs: -1, everyMs: -1 }) })
   await api.admin('POST', `/files/${long.id}/import`, target)
   await api.admin('POST', `/files/${id}/import`, { ...target, format: 'json' })
   await api.admin('POST', '/files/migrate-storage-structure')
-  Object.assign(api.rt, { progress })
+  Object.assign(api.runtime, { progress })
   expect(await told()).toMatchObject([
     {
       title: 'Import into article',

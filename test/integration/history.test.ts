@@ -36,7 +36,7 @@ beforeAll(async () => {
 
 const verified = (collection: string) =>
   withClient(api.database.url, async (client) =>
-    (await verifyLog(client, api.rt.catalog.current())).find((each) => each.collection === collection),
+    (await verifyLog(client, api.runtime.catalog.current())).find((each) => each.collection === collection),
   )
 
 const make = async (values: object): Promise<string> => (await api.admin('POST', '/items/paper', values)).body.data.id

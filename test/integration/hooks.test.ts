@@ -14,7 +14,7 @@ const belongsTo = (target: string, foreignKey: string) => ({ relType: 'BelongsTo
 beforeAll(async () => {
   const log = pino({ level: 'info' }, { write: (line) => void lines.push(JSON.parse(line)) })
   api = await startApi({ DATABASE_LOGGING: 'true', EXPOSE_ERROR_DETAILS: 'false' }, undefined, log)
-  extension = contextFor(api.rt, 'svc-hook-test')
+  extension = contextFor(api.runtime, 'svc-hook-test')
   const serial = { type: 'Integer', primaryKey: true, defaultValue: { type: 'AUTOINCREMENT' } }
   const schemas: [string, object, object?][] = [
     ['plain', { name: text, n: { type: 'Integer' } }],
@@ -56,7 +56,7 @@ beforeAll(async () => {
 })
 
 const hook = (collection: string, event: string, run: (context: any) => unknown) =>
-  api.rt.hooks.register('svc-hook-test', collection, event, run)
+  api.runtime.hooks.register('svc-hook-test', collection, event, run)
 const rows = (table: string) => api.sql(`select * from "${table}" order by 1`)
 const created = async (collection: string, payload: object) =>
   (await api.admin('POST', `/items/${collection}`, payload)).body.data.id

@@ -143,7 +143,7 @@ describe.each(names)('%s', (collection) => {
   it('is not written by extensions, for a user or as the platform', async () => {
     const id = await rowOf(collection)
     const before = await stored(collection)
-    const { ItemsService } = contextFor(api.rt, 'test')
+    const { ItemsService } = contextFor(api.runtime, 'test')
     const refused = async (service: InstanceType<ItemsServiceClass>) => {
       const attempts = [
         () => service.createOne({ ...row, user_Id: wide.id }),
@@ -157,7 +157,7 @@ describe.each(names)('%s', (collection) => {
       await refused(new ItemsService(collection, { accountability: accountability as Accountability }))
       asked += 1
     }
-    api.rt.hooks.register('test', 'note', 'items.read', ask)
+    api.runtime.hooks.register('test', 'note', 'items.read', ask)
     for (const call of [wide.call, api.admin]) expect((await call('GET', '/items/note')).status).toBe(200)
     expect(asked).toBeGreaterThanOrEqual(2)
     expect(await stored(collection)).toBe(before)

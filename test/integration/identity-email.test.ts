@@ -47,7 +47,7 @@ const emailOf = async (id: string) =>
 /** Sends what waits for the address, and gives the text of the last mail there. */
 async function sent(email: string): Promise<string> {
   for (const { id, status } of await mails(email))
-    if (status === 'queued') await attemptMail(api.rt, mailer, id, attempt)
+    if (status === 'queued') await attemptMail(api.runtime, mailer, id, attempt)
   return smtp.accepted.findLast(({ recipients }) => recipients.includes(email))?.text ?? ''
 }
 

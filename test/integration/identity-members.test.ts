@@ -167,7 +167,7 @@ describe.each([true, false])('with tenants: %s', (isMultiTenant) => {
       managing,
       JSON.stringify([member, editor, administrator, managing]),
     ])
-    await api.rt.access.reload()
+    await api.runtime.access.reload()
     const call = api.as(await storeKey(api, manager.id, { tenantId: own }))
     const answer = await call('PATCH', path(manager), { role_Id: member })
     expect([answer.status, answer.body.error.code]).toEqual([403, 'API_KEY_NOT_ACCEPTED'])

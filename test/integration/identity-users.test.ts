@@ -103,8 +103,8 @@ const waysToChangeEmail = ways.filter(([way]) => way !== 'PUT by the address')
 describe.each([false, true])('with hooks: %s', (isHooked) => {
   beforeAll(() => {
     if (!isHooked) return
-    api.rt.hooks.register('test', 'svc_User', 'items.update', () => undefined)
-    api.rt.hooks.register('test', 'svc_User', 'items.delete', () => undefined)
+    api.runtime.hooks.register('test', 'svc_User', 'items.update', () => undefined)
+    api.runtime.hooks.register('test', 'svc_User', 'items.delete', () => undefined)
   })
 
   describe.each(ways)('by %s', (way, write) => {

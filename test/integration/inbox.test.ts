@@ -25,14 +25,14 @@ const page = (path = '', headers: Record<string, string> = {}) =>
 
 /** Registers, and does the mail worker's work. */
 async function register(firstName = 'Ada'): Promise<{ email: string; ids: Record<string, string> }> {
-  const email = `${api.rt.newId()}@mail.example`
+  const email = `${api.runtime.newId()}@mail.example`
   const person = { email, firstName, lastName: 'Reader', password: 'a long enough password' }
   const { status, text } = await api.anonymous('POST', '/auth/register', person)
   expect(status, text).toBe(200)
   const rows = await api.sql('select id, "templateName" from "svc_EmailLog" where email = $1', [email])
   const mailer = openMailer()
   const attempt = { retryCount: 0, retryLimit: 0, signal: new AbortController().signal }
-  for (const { id } of rows) await sendMail(api.rt, mailer, id, attempt)
+  for (const { id } of rows) await sendMail(api.runtime, mailer, id, attempt)
   mailer.close()
   return { email, ids: Object.fromEntries(rows.map(({ id, templateName }) => [templateName, id])) }
 }
@@ -60,7 +60,7 @@ describe('without a sender, outside production', () => {
   it('its attachments are there to be saved, under the names that they were sent with', async () => {
     const { ids } = await register()
     const file = await storeFile(api, { content: '<script>1</script>', type: 'text/html', name: 'März <1>.html' })
-    const sent = [{ file: file.id }, { file: file.id, filename: 'bill.html' }, { file: api.rt.newId() }]
+    const sent = [{ file: file.id }, { file: file.id, filename: 'bill.html' }, { file: api.runtime.newId() }]
     await api.sql(`update "svc_EmailLog" set context = (context::jsonb || $2::jsonb)::json where id = $1`, [
       ids.verification,
       JSON.stringify({ attachments: sent }),

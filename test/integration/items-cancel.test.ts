@@ -83,7 +83,7 @@ describe('a client that closes its socket', () => {
       await waitFor(async () => (await running('from "slow" t')).length === 0)
       expect(await states(pid)).toEqual([{ state: 'idle' }])
     })
-    await waitFor(() => api.rt.db.pool.totalCount === api.rt.db.pool.idleCount)
+    await waitFor(() => api.runtime.db.pool.totalCount === api.runtime.db.pool.idleCount)
   })
 
   it('ends nobody else’s', async () => {
@@ -145,7 +145,7 @@ describe('a client that leaves', () => {
       leaving.abort()
       expect(await answer).toBe('AbortError')
       await waitFor(async () => !(await blocked()))
-      await waitFor(() => api.rt.db.pool.totalCount === api.rt.db.pool.idleCount)
+      await waitFor(() => api.runtime.db.pool.totalCount === api.runtime.db.pool.idleCount)
       expect(await blocked()).toBe(false)
     })
   })
@@ -167,7 +167,7 @@ describe('a client that leaves', () => {
     } finally {
       await locker.query('rollback')
     }
-    await waitFor(() => api.rt.db.pool.totalCount === api.rt.db.pool.idleCount)
+    await waitFor(() => api.runtime.db.pool.totalCount === api.runtime.db.pool.idleCount)
   })
 
   it.each<[what: string, method: string, path: string, body: object]>([
@@ -192,7 +192,7 @@ describe('a client that leaves', () => {
       expect(await answer).toBe('AbortError')
       await waitFor(async () => !(await blocked()))
     })
-    await waitFor(() => api.rt.pools().every(({ open, idle, waiting }) => open === idle && waiting === 0))
+    await waitFor(() => api.runtime.pools().every(({ open, idle, waiting }) => open === idle && waiting === 0))
     expect((await api.admin('GET', '/items/slow')).body.data).toEqual([])
     expect(await api.log(before)).toEqual([])
   })
@@ -201,10 +201,10 @@ describe('a client that leaves', () => {
     await stalled(async () => {
       const staying = new AbortController()
       const leaving = new AbortController()
-      const held = Array.from({ length: api.rt.db.pool.options.max }, () => api.rt.db.pool.connect())
+      const held = Array.from({ length: api.runtime.db.pool.options.max }, () => api.runtime.db.pool.connect())
       const connections = await Promise.all(held)
       const answer = get(`/items/quick/${item}`, leaving.signal).catch((error: Error) => error.name)
-      await waitFor(() => api.rt.db.pool.waitingCount === 1)
+      await waitFor(() => api.runtime.db.pool.waitingCount === 1)
       const next = get('/items/quick?limit=1', staying.signal)
       leaving.abort()
       expect(await answer).toBe('AbortError')
@@ -249,7 +249,7 @@ describe('a statement in batches', () => {
 
   it('is cancelled by its signal', async () => {
     const leaving = new AbortController()
-    const batches = await openBatches(api.rt.db, sleep, [], leaving.signal)
+    const batches = await openBatches(api.runtime.db, sleep, [], leaving.signal)
     const refused = expect(batches.next()).rejects.toMatchObject({ status: 499 })
     await runningOne('pg_sleep(60)')
     leaving.abort()
@@ -259,7 +259,7 @@ describe('a statement in batches', () => {
   })
 
   it('is cancelled when it is closed while it runs', async () => {
-    const batches = await openBatches(api.rt.db, sleep, [])
+    const batches = await openBatches(api.runtime.db, sleep, [])
     const refused = expect(batches.next()).rejects.toThrow()
     const pid = await runningOne('pg_sleep(60)')
     await batches.close(true)
@@ -268,7 +268,7 @@ describe('a statement in batches', () => {
   })
 
   it('is not begun for a signal that has aborted', async () => {
-    await expect(openBatches(api.rt.db, sleep, [], AbortSignal.abort())).rejects.toMatchObject({ status: 499 })
+    await expect(openBatches(api.runtime.db, sleep, [], AbortSignal.abort())).rejects.toMatchObject({ status: 499 })
   })
 })
 

@@ -268,7 +268,7 @@ describe('the plan of a page', () => {
     async (sort) => {
       for (let page = 0, cursor = ''; page < 3; page += 1) {
         const query = parseListQuery({ sort, limit: 20, cursor, count: 'false' })
-        const plan = resolveList(api.rt.catalog.current(), adminAccess, 'big', query, resolveEnv(api.rt))
+        const plan = resolveList(api.runtime.catalog.current(), adminAccess, 'big', query, resolveEnv(api.runtime))
         const { text, values } = compilePage(plan as Page)
         const [row] = await api.sql(`explain (analyze, format json) ${text}`, [...values])
         expect(touched(row['QUERY PLAN'][0].Plan)).toBeLessThan(150)

@@ -126,7 +126,7 @@ describe('a POST with an Idempotency-Key', () => {
     await post('/items/paper', { lines: 1 }, 'the-next-one')
     expect(await left('expired')).toBe(0)
     await expire('the-next-one')
-    expect(await deleteExpired(api.rt, 'idempotency keys', 100)).toBe(1)
+    expect(await deleteExpired(api.runtime, 'idempotency keys', 100)).toBe(1)
     expect(await left('the-next-one')).toBe(0)
   })
 

@@ -143,7 +143,7 @@ describe('a dry run', () => {
   })
 
   it('calls no hook, and says so where there is one; sends nothing for accounts', async () => {
-    const { hooks } = api.rt
+    const { hooks } = api.runtime
     const called: string[] = []
     for (const event of ['items.create', 'items.create.after'])
       hooks.register('test', 'maker', event, () => void called.push(event))

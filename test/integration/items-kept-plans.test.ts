@@ -41,16 +41,16 @@ async function titles(call: Call, path = list): Promise<string> {
 
 /** How often a question had to be resolved of `times`. */
 function resolved(token: { catalog?: object; access?: object }, raw: object, times = 4): number {
-  const { rt } = api
+  const { runtime } = api
   let count = 0
   for (let i = 0; i < times; i += 1)
     preparedPlan(
-      (token.catalog ?? rt.catalog.current()) as never,
+      (token.catalog ?? runtime.catalog.current()) as never,
       { meaning: () => 'somebody', ...token.access } as never,
       { name: 'list page', raw: raw as never },
       (given) => {
         count += 1
-        return resolveList(rt.catalog.current(), systemAccess, 'page', parseListQuery(given), resolveEnv(rt))
+        return resolveList(runtime.catalog.current(), systemAccess, 'page', parseListQuery(given), resolveEnv(runtime))
       },
     )
   return count
@@ -174,7 +174,7 @@ describe('with a plan that is kept', () => {
     const { call } = await reader({ conditions: { at: { lt: '$NOW' } } })
     await api.sql(`update page set at = now() + interval '1 hour' where title = 'b'`)
     expect(await titles(call)).toBe('')
-    const clock = vi.spyOn(api.rt, 'clock').mockImplementation(() => new Date(Date.now() + 2 * 3_600_000))
+    const clock = vi.spyOn(api.runtime, 'clock').mockImplementation(() => new Date(Date.now() + 2 * 3_600_000))
     onTestFinished(() => clock.mockRestore())
     expect(await titles(call)).toBe('b')
   })

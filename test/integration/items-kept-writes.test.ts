@@ -83,11 +83,11 @@ it('a kept statement is the one that would be made, with its values', async () =
     writer(administrator),
   ])
   const accesses = await Promise.all(
-    users.map(async ({ token }) => ((await callerOfToken(api.rt, token)) as FoundCaller).caller.access),
+    users.map(async ({ token }) => ((await callerOfToken(api.runtime, token)) as FoundCaller).caller.access),
   )
   const pairs = (payload: object, access: (typeof accesses)[number], name: string, id: string): [Write, Write][] => {
     const of = <A extends 'create' | 'update'>(action: A): [ReturnType<typeof openWrite<A>>, Payload] => {
-      const context = openWrite(api.rt, { actor: systemActor, access }, name, action)
+      const context = openWrite(api.runtime, { actor: systemActor, access }, name, action)
       return [context, readPayload(context, payload)]
     }
     const [created, row] = of('create')

@@ -23,7 +23,7 @@ beforeAll(async () => {
   const made = await api.admin('POST', '/schemas', { collectionName: 'desk', schema: { fields } })
   expect(made.status, made.text).toBe(201)
 })
-beforeEach(() => afterwardsDone(api.rt))
+beforeEach(() => afterwardsDone(api.runtime))
 
 const isLive = async (token: string, by = api) => (await by.as(token)('GET', '/auth/check')).status === 200
 const jobs = () => api.sql(`select 1 from pgboss.job where state in ('created', 'retry', 'active')`)
@@ -54,8 +54,8 @@ const ways: [string, (account: TestAccount) => Promise<Answer>, string[]?][] = [
 describe.each([false, true])('a password that an administrator sets (with hooks: %s)', (isHooked) => {
   beforeAll(() => {
     if (!isHooked) return
-    api.rt.hooks.register('test', 'svc_User', 'items.update', () => undefined)
-    api.rt.hooks.register('test', 'svc_User', 'items.update.after', () => undefined)
+    api.runtime.hooks.register('test', 'svc_User', 'items.update', () => undefined)
+    api.runtime.hooks.register('test', 'svc_User', 'items.update.after', () => undefined)
   })
 
   it.each(ways)('by %s ends the sessions and all that was outstanding', async (_way, change, more = []) => {

@@ -198,12 +198,12 @@ describe('asOf', () => {
     const point = await cursor()
     const [{ id }] = await api.sql(`update book set title = 'x' where title = 'n77' returning id`)
     const plan = resolveOne(
-      api.rt.catalog.current(),
+      api.runtime.catalog.current(),
       adminAccess,
       'book',
       String(id),
       parseListQuery({ asOf: point }),
-      resolveEnv(api.rt),
+      resolveEnv(api.runtime),
     )
     const { text, values } = compileOne(plan)
     const explained = (await api.sql(`explain (format json, analyze) ${text}`, [...values]))[0]['QUERY PLAN']

@@ -42,7 +42,13 @@ type Node = { 'Node Type': string; 'Relation Name'?: string; Plans?: Node[] }
 const nodesOf = (node: Node): Node[] => [node, ...(node.Plans ?? []).flatMap(nodesOf)]
 
 async function scansOf(collection: string, query: Readonly<Record<string, unknown>>): Promise<string[]> {
-  const plan = resolveList(api.rt.catalog.current(), adminAccess, collection, parseListQuery(query), resolveEnv(api.rt))
+  const plan = resolveList(
+    api.runtime.catalog.current(),
+    adminAccess,
+    collection,
+    parseListQuery(query),
+    resolveEnv(api.runtime),
+  )
   const { text, values } = compileList(plan)
   const [row] = await api.sql(`explain (format json) ${text}`, [...values])
   const scans = nodesOf(row['QUERY PLAN'][0].Plan).filter((node) => node['Relation Name'] !== undefined)
@@ -61,10 +67,10 @@ describe('a list with two levels of relations', () => {
     const count = () => {
       statements += 1
     }
-    api.rt.db.pool.on('acquire', count)
+    api.runtime.db.pool.on('acquire', count)
     const parameters = new URLSearchParams({ ...query, fields: query.fields.join(), limit: '20' })
     const { body } = await api.admin('GET', `/items/${collection}?${parameters}`)
-    api.rt.db.pool.off('acquire', count)
+    api.runtime.db.pool.off('acquire', count)
     expect(statements).toBe(1)
     expect(body.data).toHaveLength(20)
     expect(body.data[0]).toMatchObject(first)

@@ -23,7 +23,7 @@ let fields = 0
 
 /** Adds a field to a collection; the other process is not told. */
 async function added(collection: string, more: object = {}): Promise<string> {
-  Object.assign(deaf.rt, { catalog: await openCatalog(deaf.rt.db, undefined, deaf.rt.log) })
+  Object.assign(deaf.runtime, { catalog: await openCatalog(deaf.runtime.db, undefined, deaf.runtime.log) })
   fields += 1
   const name = `field${fields}`
   const known = (await api.admin('GET', `/schemas/${collection}`)).body.data.schema.fields
@@ -31,7 +31,7 @@ async function added(collection: string, more: object = {}): Promise<string> {
     schema: { fields: { ...known, [name]: text, ...more } },
   })
   expect(answer.status, answer.text).toBe(200)
-  expect(deaf.rt.catalog.current().collections.get(collection)!.fields.has(name)).toBe(false)
+  expect(deaf.runtime.catalog.current().collections.get(collection)!.fields.has(name)).toBe(false)
   return name
 }
 

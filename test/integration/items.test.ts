@@ -570,7 +570,7 @@ describe('streamed lists', () => {
       leaving.abort()
     }
     await waitFor(async () => {
-      const { totalCount, idleCount } = api.rt.db.pool
+      const { totalCount, idleCount } = api.runtime.db.pool
       return totalCount === idleCount
     })
     expect((await api.admin('GET', '/items/category?limit=1')).status).toBe(200)

@@ -184,7 +184,7 @@ describe('attempts', () => {
     for (const { key } of keys) await api.sql(ended, [key])
     const restarted = await configured(api.database, { ...limited, AUTH_RATE_LIMIT: '1' })
     expect(await statuses(times(3, () => guess(restarted, { ip })))).toEqual({ 400: 1, 429: 2 })
-    await deleteEndedCounters(api.rt, 1000)
+    await deleteEndedCounters(api.runtime, 1000)
     expect(await api.sql(`select key from "svc_RateLimit" where "endsAt" <= now()`)).toEqual([])
     // What was tried, and what of it was given back.
     expect(await api.sql(`select key from "svc_RateLimit" where "endsAt" > now()`)).toHaveLength(2)

@@ -137,7 +137,7 @@ describe('GET /log/export', () => {
         password: 'correct horse battery staple',
       })
     ).body
-    const heavy = () => api.rt.admission.stats().running.heavy
+    const heavy = () => api.runtime.admission.stats().running.heavy
     const request = get({ port, path: '/log/export', headers: { authorization: `Bearer ${token}` } })
     const [response] = await once(request, 'response')
     await once(response, 'readable')
@@ -158,7 +158,7 @@ describe('GET /log/export', () => {
 
 describe('the seals of an installation', () => {
   it('stay provable when an item is erased through the API', async () => {
-    const { keys } = logKeys(api.rt.config)
+    const { keys } = logKeys(api.runtime.config)
     expect((await api.admin('GET', '/log/head')).status).toBe(404)
     const id = await create('stone', 'personal')
     const positions = await api.sql(
@@ -167,7 +167,7 @@ describe('the seals of an installation', () => {
     )
     const events = positions.reverse()
     const round = { from: events[0].now, upTo: events[0].now }
-    await commit(api.rt, systemActor, async (tx) => {
+    await commit(api.runtime, systemActor, async (tx) => {
       await sealPage(tx, keys!, { events, round, isRetry: false })
       return { result: null }
     })
@@ -178,7 +178,7 @@ describe('the seals of an installation', () => {
     expect((await api.admin('DELETE', `/items/stone/${id}/history`)).body).toEqual({ data: { events: 1 } })
     const { userId } = linesOf(await ask({ collection: 'stone' })).at(-1)!
     await api.admin('DELETE', `/items/svc_User/${userId}/history`)
-    const result = await verifySealsOf(api.rt.config, { keys: [], heads: [head] })
+    const result = await verifySealsOf(api.runtime.config, { keys: [], heads: [head] })
     expect(result).toMatchObject({ found: 0, verified: 200, heads: { compared: 1 } })
     expect(result.erased).toBeGreaterThan(1)
   })

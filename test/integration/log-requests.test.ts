@@ -112,8 +112,8 @@ describe('GET /log/requests', () => {
 
 describe('GET /log/requests/{id}', () => {
   it('is a tree of what a request did and led to, with what led to it and what undid it', async () => {
-    const { ItemsService } = contextFor(api.rt, 'svc-hook-tree')
-    api.rt.hooks.register('svc-hook-tree', 'tree', 'items.create.after', async () => {
+    const { ItemsService } = contextFor(api.runtime, 'svc-hook-tree')
+    api.runtime.hooks.register('svc-hook-tree', 'tree', 'items.create.after', async () => {
       await new ItemsService('leaf').createOne({ name: 'by the hook' })
     })
     const { id } = await ok(api.admin('POST', '/items/tree', { name: 'root' }))

@@ -23,14 +23,16 @@ beforeAll(async () => {
 afterEach(() => Promise.all(open.splice(0).map((one) => one.stop(2000))))
 
 const withLog = (log: Partial<Runtime['config']['log']>): Runtime => ({
-  ...api.rt,
-  config: { ...api.rt.config, log: { ...api.rt.config.log, ...log } },
+  ...api.runtime,
+  config: { ...api.runtime.config, log: { ...api.runtime.config.log, ...log } },
 })
-const start = async (rt: Runtime = api.rt) => void open.push(await openSeals(rt, { paceMs: 20, lookMs: 50 }))
+const start = async (runtime: Runtime = api.runtime) =>
+  void open.push(await openSeals(runtime, { paceMs: 20, lookMs: 50 }))
 const stop = () => Promise.all(open.splice(0).map((one) => one.stop(2000)))
 const insert = (from: number, to: number) =>
   api.sql(`insert into thing (id) select generate_series($1::int, $2::int)`, [from, to])
-const verify = (heads = '') => verifySealsOf(api.rt.config, { keys: [], heads: heads === '' ? [] : readHeads(heads) })
+const verify = (heads = '') =>
+  verifySealsOf(api.runtime.config, { keys: [], heads: heads === '' ? [] : readHeads(heads) })
 const allSealed = () =>
   waitFor(async () => {
     const { unsealed, found } = await verify()
@@ -52,7 +54,7 @@ it('seals everything since setup, beside another worker, and writes the heads do
   await Promise.all(rounds)
   await insert(10_000, 11_499)
   await allSealed()
-  const { number } = await sealLag(api.rt.db)
+  const { number } = await sealLag(api.runtime.db)
   const heads = await waitFor(async () => {
     const text = await readFile(sealFile, 'utf8')
     return readHeads(text).at(-1)!.number === number && text
@@ -71,23 +73,23 @@ it('seals everything since setup, beside another worker, and writes the heads do
 
 it('is off with LOG_SEALS=false, keeps the log for nobody then, and makes up for it afterwards', async () => {
   await start()
-  await waitFor(async () => (await consumerStates(api.rt.db)).some(({ name }) => name === 'seals'))
+  await waitFor(async () => (await consumerStates(api.runtime.db)).some(({ name }) => name === 'seals'))
   await stop()
   await start(withLog({ seals: false }))
-  expect((await consumerStates(api.rt.db)).map(({ name }) => name)).not.toContain('seals')
-  const { number } = await sealLag(api.rt.db)
+  expect((await consumerStates(api.runtime.db)).map(({ name }) => name)).not.toContain('seals')
+  const { number } = await sealLag(api.runtime.db)
   await insert(30_000, 30_700)
   await stop()
   await start()
   await insert(31_000, 31_000)
   await allSealed()
-  expect((await sealLag(api.rt.db)).number).toBeGreaterThan(number)
+  expect((await sealLag(api.runtime.db)).number).toBeGreaterThan(number)
   expect(await verify()).toMatchObject({ found: 0, verified: await events() })
 })
 
 it('goes on by itself where retention went past it', async () => {
   await start()
-  await waitFor(async () => (await consumerStates(api.rt.db)).find(({ name }) => name === 'seals')?.held)
+  await waitFor(async () => (await consumerStates(api.runtime.db)).find(({ name }) => name === 'seals')?.held)
   await api.sql(
     `update svc_log.consumer set state = 'stopped', reason = 'log removed', token = null where name = 'seals'`,
   )

@@ -6,7 +6,7 @@ import { waitFor } from '../support/wait.ts'
 
 it('no look that began before a write is recent after it, also while the next one is under way', async () => {
   const api = await startApi()
-  const watch = openLogWatch({ db: api.rt.db, reachBackSeconds: 0 })
+  const watch = openLogWatch({ db: api.runtime.db, reachBackSeconds: 0 })
   const before = await watch.look(0)
   watch.written()
   const other = await connect(api.database.url)

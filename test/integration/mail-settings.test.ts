@@ -42,7 +42,7 @@ const testMail = (body: unknown, query = '', call = api.admin) => call('POST', `
 const mails = () => api.sql('select * from "svc_EmailLog" order by "createdAt"')
 
 describe('the sender of a mail', () => {
-  const names = () => [senderOf(api.rt, tenant)?.name, senderOf(api.rt, undefined)?.name]
+  const names = () => [senderOf(api.runtime, tenant)?.name, senderOf(api.runtime, undefined)?.name]
 
   it('is the default one of the environment while the settings name none', () => {
     expect(names()).toEqual(['test', 'test'])
@@ -62,7 +62,7 @@ describe('the sender of a mail', () => {
     await set(complete())
     await set({ ...complete(), smtp_host: 'localhost', smtp_pass: 'of the tenant' }, ofTenant())
     expect(names()).toEqual([`settings of tenant ${tenant}`, 'settings'])
-    expect(senderOf(api.rt, tenant)).toMatchObject({ host: 'localhost', pass: 'of the tenant' })
+    expect(senderOf(api.runtime, tenant)).toMatchObject({ host: 'localhost', pass: 'of the tenant' })
   })
 
   it("never takes the installation's password to a server that a tenant has named", async () => {
@@ -71,14 +71,14 @@ describe('the sender of a mail', () => {
       { smtp_enabled: true, smtp_host: 'evil.example', smtp_user: 'x', smtp_from_address: 'x@evil.example' },
       ofTenant(),
     )
-    expect(senderOf(api.rt, tenant)).toMatchObject({ name: 'settings', host: '127.0.0.1' })
+    expect(senderOf(api.runtime, tenant)).toMatchObject({ name: 'settings', host: '127.0.0.1' })
   })
 
   it('follows the settings in every process', async () => {
     await set(complete())
-    await waitFor(() => senderOf(guarded.rt, undefined)?.name === 'settings')
+    await waitFor(() => senderOf(guarded.runtime, undefined)?.name === 'settings')
     await set({ smtp_from_address: 'other@installation.example' })
-    await waitFor(() => senderOf(guarded.rt, undefined)?.from === 'other@installation.example')
+    await waitFor(() => senderOf(guarded.runtime, undefined)?.from === 'other@installation.example')
   })
 })
 
@@ -178,7 +178,7 @@ describe('a server that the settings name', () => {
   ])('is not connected to where it is %s', async (_what, smtp_host, port) => {
     const smtp_port = port ?? (canary.address() as { port: number }).port
     await set({ ...complete(), smtp_host, smtp_port })
-    await waitFor(() => senderOf(guarded.rt, undefined)?.host === smtp_host)
+    await waitFor(() => senderOf(guarded.runtime, undefined)?.host === smtp_host)
     const { status, body, text } = await testMail({ to: 'admin@example.com' }, '', guarded.admin)
     const reason = 'The server must not be reached: it is not a mail port of the public internet'
     expect({ status, body }).toMatchObject({ status: 500, body: { error: { details: { reason } } } })

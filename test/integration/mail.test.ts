@@ -21,7 +21,7 @@ import { waitFor } from '../support/wait.ts'
 const link = 'https://app.example/start/'
 const retryLimit = 6
 
-let rt: Runtime
+let runtime: Runtime
 let url: string
 let smtp: SmtpDouble
 let logged: string[] = []
@@ -31,8 +31,8 @@ const mailers: ReturnType<typeof openMailer>[] = []
 beforeAll(async () => {
   ;({ url } = await createDatabase())
   smtp = await startSmtp()
-  rt = await openWorker(smtp.env)
-  await rt.boss.updateQueue('mail', { retryDelay: 0, retryBackoff: false, retryLimit })
+  runtime = await openWorker(smtp.env)
+  await runtime.boss.updateQueue('mail', { retryDelay: 0, retryBackoff: false, retryLimit })
 })
 
 afterEach(async () => {
@@ -47,7 +47,7 @@ afterEach(async () => {
   logged = []
 })
 
-afterAll(() => rt.close())
+afterAll(() => runtime.close())
 
 describe('an accepted mail', () => {
   it('reaches its recipient once, and the log tells how', async () => {
@@ -90,7 +90,7 @@ describe('an accepted mail', () => {
 
   it('is not sent when its transaction is rolled back', async () => {
     await serveMails()
-    const rolledBack = commit(rt, systemActor, async (tx) => {
+    const rolledBack = commit(runtime, systemActor, async (tx) => {
       const { event } = await queueMail(tx, { type: 'verification', to: 'never@mail.example', context: { link } })
       await tx.any(sql.unsafe`select 1 / 0`)
       return { result: undefined, events: [event] }
@@ -220,9 +220,9 @@ describe('the secret of a mail', () => {
     smtp.answer('reset')
     const id = await queue('user@mail.example')
     const mailer = openTestMailer()
-    await expect(sendMail(rt, mailer, id, attempt(0))).rejects.toThrow()
+    await expect(sendMail(runtime, mailer, id, attempt(0))).rejects.toThrow()
     await query('delete from "svc_Verification"')
-    await sendMail(rt, mailer, id, attempt(1))
+    await sendMail(runtime, mailer, id, attempt(1))
     expect(await mailRow(id)).toMatchObject({
       status: 'failed',
       errorMessage: expect.stringContaining('used or expired'),
@@ -245,7 +245,7 @@ describe('a waiting mail of a tenant', () => {
   const outcomeAfter = async (happens: string) => {
     const user = await createUser('Ada')
     const [tenant] = await query<{ id: string }>(
-      `insert into "svc_Tenant" (name) values ('${rt.newId()}') returning id`,
+      `insert into "svc_Tenant" (name) values ('${runtime.newId()}') returning id`,
     )
     const join = `insert into "svc_UserRole" ("user_Id", "role_Id", "tenant_Id") select '${user.id}', id,`
     await query(`${join} '${tenant!.id}' from "svc_Role" where name = 'user'`)
@@ -292,7 +292,7 @@ describe('a waiting mail of a tenant', () => {
        select '${user.email}', 'x', r.id, '${tenant!.id}', u.id, now() + interval '1 day'
        from "svc_Role" r, "svc_User" u where r.name = 'user' and u.email = '${user.email}' returning id`,
     )
-    const id = await commit(rt, systemActor, async (tx) => {
+    const id = await commit(runtime, systemActor, async (tx) => {
       const context = { link, inviteId: invite!.id }
       const mail = { type: 'inviteExistingUser', to: user.email, user, tenantId: tenant!.id, context } as const
       const { emailLogId, event } = await queueMail(tx, mail)
@@ -305,7 +305,7 @@ describe('a waiting mail of a tenant', () => {
 
 describe('when the mail server', () => {
   it('is down, the mail waits and arrives later', async () => {
-    await rt.boss.updateQueue('mail', { retryLimit: 1000 })
+    await runtime.boss.updateQueue('mail', { retryLimit: 1000 })
     await smtp.stop()
     await serveMails()
     const id = await queue('user@mail.example')
@@ -316,7 +316,7 @@ describe('when the mail server', () => {
     await waitForStatus(id, 'sent')
     expect(smtp.received).toHaveLength(1)
     expect((await mailRow(id)).errorMessage).toBeNull()
-    await rt.boss.updateQueue('mail', { retryLimit })
+    await runtime.boss.updateQueue('mail', { retryLimit })
   })
 
   it.each([
@@ -350,14 +350,14 @@ describe('when the mail server', () => {
       errorMessage: expect.stringContaining(`${answer.code} as the script says`),
     })
     expect(smtp.accepted).toEqual([])
-    expect(await rt.boss.findJobs('mail-dead')).toEqual([])
+    expect(await runtime.boss.findJobs('mail-dead')).toEqual([])
   })
 
   it.each(['reset', 'hang'] as const)(
     'does not answer (%s), the mail is repeated with the same Message-ID and link',
     async (answer) => {
       smtp.answer(answer)
-      await serveMails(rt, answer === 'hang' ? { silence: 2000 } : {})
+      await serveMails(runtime, answer === 'hang' ? { silence: 2000 } : {})
       const id = await queue('user@mail.example')
       await waitForStatus(id, 'sent')
       expect(smtp.received).toHaveLength(2)
@@ -378,7 +378,7 @@ describe('when the mail server', () => {
       attempts: retryLimit + 1,
       errorMessage: expect.stringContaining('450 as the script says'),
     })
-    const dead = await waitFor(async () => (await rt.boss.findJobs('mail-dead'))[0])
+    const dead = await waitFor(async () => (await runtime.boss.findJobs('mail-dead'))[0])
     expect(dead).toMatchObject({ data: { emailLogId: id }, sourceOutput: { message: expect.stringContaining('450') } })
   })
 
@@ -416,14 +416,14 @@ describe('while the server of its sender fails, a mail', () => {
   it('goes back to its queue untouched', async () => {
     const id = await queue('user@mail.example')
     const before = [await mailRow(id), await eventsOf(id)]
-    await expect(sendMailInLane(rt, openTestMailer(), closedLanes(), id, job(2))).rejects.toThrow('no greeting')
+    await expect(sendMailInLane(runtime, openTestMailer(), closedLanes(), id, job(2))).rejects.toThrow('no greeting')
     expect([await mailRow(id), await eventsOf(id)]).toEqual(before)
     expect(smtp.received).toEqual([])
   })
 
   it('ends after its last attempt, with the reason', async () => {
     const id = await queue('user@mail.example')
-    await expect(sendMailInLane(rt, openTestMailer(), closedLanes(), id, job(3))).rejects.toThrow('no greeting')
+    await expect(sendMailInLane(runtime, openTestMailer(), closedLanes(), id, job(3))).rejects.toThrow('no greeting')
     expect(await mailRow(id)).toMatchObject({ status: 'failed', errorMessage: 'no greeting' })
     expect(smtp.received).toEqual([])
   })
@@ -431,7 +431,7 @@ describe('while the server of its sender fails, a mail', () => {
   it('of another sender is sent', async () => {
     const id = await queue('user@mail.example')
     await sendMailInLane(
-      rt,
+      runtime,
       openTestMailer(),
       openLanes(() => undefined),
       id,
@@ -459,11 +459,11 @@ describe('a worker', () => {
     const { promise: released, resolve: release } = Promise.withResolvers<void>()
     smtp.answer({ hold: released }, 'accept')
     const id = await queue('user@mail.example')
-    const zombie = sendMail(rt, openTestMailer(), id, attempt(0))
+    const zombie = sendMail(runtime, openTestMailer(), id, attempt(0))
     await waitFor(() => smtp.received.length === 1)
-    await expect(sendMail(rt, openTestMailer(), id, attempt(1))).rejects.toThrow('another worker holds the mail')
+    await expect(sendMail(runtime, openTestMailer(), id, attempt(1))).rejects.toThrow('another worker holds the mail')
     await query(`update "svc_EmailLog" set "claimedAt" = now() - interval '1 hour'`)
-    await sendMail(rt, openTestMailer(), id, attempt(1))
+    await sendMail(runtime, openTestMailer(), id, attempt(1))
     const recorded = await mailRow(id)
     expect(recorded).toMatchObject({ status: 'sent', attempts: 2 })
     release()
@@ -478,13 +478,13 @@ describe('a worker', () => {
     const { promise: released, resolve: release } = Promise.withResolvers<void>()
     smtp.answer({ hold: released })
     const id = await queue('user@mail.example')
-    const sending = sendMail(rt, openTestMailer(), id, attempt(0))
+    const sending = sendMail(runtime, openTestMailer(), id, attempt(0))
     await waitFor(() => smtp.received.length === 1)
     await query(`update "svc_EmailLog" set "claimedAt" = now() - interval '59 seconds'`)
     const before = await eventsOf(id)
     const { claimToken } = (await mailRow(id)) as MailRow & { claimToken: string }
-    expect(await renewMailClaim(rt, id, rt.newId())).toBe(false)
-    expect(await renewMailClaim(rt, id, claimToken)).toBe(true)
+    expect(await renewMailClaim(runtime, id, runtime.newId())).toBe(false)
+    expect(await renewMailClaim(runtime, id, claimToken)).toBe(true)
     expect(await query(`select "claimedAt" > now() - interval '10 seconds' as young from "svc_EmailLog"`)).toEqual([
       { young: true },
     ])
@@ -496,8 +496,8 @@ describe('a worker', () => {
 
   it('does not send a mail that is sent', async () => {
     const id = await queue('user@mail.example')
-    await sendMail(rt, openTestMailer(), id, attempt(0))
-    await sendMail(rt, openTestMailer(), id, attempt(1))
+    await sendMail(runtime, openTestMailer(), id, attempt(0))
+    await sendMail(runtime, openTestMailer(), id, attempt(1))
     expect(smtp.received).toHaveLength(1)
   })
 
@@ -563,7 +563,7 @@ describe('sweepMails', () => {
     ]
     await query(`delete from pgboss.job where data->>'emailLogId' in ('${abandoned}', '${young}')`)
     await query(`update "svc_EmailLog" set "updatedAt" = now() - interval '1 hour' where id <> '${young}'`)
-    await sweepMails(rt)
+    await sweepMails(runtime)
     expect(await mailRow(abandoned)).toMatchObject({ status: 'failed', errorMessage: 'given up: no attempt is left' })
     expect((await mailRow(waiting)).status).toBe('queued')
     expect((await mailRow(young)).status).toBe('queued')
@@ -578,13 +578,13 @@ function openWorker(env: Readonly<Record<string, string>>): Promise<Runtime> {
 }
 
 /** Serves the queue as the mail worker does. */
-async function serveMails(runtime = rt, timeouts = {}): Promise<QueueRun> {
+async function serveMails(own = runtime, timeouts = {}): Promise<QueueRun> {
   const mailer = openTestMailer(timeouts)
-  const run = runQueue(runtime, {
+  const run = runQueue(own, {
     queue: 'mail',
     concurrency: 5,
     pollMs: 30,
-    handler: (_rt, { emailLogId }, job) => sendMail(runtime, mailer, emailLogId, job),
+    handler: (_deps, { emailLogId }, job) => sendMail(own, mailer, emailLogId, job),
   })
   runs.push(run)
   return run
@@ -603,15 +603,15 @@ function attempt(retryCount: number) {
 }
 
 function queue(to: string, more: { user?: { id: string }; tenantId?: string; subject?: string } = {}): Promise<string> {
-  return commit(rt, systemActor, async (tx) => {
+  return commit(runtime, systemActor, async (tx) => {
     const { emailLogId, event } = await queueMail(tx, { type: 'verification', to, context: { link }, ...more })
     return { result: emailLogId, events: [event] }
   })
 }
 
 function createUser(firstName: string): Promise<{ id: string; email: string }> {
-  const email = `${rt.newId()}@mail.example`
-  return commit(rt, systemActor, async (tx) => ({
+  const email = `${runtime.newId()}@mail.example`
+  return commit(runtime, systemActor, async (tx) => ({
     result: await tx.one(
       sql.unsafe`insert into "svc_User" ("firstName", email) values (${firstName}, ${email}) returning id, email`,
     ),
@@ -619,12 +619,12 @@ function createUser(firstName: string): Promise<{ id: string; email: string }> {
 }
 
 async function setSettings(values: { project_name: string; from_email_name: string | null }): Promise<void> {
-  await commit(rt, systemActor, async (tx) => {
+  await commit(runtime, systemActor, async (tx) => {
     await tx.any(sql.unsafe`
       update "svc_Settings" set project_name = ${values.project_name}, from_email_name = ${values.from_email_name}`)
     return { result: undefined }
   })
-  await rt.settings.reload()
+  await runtime.settings.reload()
 }
 
 function query<Row = Record<string, unknown>>(text: string): Promise<Row[]> {
@@ -648,7 +648,7 @@ function eventsOf(id: string): Promise<{ action: string; status: string | null }
 }
 
 async function jobStates(): Promise<string[]> {
-  return (await rt.boss.findJobs('mail')).map(({ state }) => state)
+  return (await runtime.boss.findJobs('mail')).map(({ state }) => state)
 }
 
 function tokenIn(mail: ReceivedMail): string {

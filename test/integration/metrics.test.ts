@@ -110,7 +110,7 @@ describe('what the metrics say', () => {
 
   it('counts jobs, dead letters, tasks and mails', async () => {
     const mail = () =>
-      commit(api.rt, systemActor, async (tx) => {
+      commit(api.runtime, systemActor, async (tx) => {
         const { event } = await queueMail(tx, { type: 'welcome', to: 'user@mail.example', context: {} })
         return { result: null, events: [event] }
       })

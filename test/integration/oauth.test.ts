@@ -101,7 +101,7 @@ const token = (fields: Record<string, string>) => form('/oauth/token', fields)
 /* A browser, which knows what a page is. */
 
 const ofPage = { 'sec-fetch-site': 'same-origin' }
-const cookieOf = (accessToken: string) => `${cookieNamesOf(api.rt).plain}=${accessToken}`
+const cookieOf = (accessToken: string) => `${cookieNamesOf(api.runtime).plain}=${accessToken}`
 const look = (query: string, cookie = '', headers: Record<string, string> = {}): Promise<Answer> =>
   api.anonymous('GET', `/oauth/authorize?${query}`, undefined, { ...ofPage, ...(cookie && { cookie }), ...headers })
 const unescaped = (text = '') => text.replaceAll('&amp;', '&').replaceAll('&#39;', "'").replaceAll('&quot;', '"')
@@ -710,7 +710,7 @@ describe('a token', () => {
   })
 
   it('starts workflows that may do no more than its scope, however far that leads', async () => {
-    const worker = await openWorkflows(api.rt)
+    const worker = await openWorkflows(api.runtime)
     onTestFinished(() => worker.stop(5000))
     const session = (await api.anonymous('POST', '/auth/login', administrator)).body.token
     const tokenOf = async (scope: string) => (await tokensOf(session, { scope })).access
@@ -953,7 +953,7 @@ describe('a metadata document', () => {
   })
 
   it('is read at public addresses only, by https, with a path', async () => {
-    const guarded = { ...api.rt, config: testConfig(api.database.url, { BASE_URL: base }) }
+    const guarded = { ...api.runtime, config: testConfig(api.database.url, { BASE_URL: base }) }
     await expect(findClient(guarded, `${home}/good`)).rejects.toThrow('metadata document')
     await expect(findClient(guarded, 'https://169.254.169.254/latest')).rejects.toThrow('not allowed')
     for (const id of ['http://127.0.0.1/x', 'https://localhost/', 'https://localhost/x#y', 'https://LOCALHOST/x'])

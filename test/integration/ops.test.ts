@@ -19,7 +19,7 @@ beforeAll(async () => {
   api = await startApi({ ...smtp.env, AUTH_APP_URL: 'https://app.example' })
 })
 beforeEach(async () => {
-  await api.rt.boss.updateQueue('mail', { retryLimit: 1, retryDelay: 0, retryBackoff: false })
+  await api.runtime.boss.updateQueue('mail', { retryLimit: 1, retryDelay: 0, retryBackoff: false })
 })
 afterEach(async () => {
   await run?.stop(10_000)
@@ -38,18 +38,18 @@ const becomes = (id: string, status: string) =>
 /** The mail worker's work, in this process. */
 function work(): void {
   const mailer = openMailer({ connect: 2000, greeting: 2000, silence: 2000 })
-  run = runQueue(api.rt, {
+  run = runQueue(api.runtime, {
     queue: 'mail',
     concurrency: 2,
     pollMs: 30,
-    handler: (_rt, { emailLogId }, job) => sendMail(api.rt, mailer, emailLogId, job),
+    handler: (_deps, { emailLogId }, job) => sendMail(api.runtime, mailer, emailLogId, job),
   })
 }
 
 /** Asks for a mail by a request, so that there is a cause to be found. */
 async function queueTest(to = 'user@mail.example'): Promise<string> {
   const actor = { ...systemActor, requestId: 'the request' }
-  return commit(api.rt, actor, async (tx) => {
+  return commit(api.runtime, actor, async (tx) => {
     const { emailLogId, event } = await queueMail(tx, { type: 'welcome', to, context: {} })
     return { result: emailLogId, events: [event] }
   })
@@ -205,7 +205,7 @@ describe('POST /ops/jobs/:id/redrive', () => {
 })
 
 it('POST /ops/jobs/:id/retry does not wait for the next attempt', async () => {
-  await api.rt.boss.updateQueue('mail', { retryLimit: 3, retryDelay: 3600 })
+  await api.runtime.boss.updateQueue('mail', { retryLimit: 3, retryDelay: 3600 })
   smtp.answer({ code: 421, at: 'data' })
   work()
   const id = await queueTest()
@@ -226,7 +226,7 @@ it('POST /ops/jobs/:id/cancel ends a mail that waits, until it is redriven', asy
   expect((await act(job, 'cancel')).status).toBe(200)
   expect(await mail(id)).toMatchObject({ status: 'failed', errorMessage: 'cancelled by an administrator' })
   work()
-  await sweepMails(api.rt)
+  await sweepMails(api.runtime)
   expect((await act(job, 'cancel')).status).toBe(409)
   expect(smtp.received).toEqual([])
   expect((await act(job, 'redrive')).status).toBe(200)
@@ -299,8 +299,8 @@ describe('queues', () => {
   })
 
   it('of another version are shown and left alone', async () => {
-    await api.rt.boss.createQueue('of-tomorrow')
-    const id = await api.rt.boss.send('of-tomorrow', { some: 'thing' })
+    await api.runtime.boss.createQueue('of-tomorrow')
+    const id = await api.runtime.boss.send('of-tomorrow', { some: 'thing' })
     expect(await queue('of-tomorrow')).toMatchObject({ waiting: 1 })
     expect((await list(`?about=thing`)).data).toMatchObject([{ id, queue: 'of-tomorrow', data: { some: 'thing' } }])
     expect(await act(id!, 'cancel')).toMatchObject({
@@ -416,7 +416,7 @@ describe('GET /ops/doctor and /ops/schedules', () => {
     })
     expect(first.text).not.toContain('a key for tests only')
 
-    await api.rt.boss.schedule('mail-sweep', '7 * * * *', {}, { tz: 'UTC' })
+    await api.runtime.boss.schedule('mail-sweep', '7 * * * *', {}, { tz: 'UTC' })
     await api.sql(
       `insert into "svc_TaskSchedule" (id, cron, "nextAt") values ('nightly', '0 3 * * *', '2026-03-14T03:00:00Z')`,
     )

@@ -35,7 +35,7 @@ async function stalled<T>(work: () => Promise<T>): Promise<T> {
 }
 
 const refused = (answers: readonly Answer[]) => answers.filter(({ status }) => status === 503)
-const inUse = () => api.rt.db.pool.totalCount - api.rt.db.pool.idleCount
+const inUse = () => api.runtime.db.pool.totalCount - api.runtime.db.pool.idleCount
 
 it.each<[what: string, ask: () => Promise<Answer>]>([
   ['reports', () => api.admin('POST', '/reports/slow', count)],
@@ -44,10 +44,10 @@ it.each<[what: string, ask: () => Promise<Answer>]>([
   ['exports', () => api.admin('GET', '/items/slow/export')],
   ['lists of the past', () => api.admin('GET', `/items/slow?asOf=${new Date(Date.now() - 1).toISOString()}`)],
 ])('refuses %s that are too many, and light work never waits for them', async (_what, ask) => {
-  const before = api.rt.admission.stats().refused.heavy
+  const before = api.runtime.admission.stats().refused.heavy
   const asked = await stalled(async () => {
     const answers = Array.from({ length: 30 }, ask)
-    await waitFor(() => api.rt.admission.stats().refused.heavy - before >= 24)
+    await waitFor(() => api.runtime.admission.stats().refused.heavy - before >= 24)
     expect(inUse()).toBe(2)
     const light = await Promise.all([
       ...Array.from({ length: 30 }, () => api.admin('GET', `/items/quick/${id}`)),
@@ -69,7 +69,7 @@ it.each<[what: string, ask: () => Promise<Answer>]>([
   expect(answers.filter(({ status }) => status === 200)).toHaveLength(30 - late.length)
   expect(late.length).toBeLessThan(30)
   await waitFor(() => {
-    const { running, waiting } = api.rt.admission.stats()
+    const { running, waiting } = api.runtime.admission.stats()
     return running.light + running.heavy + waiting.light + waiting.heavy === 0
   })
   expect((await ask()).status).toBe(200)
@@ -77,12 +77,12 @@ it.each<[what: string, ask: () => Promise<Answer>]>([
 
 it('takes turns: who asks for little is served between the pieces of who asks for much', async () => {
   const { call } = await api.user([{ collection: 'slow', action: 'read', fields: ['*'] }])
-  const before = api.rt.admission.stats().refused.heavy
+  const before = api.runtime.admission.stats().refused.heavy
   const [many, one] = await stalled(async () => {
     const flood = Array.from({ length: 30 }, () => api.admin('POST', '/reports/slow', count))
-    await waitFor(() => api.rt.admission.stats().refused.heavy - before >= 24)
+    await waitFor(() => api.runtime.admission.stats().refused.heavy - before >= 24)
     const waiting = call('POST', '/reports/slow', count)
-    await waitFor(() => api.rt.admission.stats().refused.heavy - before >= 25)
+    await waitFor(() => api.runtime.admission.stats().refused.heavy - before >= 25)
     return [flood, waiting] as const
   })
   expect((await one).status).toBe(200)

@@ -32,7 +32,7 @@ describe('svc_Page and svc_Block', () => {
   it('are nobody else’s without a grant, and tell their subscribers', async () => {
     const user = await api.user()
     expect((await user.call('GET', '/items/svc_Page')).status).toBe(403)
-    const { collections } = api.rt.catalog.current()
+    const { collections } = api.runtime.catalog.current()
     for (const name of ['svc_Page', 'svc_Block']) expect(collections.get(name)!.realtime.enabled).toBe(true)
   })
 

@@ -28,7 +28,7 @@ beforeAll(async () => {
 })
 
 const story = async (after: bigint) => {
-  await afterwardsDone(api.rt)
+  await afterwardsDone(api.runtime)
   return (await api.log(after)).map(({ entity, action }) => `${entity} ${action}`)
 }
 const ask = async () => (await api.anonymous('POST', '/auth/passkey/authenticate/options')).body

@@ -306,7 +306,7 @@ describe('the upload', () => {
   })
 
   it('larger than BODY_SIZE_LIMIT is refused', async () => {
-    const { bodySizeLimit } = api.rt.config.server
+    const { bodySizeLimit } = api.runtime.config.server
     const answer = await upload('/permissions-import', [{ content: Buffer.alloc(bodySizeLimit + 1, ' ') }])
     expect(answer.status).toBe(413)
   })

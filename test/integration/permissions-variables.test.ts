@@ -127,7 +127,7 @@ describe('a to-many path', () => {
 describe('columns', () => {
   it('of the caller’s own rows and of the settings need no relation', async () => {
     await api.sql(`update "svc_Settings" set title = 'b', keywords = 'c' where "tenant_Id" is null`)
-    await api.rt.settings.reload()
+    await api.runtime.settings.reload()
     expect(await (await reader({ title: '$CURRENT_SETTINGS.title' })).titles()).toBe('b')
     expect(await (await reader({ org: '$CURRENT_USERROLE.tenant_Id' })).titles()).toBe('a')
     expect(await (await reader({ org: '$CURRENT_TENANT.id' })).titles()).toBe('a')
@@ -226,7 +226,7 @@ describe('paths over relations', () => {
 
   it('that a change of a collection has broken let nothing through, and lock nobody out', async () => {
     await api.admin('POST', '/schemas', { collectionName: 'team', schema: { fields: { name: { type: 'String' } } } })
-    const { definition } = api.rt.catalog.current().collections.get('svc_Role')!
+    const { definition } = api.runtime.catalog.current().collections.get('svc_Role')!
     const team = { relType: 'BelongsTo', target: 'team', foreignKey: 'team_id' }
     const schema = { ...definition.schema, fields: { ...definition.schema.fields, team } }
     expect((await api.admin('PATCH', '/schemas/svc_Role', { schema })).status).toBe(200)
@@ -242,7 +242,7 @@ describe('paths over relations', () => {
 
 describe('the cost', () => {
   it('is one more statement when a session is read, and none for roles without such rules', async () => {
-    const { config, reserved, catalog, access } = api.rt
+    const { config, reserved, catalog, access } = api.runtime
     const listener = await openListener({ config, log: silent, db: reserved, leased: true })
     onTestFinished(() => listener.close())
     const leases = openLeases({ db: reserved, listener, log: silent })

@@ -210,7 +210,7 @@ describe('POST /permissions', () => {
     expect((await create({ collection: 'fresh', conditions: { title: 'x' } })).status).toBe(201)
     await without()
     await api.sql(`delete from "svc_SchemaDefinition" where "collectionName" = 'fresh'`)
-    await api.rt.catalog.reload()
+    await api.runtime.catalog.reload()
   })
 })
 

@@ -74,7 +74,7 @@ describe('without a pooler', () => {
     const api = await startApi({ DATABASE_PREPARED_STATEMENTS: 'false' }, database)
     await api.admin('GET', '/items/svc_User?fields=id')
     await api.admin('POST', '/items/svc_Tenant', { name: 'unnamed' })
-    for (const one of [api.rt.db, api.rt.reserved]) {
+    for (const one of [api.runtime.db, api.runtime.reserved]) {
       const text = 'select count(*)::int as n from pg_prepared_statements'
       expect((await one.query(text)).rows).toEqual([{ n: 0 }])
     }
@@ -367,12 +367,12 @@ describeWithPgbouncer('a pooler', () => {
   it('in session mode needs no other way', async () => {
     const { url } = await startPgbouncer(database.url, { pool_mode: 'session', default_pool_size: 60 })
     const api = await startApi({}, { ...database, url })
-    expect(await settings(api.rt.db)).toMatchObject({ zone: 'UTC', readOnly: 'on' })
+    expect(await settings(api.runtime.db)).toMatchObject({ zone: 'UTC', readOnly: 'on' })
     expect((await api.anonymous('GET', '/ready')).body).toMatchObject({
       status: 'ready',
       database: { ok: true, pooler: true, preparedStatements: true },
     })
-    await expect.poll(() => api.rt.listener.isLive()).toBe(true)
+    await expect.poll(() => api.runtime.listener.isLive()).toBe(true)
   })
 
   it('serves a setup, which goes past it', async () => {
@@ -392,7 +392,7 @@ describeWithPgbouncer('a pooler', () => {
     const api = await startApi(replicas, { url: primary.url, name: 'daybook', drop: async () => undefined })
     await api.admin('POST', '/schemas', { collectionName: 'note', schema: { fields: { text: { type: 'String' } } } })
     await api.admin('POST', '/items/note', { text: 'read there' })
-    const replica = () => api.rt.replicas!.stats().replicas[0]!
+    const replica = () => api.runtime.replicas!.stats().replicas[0]!
     await waitFor(() => replica().serving)
     const answers = await Promise.all(Array.from({ length: 30 }, () => api.admin('GET', '/items/note?fields=text')))
     expect(new Set(answers.map(({ text }) => text))).toEqual(

@@ -86,7 +86,7 @@ describe('filter', () => {
           status: 'success',
         },
       )
-    const run = vi.spyOn(api.rt.feedDb, 'run')
+    const run = vi.spyOn(api.runtime.feedDb, 'run')
     await api.sql(
       `insert into task (title, owner, tags) select 'of ' || o, o, array['t' || n - 1, 'a"\\,{b}', 'more'] from unnest($1::uuid[]) with ordinality x(o, n)`,
       [owners],
@@ -110,7 +110,7 @@ describe('filter', () => {
     const clients = [await connect(address, one.token), await connect(address, two.token)] as const
     for (const client of clients)
       expect(await subscribe(client, { filter: { title: { startsWith: 'x' } } })).toMatchObject({ status: 'success' })
-    const run = vi.spyOn(api.rt.feedDb, 'run')
+    const run = vi.spyOn(api.runtime.feedDb, 'run')
     await api.sql(`insert into task (title, owner) select t, o from unnest($1::uuid[]) o, unnest(array['x', 'y']) t`, [
       [one.id, two.id],
     ])
@@ -137,9 +137,9 @@ describe('filter', () => {
   it('over a relation hears no resync of a change from before it, delivered late', async () => {
     const early = await connect(address, token)
     expect(await early.emit('subscribe', { collection: 'team' })).toMatchObject({ status: 'success' })
-    const read = api.rt.feedDb.run
+    const read = api.runtime.feedDb.run
     const { promise: late, resolve: go } = Promise.withResolvers<void>()
-    const run = vi.spyOn(api.rt.feedDb, 'run').mockImplementation(async (text, ...rest) => {
+    const run = vi.spyOn(api.runtime.feedDb, 'run').mockImplementation(async (text, ...rest) => {
       if (text.includes('$viewers') && text.includes('"team"')) await late
       return read(text, ...rest)
     })

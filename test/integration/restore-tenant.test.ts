@@ -105,12 +105,12 @@ it.each<[how: string, from: () => { at: string } | { file: string }]>([
     const users = await api.sql('select id from "svc_User" order by id')
     const position = await api.position()
 
-    const looked = await restoreTenant(api.rt, bakery, from(), { ...choices, dryRun: true })
+    const looked = await restoreTenant(api.runtime, bakery, from(), { ...choices, dryRun: true })
     expect(looked).toMatchObject({ isRefused: false, conflicts: [] })
     expect(await rowsOf('own')).toEqual(damaged)
     expect(await api.log(position)).toEqual([])
 
-    const done = await restoreTenant(api.rt, 'Bankrupt', from(), choices)
+    const done = await restoreTenant(api.runtime, 'Bankrupt', from(), choices)
     expect(done.counts).toEqual(looked.counts)
     expect(done.counts).toEqual(
       expect.arrayContaining([
@@ -133,7 +133,7 @@ it.each<[how: string, from: () => { at: string } | { file: string }]>([
     const [{ storage, filename }] = await api.sql('select storage, filename from "svc_File" where id = $1', [
       picture.id,
     ])
-    const content = await api.rt.storages.named(storage).read(filename)
+    const content = await api.runtime.storages.named(storage).read(filename)
     expect(String(await buffer(content!))).toBe('a loaf')
 
     const logged = await api.log(position)
@@ -144,7 +144,7 @@ it.each<[how: string, from: () => { at: string } | { file: string }]>([
     )
     expect(wrote.filter(({ request }) => request === done.requestId)).toHaveLength(1)
     // Nothing differs any more.
-    const again = await restoreTenant(api.rt, bakery, from(), choices)
+    const again = await restoreTenant(api.runtime, bakery, from(), choices)
     expect(again.counts.every((one) => one.create + one.update + one.delete === 0)).toBe(true)
   },
   120_000,

@@ -43,7 +43,7 @@ export default (hooks, { socketService: sockets, notificationService, ItemsServi
 let api: Api
 let address: string
 let directory: string
-let rt: Runtime
+let runtime: Runtime
 let worker: ExtensionContext
 let anna: Awaited<ReturnType<Api['user']>>
 
@@ -60,12 +60,12 @@ beforeAll(async () => {
   })
   anna = await api.user(['create', 'read'].map((action) => ({ collection: 'article', action, fields: '*' })))
   const config = testConfig(api.database.url, env)
-  rt = await openRuntime({ config, log: pino({ level: 'silent' }), name: 'tasks', worker: true })
-  worker = contextFor(rt, 'svc-schedule-test')
+  runtime = await openRuntime({ config, log: pino({ level: 'silent' }), name: 'tasks', worker: true })
+  worker = contextFor(runtime, 'svc-schedule-test')
 })
 
 afterAll(async () => {
-  await rt.close()
+  await runtime.close()
   await rm(directory, { recursive: true })
 })
 
@@ -205,7 +205,7 @@ describe('an extension', () => {
   })
 
   it('has each name for itself, and gives it back', async () => {
-    const { sockets } = rt
+    const { sockets } = runtime
     sockets.registerMessageHandler('one', 'x', () => 1)
     expect(() => sockets.registerMessageHandler('two', 'x', () => 2)).toThrow(
       'one has a message handler for "x" already',

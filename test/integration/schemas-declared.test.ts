@@ -505,7 +505,7 @@ describe('the closed shape', () => {
       `update "svc_SchemaDefinition" set schema = jsonb_set(schema || '{"strange": 1}', '{fields,name}', $2) where "collectionName" = $1`,
       [name, JSON.stringify(old)],
     )
-    await api.rt.catalog.reload()
+    await api.runtime.catalog.reload()
     const schema = await schemaOf(name)
     expect(schema).toMatchObject({ strange: 1, fields: { name: old } })
     expect((await api.admin('PATCH', `/schemas/${name}`, { schema })).status).toBe(200)

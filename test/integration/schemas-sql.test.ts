@@ -252,9 +252,9 @@ describe('SQL that computes a value', () => {
   })
 
   it('may use what the platform’s own definitions use', async () => {
-    const collections = [...api.rt.catalog.current().collections.values()]
+    const collections = [...api.runtime.catalog.current().collections.values()]
     const refused = await Promise.all(collections.map((collection) => refusedTexts(collection)))
-    expect([refused.flat(), await refusedObjects(api.rt.db, collections)]).toEqual([[], []])
+    expect([refused.flat(), await refusedObjects(api.runtime.db, collections)]).toEqual([[], []])
   })
 })
 
@@ -268,7 +268,7 @@ describe('a definition from before the list', () => {
       `update "svc_SchemaDefinition" set schema = jsonb_set(schema, '{fields,x}', $2::jsonb) where "collectionName" = $1`,
       [name, stale],
     )
-    await api.rt.catalog.reload()
+    await api.runtime.catalog.reload()
   }
   const named = 'aged'
 
@@ -285,7 +285,7 @@ describe('a definition from before the list', () => {
   })
 
   it('is named to the operator', async () => {
-    const collection = api.rt.catalog.current().collections.get(named) as Collection
+    const collection = api.runtime.catalog.current().collections.get(named) as Collection
     expect(await refusedTexts(collection)).toEqual([
       { collection: named, part: 'field x', reason: 'calls current_setting(), which is not on the list of functions' },
     ])

@@ -323,7 +323,7 @@ describe('the order of fields', () => {
     await api.admin('POST', '/schemas', { collectionName: 'arranged', schema: { fields } })
     await api.admin('POST', '/items/arranged', { be: 'x' })
     expect(await shown()).toEqual([order, order])
-    await api.rt.catalog.reload()
+    await api.runtime.catalog.reload()
     expect(await shown()).toEqual([order, order])
     const list = await api.admin('GET', '/schemas?search=arranged')
     expect(Object.keys(declaredOf(list.body.data[0].schema.fields))).toEqual(order)
@@ -337,7 +337,7 @@ describe('the order of fields', () => {
     const turned = [...order].reverse()
     const schema = { fields: Object.fromEntries([...turned, 'again'].map((name) => [name, { type: 'String' }])) }
     expect((await api.admin('PATCH', '/schemas/arranged', { schema })).status).toBe(200)
-    await api.rt.catalog.reload()
+    await api.runtime.catalog.reload()
     expect(await shown()).toEqual([
       [...turned, 'again'],
       [...turned, 'again'],

@@ -93,7 +93,7 @@ describe('PATCH /settings', () => {
     const answer = await patch({ ...before, id: 7, tenant_Id: tenant, createdAt: 'x', mobile_session_limit: 99 })
     expect(answer.status, answer.text).toBe(200)
     expect(await settings()).toMatchObject(before)
-    expect(smtpPassword(api.rt.config, api.rt.settings.current())).toBe('kept')
+    expect(smtpPassword(api.runtime.config, api.runtime.settings.current())).toBe('kept')
     await patch({ smtp_pass: null, session_limits: null })
   })
 
@@ -137,7 +137,7 @@ describe('PATCH /settings', () => {
     expect(first).not.toContain('secret')
     await patch({ smtp_pass: '********', title: 'Another' })
     expect(await sealed()).toBe(first)
-    expect(smtpPassword(api.rt.config, api.rt.settings.current())).toBe('first secret')
+    expect(smtpPassword(api.runtime.config, api.runtime.settings.current())).toBe('first secret')
     expect(JSON.stringify(await api.log(before))).not.toContain(first)
     await patch({ smtp_pass: null })
     expect(await settings()).toMatchObject({ smtp_pass: null })
@@ -148,7 +148,7 @@ describe('another smtp_host', () => {
   it('takes no password of the old one with it', async () => {
     await patch({ smtp_host: 'mail.example.com', smtp_pass: 'for the old host' })
     expect((await patch({ smtp_host: 'mail.example.com' })).body.data.smtp_pass).toBe('********')
-    const id = api.rt.settings.current().id
+    const id = api.runtime.settings.current().id
     expect(await api.admin('PATCH', `/items/svc_Settings/${id}`, { smtp_host: 'other.example.com' })).toMatchObject({
       status: 400,
     })
@@ -266,7 +266,7 @@ describe('another process', () => {
 })
 
 it('a reading that began before a change does not undo it', async () => {
-  const { reserved, listener, log } = api.rt
+  const { reserved, listener, log } = api.runtime
   const held = Promise.withResolvers<void>()
   let begun = 0
   let read = 0
@@ -290,7 +290,7 @@ it('a reading that began before a change does not undo it', async () => {
 
 describe('settings as items of svc_Settings', () => {
   it('pass the same checks, and the password is sealed', async () => {
-    const id = api.rt.settings.current().id
+    const id = api.runtime.settings.current().id
     const change = (body: object) => api.admin('PATCH', `/items/svc_Settings/${id}`, body)
     expect(await change({ timezone: 'Mars/Olympus' })).toMatchObject({ status: 400 })
     expect(await change({ session_limits: { default: { web: 'x' } } })).toMatchObject({ status: 400 })
@@ -298,11 +298,11 @@ describe('settings as items of svc_Settings', () => {
     const changed = await change({ smtp_pass: 'a secret', smtp_port: 25, session_limits: { default: { web: 2 } } })
     expect(changed.status).toBe(200)
     await api.admin('POST', '/settings/reload')
-    expect(smtpPassword(api.rt.config, api.rt.settings.current())).toBe('a secret')
+    expect(smtpPassword(api.runtime.config, api.runtime.settings.current())).toBe('a secret')
   })
 
   it('keep the row that every installation needs', async () => {
-    const id = api.rt.settings.current().id
+    const id = api.runtime.settings.current().id
     expect(await api.admin('DELETE', `/items/svc_Settings/${id}`)).toMatchObject({ status: 403 })
   })
 })

@@ -32,11 +32,11 @@ describeWithBrowser('the sign-in pages of the guide', { timeout: 90_000 }, () =>
     smtp = await startSmtp()
     api = await startApi({ ...variablesOf(blocks, { server: frontend, frontend }), ...smtp.env })
     mailer = openMailer()
-    worker = runQueue(api.rt, {
+    worker = runQueue(api.runtime, {
       queue: 'mail',
       concurrency: 2,
       pollMs: 30,
-      handler: (_rt, { emailLogId }, job) => sendMail(api.rt, mailer, emailLogId, job),
+      handler: (_deps, { emailLogId }, job) => sendMail(api.runtime, mailer, emailLogId, job),
     })
     await api.app.listen({ host: '127.0.0.1', port: 0 })
     const server = `http://127.0.0.1:${(api.app.server.address() as AddressInfo).port}`

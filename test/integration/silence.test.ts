@@ -49,11 +49,11 @@ it('a transaction that could not begin may be repeated at once', async () => {
 })
 
 it('a statement that takes long is not taken for a dead line', async () => {
-  expect(await api.rt.db.run('select pg_sleep(6) is not null as slept', [])).toEqual([{ slept: true }])
+  expect(await api.runtime.db.run('select pg_sleep(6) is not null as slept', [])).toEqual([{ slept: true }])
 })
 
 it('notifications come again', async () => {
   expect(line.swallow(/daybook listen/)).toBe(1)
-  await waitFor(() => !api.rt.listener.isLive())
-  await waitFor(() => api.rt.listener.isLive())
+  await waitFor(() => !api.runtime.listener.isLive())
+  await waitFor(() => api.runtime.listener.isLive())
 })

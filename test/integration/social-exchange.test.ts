@@ -47,7 +47,7 @@ async function bodyOf(request: IncomingMessage): Promise<string> {
   return body
 }
 
-const rt = (allowed = 'true') =>
+const runtime = (allowed = 'true') =>
   ({
     config: testConfig('postgres://127.0.0.1/none', { SSRF_ALLOW_PRIVATE_URL_FETCH: allowed }),
     log: pino({ level: 'silent' }),
@@ -71,10 +71,13 @@ async function arrive(
   seen = []
   replies = answers
   const configured = { id, clientId: 'client', clientSecret: 'secret', issuer: undefined, extra: {}, ...more }
-  const client = await openClient(rt(allowed), configured, { ...moved(configured), map: providerOf(configured).map })
+  const client = await openClient(runtime(allowed), configured, {
+    ...moved(configured),
+    map: providerOf(configured).map,
+  })
   const verifier = client.provider.pkce ? 'v'.repeat(43) : undefined
   const tokens = await exchangeCode(client.oauth, callback(), { state: 's', verifier, nonce: undefined })
-  return { tokens, profile: await readProfile(rt(allowed), client, tokens) }
+  return { tokens, profile: await readProfile(runtime(allowed), client, tokens) }
 }
 
 const granted = { access_token: 'access', token_type: 'Bearer', expires_in: 3600 }

@@ -121,7 +121,7 @@ describe('a sign-in', () => {
     const user = await userOf(email)
     const [link] = await linksOf(user.id)
     const sealedFor = { purpose: 'social-tokens', owner: JSON.stringify(['google', login]) }
-    expect(unseal(api.rt.config, sealedFor, link.idToken).text).toMatch(/^ey.+\..+\..+$/)
+    expect(unseal(api.runtime.config, sealedFor, link.idToken).text).toMatch(/^ey.+\..+\..+$/)
     expect(link.accessTokenExpiresAt.getTime()).toBeGreaterThan(Date.now())
     const shown = await api.admin('GET', `/items/svc_Account/${link.id}`)
     expect(shown.body.data).toMatchObject({ accountId: login, providerId: 'google' })
@@ -233,7 +233,7 @@ describe('a sign-in', () => {
     const headers = {
       'content-type': 'application/x-www-form-urlencoded',
       origin: 'https://appleid.apple.com',
-      cookie: `${cookieNamesOf(api.rt).plain}=x`,
+      cookie: `${cookieNamesOf(api.runtime).plain}=x`,
     }
     const answer = await api.anonymous('POST', '/auth/callback/apple', form.toString(), headers)
     expect(answer).toMatchObject({ status: 200, body: { user: { firstName: 'Ada', lastName: 'King' } } })

@@ -45,8 +45,8 @@ describe('claims', () => {
     await create({ scheduled_time: at(60) })
     await create({ type: 'unknown', scheduled_time: at(-30) })
     await create({ status: 'archived', scheduled_time: at(-30) })
-    expect(await nextDueMs(api.rt.db, wanted('x'))).toBe(0)
-    const claims = await Promise.all([1, 2, 3].map(() => claimDue(api.rt, wanted('x'), 1)))
+    expect(await nextDueMs(api.runtime.db, wanted('x'))).toBe(0)
+    const claims = await Promise.all([1, 2, 3].map(() => claimDue(api.runtime, wanted('x'), 1)))
     expect(
       claims
         .flat()
@@ -54,9 +54,9 @@ describe('claims', () => {
         .sort(),
     ).toEqual([later, first].sort())
     await api.sql(`update "svc_Tasks" set task_status = 'Not started' where type = 'x' and status <> 'archived'`)
-    expect((await claimDue(api.rt, wanted('x'), 5)).map(({ id }) => id)).toEqual([first, later])
-    expect(await nextDueMs(api.rt.db, wanted('x'))).toBeGreaterThan(30_000)
-    expect(await nextDueMs(api.rt.db, wanted('none'))).toBeUndefined()
+    expect((await claimDue(api.runtime, wanted('x'), 5)).map(({ id }) => id)).toEqual([first, later])
+    expect(await nextDueMs(api.runtime.db, wanted('x'))).toBeGreaterThan(30_000)
+    expect(await nextDueMs(api.runtime.db, wanted('none'))).toBeUndefined()
   })
 
   it('are claimed in their order, of isolated ones no more than are asked for', async () => {
@@ -69,67 +69,67 @@ describe('claims', () => {
     const again = await create({ scheduled_time: at(-10) })
     await api.sql('update "svc_Tasks" set retry_count = 1 where id = $1', [again])
     const claim = async (isolatedAtMost: number) =>
-      (await claimDue(api.rt, { types: ['x', 'y'], isolatedTypes: ['y'], isolatedAtMost }, 3)).map(({ id }) => id)
+      (await claimDue(api.runtime, { types: ['x', 'y'], isolatedTypes: ['y'], isolatedAtMost }, 3)).map(({ id }) => id)
     expect(await claim(1)).toEqual([first, isolated])
     expect(await claim(0)).toEqual([later])
     const left = { types: ['x', 'y'], isolatedTypes: ['y'] }
-    expect(await nextDueMs(api.rt.db, { ...left, isolatedAtMost: 0 })).toBeUndefined()
-    expect(await nextDueMs(api.rt.db, { ...left, isolatedAtMost: 1 })).toBe(0)
+    expect(await nextDueMs(api.runtime.db, { ...left, isolatedAtMost: 0 })).toBeUndefined()
+    expect(await nextDueMs(api.runtime.db, { ...left, isolatedAtMost: 1 })).toBe(0)
     expect(await claim(3)).toEqual([second, again])
   })
 
   it('list the coming four hours, the earliest first', async () => {
     const [b, a] = [await create({ scheduled_time: at(3.9 * 3600) }), await create({ type: 'y' })]
     await create({ scheduled_time: at(4.1 * 3600) })
-    const tasks = await comingTasks(api.rt.db)
+    const tasks = await comingTasks(api.runtime.db)
     expect(tasks.map(({ id }) => id)).toEqual([a, b])
     expect(tasks[0]).not.toHaveProperty('attempt_token')
   })
 
   it('are what an outcome needs: of two attempts only the newer one can end the task', async () => {
     const id = await create({ max_retries: 1 })
-    const old = (await claimById(api.rt, id))!
-    expect(await claimById(api.rt, id)).toBeUndefined()
-    expect(await touchTasks(api.rt, [old])).toEqual(new Set([id]))
+    const old = (await claimById(api.runtime, id))!
+    expect(await claimById(api.runtime, id)).toBeUndefined()
+    expect(await touchTasks(api.runtime, [old])).toEqual(new Set([id]))
     await api.sql(`update "svc_Tasks" set heartbeat_at = now() - interval '301 s'`)
-    await recoverTasks(api.rt)
+    await recoverTasks(api.runtime)
     expect(await row(id)).toMatchObject({
       task_status: 'Not started',
       retry_count: 1,
       started_at: null,
       error_data: { message: 'Task stalled: no sign of life for 300 s', stalled_at: expect.any(String) },
     })
-    expect(await claimById(api.rt, id)).toBeUndefined()
+    expect(await claimById(api.runtime, id)).toBeUndefined()
     await api.sql('update "svc_Tasks" set retry_at = now()')
-    const now = (await claimById(api.rt, id))!
+    const now = (await claimById(api.runtime, id))!
     expect(now).toMatchObject({ retry_count: 1, idempotencyKey: old.idempotencyKey })
-    expect(await touchTasks(api.rt, [old, now])).toEqual(new Set([id]))
+    expect(await touchTasks(api.runtime, [old, now])).toEqual(new Set([id]))
     const before = await row(id)
     for (const state of ['completed', 'failed', 'broken', 'given back'] as const)
-      expect(await record(api.rt, old, { state, result: '1', message: 'old' } as never)).toBe(false)
-    expect(await storeProgress(api.rt, old, { share: 1, message: null })).toBe(false)
+      expect(await record(api.runtime, old, { state, result: '1', message: 'old' } as never)).toBe(false)
+    expect(await storeProgress(api.runtime, old, { share: 1, message: null })).toBe(false)
     expect(await row(id)).toEqual(before)
-    expect(await record(api.rt, now, { state: 'completed', result: '{"a":1}' })).toBe(true)
+    expect(await record(api.runtime, now, { state: 'completed', result: '{"a":1}' })).toBe(true)
     expect(await row(id)).toMatchObject({ task_status: 'Completed', result_data: { a: 1 }, error_data: null })
-    expect(await record(api.rt, now, { state: 'failed', message: 'twice' })).toBe(false)
+    expect(await record(api.runtime, now, { state: 'failed', message: 'twice' })).toBe(false)
   })
 
   it('lapse into Error when no retry is left, also without any sign of life', async () => {
     const id = await create({})
     await api.sql(`update "svc_Tasks" set task_status = 'Running'`)
-    await recoverTasks(api.rt)
+    await recoverTasks(api.runtime)
     expect(await row(id)).toMatchObject({ task_status: 'Error', retry_count: 0, attempt_token: null })
   })
 
   it('are kept while the attempt writes, and are then not refreshed nor recovered', async () => {
     const id = await create({})
-    const claim = (await claimById(api.rt, id))!
+    const claim = (await claimById(api.runtime, id))!
     await api.sql(`update "svc_Tasks" set heartbeat_at = now() - interval '1 hour'`)
     const actor = { ...tasksActor, guard: async (tx: never) => void (await holdClaim(tx, claim)) }
-    await commit(api.rt, actor as never, async () => {
-      await recoverTasks(api.rt)
-      expect(await touchTasks(api.rt, [claim])).toEqual(new Set([id]))
-      expect(await storeProgress(api.rt, claim, { share: 0.5, message: null })).toBe(false)
+    await commit(api.runtime, actor as never, async () => {
+      await recoverTasks(api.runtime)
+      expect(await touchTasks(api.runtime, [claim])).toEqual(new Set([id]))
+      expect(await storeProgress(api.runtime, claim, { share: 0.5, message: null })).toBe(false)
       return { result: undefined }
     })
     expect(await row(id)).toMatchObject({ task_status: 'Running', progress: null })
@@ -141,14 +141,14 @@ describe('claims', () => {
     await api.sql('delete from "svc_UserRole" where "user_Id" = $1', [user])
     const add = `insert into "svc_Tasks" (type, "tenant_Id", "userCreated_Id") values ('x', $1, $2) returning id`
     await api.sql(add, [tenant, user])
-    expect(await claimDue(api.rt, wanted('x'), 1)).toMatchObject([{ creatorLeft: true, tenant_Id: tenant }])
+    expect(await claimDue(api.runtime, wanted('x'), 1)).toMatchObject([{ creatorLeft: true, tenant_Id: tenant }])
     await api.sql(`insert into "svc_UserRole" ("user_Id", "role_Id", "tenant_Id") values ($1, $2, $3)`, [
       user,
       roleId,
       tenant,
     ])
     await api.sql(add, [tenant, user])
-    expect(await claimDue(api.rt, wanted('x'), 1)).toMatchObject([{ creatorLeft: false }])
+    expect(await claimDue(api.runtime, wanted('x'), 1)).toMatchObject([{ creatorLeft: false }])
     await api.sql('delete from "svc_Tenant" where id = $1', [tenant])
     expect(await api.sql('select from "svc_Tasks"')).toEqual([])
   })
@@ -157,12 +157,12 @@ describe('claims', () => {
 describe('a status that somebody sets', () => {
   it('takes the task from its attempt, says since when it runs, and brings a failed one back', async () => {
     const id = await create({})
-    const claim = (await claimById(api.rt, id))!
+    const claim = (await claimById(api.runtime, id))!
     expect((await api.admin('PATCH', `/items/svc_Tasks/${id}`, { task_status: 'Error' })).status).toBe(200)
     expect(await row(id)).toMatchObject({ task_status: 'Error', started_at: null, attempt_token: null })
-    expect(await record(api.rt, claim, { state: 'completed', result: null })).toBe(false)
+    expect(await record(api.runtime, claim, { state: 'completed', result: null })).toBe(false)
     expect((await api.admin('PATCH', `/items/svc_Tasks/${id}`, { task_status: 'Not started' })).status).toBe(200)
-    expect((await claimDue(api.rt, wanted('x'), 1)).map((task) => task.id)).toEqual([id])
+    expect((await claimDue(api.runtime, wanted('x'), 1)).map((task) => task.id)).toEqual([id])
     expect((await api.admin('PATCH', `/items/svc_Tasks/${id}`, { task_status: 'Running' })).status).toBe(200)
     expect(await row(id)).toMatchObject({ started_at: expect.any(Date), attempt_token: null })
     expect((await api.admin('PATCH', `/items/svc_Tasks/${id}`, { type: 'z' })).status).toBe(200)
@@ -177,7 +177,7 @@ describe('progress', () => {
     const address = await api.app.listen({ host: '127.0.0.1', port: 0 })
     const id = await create({})
     const other = await create({ type: 'other' })
-    const claim = (await claimById(api.rt, id))!
+    const claim = (await claimById(api.runtime, id))!
     const { token } = (await api.anonymous('POST', '/auth/login', administrator)).body
     const mayRead = await api.user([
       { collection: 'svc_Tasks', action: 'read', fields: ['id', 'progress'], conditions: { type: { eq: 'x' } } },
@@ -194,14 +194,14 @@ describe('progress', () => {
       expect(await reader.emit('task:join', { taskId })).toMatchObject({ status: 'error' })
     expect(await stranger.emit('task:join', { taskId: id })).toMatchObject({ status: 'error' })
     const before = await api.position()
-    expect(await storeProgress(api.rt, claim, { share: 0.25, message: 'a quarter' })).toBe(true)
+    expect(await storeProgress(api.runtime, claim, { share: 0.25, message: 'a quarter' })).toBe(true)
     const told = (who: typeof admin, name: string) =>
       waitFor(() => who.notices.find((notice) => notice.name === name)?.body)
     expect(await told(admin, 'task:progress')).toMatchObject({ id, progress: 0.25, progress_message: 'a quarter' })
     expect(await told(reader, 'task:progress')).toEqual({ id, progress: 0.25, timestamp: expect.any(String) })
     expect(await api.position()).toBe(before)
     await api.sql(`update "svc_Tasks" set type = 'other' where id = $1`, [id])
-    await storeProgress(api.rt, claim, { share: 0.5, message: null })
+    await storeProgress(api.runtime, claim, { share: 0.5, message: null })
     expect(await told(reader, 'task:left')).toEqual({ taskId: String(id) })
     expect(stranger.notices.filter(({ name }) => name.startsWith('task:'))).toEqual([])
   })
@@ -210,24 +210,24 @@ describe('progress', () => {
 describe('schedules and locks', () => {
   it('give each time to one of many', async () => {
     const past = new Date(Date.now() - 1000)
-    await registerSchedule(api.rt, 's', '* * * * *', past)
-    await registerSchedule(api.rt, 's', '* * * * *', new Date())
-    const [slot] = await scheduleSlots(api.rt, ['s'])
+    await registerSchedule(api.runtime, 's', '* * * * *', past)
+    await registerSchedule(api.runtime, 's', '* * * * *', new Date())
+    const [slot] = await scheduleSlots(api.runtime, ['s'])
     expect(slot!.nextAt).toEqual(past)
     const next = new Date(Date.now() + 60_000)
-    const taken = await Promise.all([1, 2, 3].map(() => takeSlot(api.rt, slot!, next)))
+    const taken = await Promise.all([1, 2, 3].map(() => takeSlot(api.runtime, slot!, next)))
     expect(taken.filter(Boolean)).toHaveLength(1)
-    await registerSchedule(api.rt, 's', '1 * * * *', past)
-    expect((await scheduleSlots(api.rt, ['s']))[0]!.nextAt).toEqual(past)
+    await registerSchedule(api.runtime, 's', '1 * * * *', past)
+    expect((await scheduleSlots(api.runtime, ['s']))[0]!.nextAt).toEqual(past)
   })
 
   it('belong to one holder until it lets go or its time is over', async () => {
-    expect(await takeLock(api.rt, 'l', 'a', 60)).toBe(true)
-    expect(await takeLock(api.rt, 'l', 'b', 60)).toBe(false)
-    expect(await takeLock(api.rt, 'l', 'a', 0)).toBe(true)
-    expect(await takeLock(api.rt, 'l', 'b', 60)).toBe(true)
-    expect(await dropLock(api.rt, 'l', 'a')).toBe(false)
-    expect(await dropLock(api.rt, 'l', 'b')).toBe(true)
+    expect(await takeLock(api.runtime, 'l', 'a', 60)).toBe(true)
+    expect(await takeLock(api.runtime, 'l', 'b', 60)).toBe(false)
+    expect(await takeLock(api.runtime, 'l', 'a', 0)).toBe(true)
+    expect(await takeLock(api.runtime, 'l', 'b', 60)).toBe(true)
+    expect(await dropLock(api.runtime, 'l', 'a')).toBe(false)
+    expect(await dropLock(api.runtime, 'l', 'b')).toBe(true)
   })
 })
 
@@ -235,8 +235,8 @@ describeWithRedis('TASK_REDIS_ENABLED', () => {
   it('lets one process run tasks at a time, and everybody while Redis is away', async () => {
     const redis = await startRedis()
     const config = testConfig(api.database.url, { TASK_REDIS_ENABLED: 'true', TASK_REDIS_URL: redis.url })
-    const rt = { ...api.rt, config, log: pino({ level: 'silent' }) }
-    const [a, b] = [openInstanceLock(rt, 'a'), openInstanceLock(rt, 'b')]
+    const runtime = { ...api.runtime, config, log: pino({ level: 'silent' }) }
+    const [a, b] = [openInstanceLock(runtime, 'a'), openInstanceLock(runtime, 'b')]
     onTestFinished(async () => {
       await Promise.all([a.release(), b.release()])
     })
@@ -244,7 +244,7 @@ describeWithRedis('TASK_REDIS_ENABLED', () => {
     await a.release()
     expect(await b.mayRun()).toBe(true)
     await redis.stop()
-    const c = openInstanceLock(rt, 'c')
+    const c = openInstanceLock(runtime, 'c')
     onTestFinished(c.release)
     expect([await c.mayRun(), c.isHeld()]).toEqual([true, false])
   })

@@ -144,7 +144,7 @@ describe('the template of a mail', () => {
   async function subjectFor(variables: object, tenantId: string | null = null): Promise<string> {
     const filled = { name: '<b>Ada</b>', project_name: 'Daybook', ...variables }
     const contents = { tenantId, variables: filled, recordedVariables: filled, subject: undefined }
-    return (await renderMail(api.rt, { type: 'magic_link', ...contents })).subject
+    return (await renderMail(api.runtime, { type: 'magic_link', ...contents })).subject
   }
 
   it('is the tenant’s own if it is active, else the installation’s, else the built-in one', async () => {
@@ -233,7 +233,7 @@ describe('POST /templates/{id}/preview', () => {
 
 describe('mailService.sendMail', () => {
   const mail = (options: object) => {
-    const context = contextFor(api.rt, 'test')
+    const context = contextFor(api.runtime, 'test')
     return context.mailService.sendMail({ to: 'ada@example.com', ...options })
   }
 
@@ -251,9 +251,9 @@ describe('mailService.sendMail', () => {
       context: { template: 'order_sent', variables: { order: { id: 7 }, code: 'B' } },
     })
     expect((await api.jobs('mail')).map(({ data }) => data)).toContainEqual(expect.objectContaining({ emailLogId: id }))
-    const claimed = await claim(api.rt, systemActor, { id, sender, claimSeconds: 60 })
+    const claimed = await claim(api.runtime, systemActor, { id, sender, claimSeconds: 60 })
     if (claimed.state !== 'claimed') throw new Error(claimed.state)
-    expect((await compose(api.rt, claimed.toSend)).outgoing).toMatchObject({
+    expect((await compose(api.runtime, claimed.toSend)).outgoing).toMatchObject({
       subject: 'Order 7',
       html: 'B',
       inline: [],

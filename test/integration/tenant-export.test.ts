@@ -261,7 +261,7 @@ let planted = 0
 
 /** Past every trigger and foreign key: what is there counts, not how it came. */
 async function plant({ tenant, user, shows }: Planting): Promise<void> {
-  const system = [...api.rt.catalog.current().collections.values()].filter(
+  const system = [...api.runtime.catalog.current().collections.values()].filter(
     ({ name, system }) => system && !ofInstallation.includes(name),
   )
   const ids: Record<string, string> = {
@@ -361,7 +361,7 @@ describe('secrets', () => {
         )
       return texts.join(' ')
     })
-    const hidden = [...api.rt.catalog.current().collections.values()].flatMap(({ name, system, fields }) =>
+    const hidden = [...api.runtime.catalog.current().collections.values()].flatMap(({ name, system, fields }) =>
       [...fields.values()]
         .filter((field) => system && field.hidden && ['text', 'json'].includes(field.kind))
         .map((field) => `canary-${name}-${field.name}-`),
@@ -377,7 +377,7 @@ describe('secrets', () => {
     )
     expect(found).toEqual([])
     const text = [...files.values()].join('\n')
-    for (const collection of api.rt.catalog.current().collections.values())
+    for (const collection of api.runtime.catalog.current().collections.values())
       for (const field of collection.fields.values()) {
         const { name, kind, enumValues, primaryKey, generated } = field
         if (!collection.system || !isOwn(collection, field) || generated !== undefined || primaryKey) continue
@@ -394,7 +394,7 @@ describe('secrets', () => {
   })
 
   it('cannot come in by a new system collection: whether a tenant is given it has to be decided', () => {
-    const scoped = [...api.rt.catalog.current().collections.values()].filter(
+    const scoped = [...api.runtime.catalog.current().collections.values()].filter(
       ({ system, fields }) => system && fields.has('tenant_Id'),
     )
     const withheld = scoped.map(({ name }) => name).filter((name) => !exportedSystemCollections.has(name))

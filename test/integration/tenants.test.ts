@@ -52,7 +52,7 @@ const attempt = { id: 'test', retryCount: 0, retryLimit: 1, signal: new AbortCon
 /** Sends the mails that wait, as the mail worker does, and gives the token in the one to the address. */
 async function mailedToken(email: string): Promise<string> {
   const waiting = await api.sql(`select id from "svc_EmailLog" where email = $1 and status = 'queued'`, [email])
-  for (const { id } of waiting) await sendMail(api.rt, mailer, id, attempt)
+  for (const { id } of waiting) await sendMail(api.runtime, mailer, id, attempt)
   const mail = smtp.accepted.findLast(({ recipients }) => recipients.includes(email))
   return /accept-invite\?token=([0-9a-f]{64})/.exec(mail?.text ?? '')![1]!
 }
@@ -186,7 +186,7 @@ describe('POST /auth/invite', () => {
     const { status } = await api.admin('PATCH', `/items/svc_Invite/${body.invite.id}`, { status: 'revoked' })
     expect(status).toBe(200)
     const [{ id }] = await api.sql('select id from "svc_EmailLog" where email = $1', [email])
-    await sendMail(api.rt, mailer, id, attempt)
+    await sendMail(api.runtime, mailer, id, attempt)
     expect(await api.sql('select status, "errorMessage" from "svc_EmailLog" where id = $1', [id])).toEqual([
       { status: 'failed', errorMessage: 'the invitation is over' },
     ])
@@ -196,7 +196,7 @@ describe('POST /auth/invite', () => {
 describe('GET /auth/verify-invite/{token}', () => {
   it('tells what it is about, and where to go on', async () => {
     const { token, email } = await invited()
-    const role = api.rt.access.current().roles.get(invitable)!
+    const role = api.runtime.access.current().roles.get(invitable)!
     const about = {
       ...{ valid: true, email, userExists: false, tenant: { id: tenant, name: 'Acme' } },
       role: { id: invitable, name: role.name },
@@ -388,7 +388,7 @@ describe('POST /auth/register in multi-tenant mode', () => {
   }
 
   it('creates a tenant with the account, in the default role or one of ALLOWED_ROLES_MULTI_TENANT', async () => {
-    const owner = api.rt.access.current().roles.get(inviterRole)!
+    const owner = api.runtime.access.current().roles.get(inviterRole)!
     const before = await api.position()
     const first = await register({}, { ...person(newEmail()), tenant: { name: ' New Ltd ' } })
     expect(first).toMatchObject({ status: 200, body: { role: { name: 'user' }, tenant: { name: 'New Ltd' } } })
@@ -475,11 +475,11 @@ describe('POST /auth/switch-tenant', () => {
     expect(await facts(before)).toEqual(['svc_User tenant_switched'])
     for (const on of [other, api]) expect((await on.as(user.token)('GET', '/auth/check')).status).toBe(401)
     await grant(api, inviterRole, { collection: 'svc_User', action: 'read', fields: ['*'] })
-    await other.rt.access.reload()
+    await other.runtime.access.reload()
     const me = await other.as(answer.body.token)('GET', '/auth/me')
     expect(me.body).toMatchObject({ tenant, role: { id: inviterRole } })
     await api.sql(`delete from "svc_Permission" where "role_Id" = $1`, [inviterRole])
-    await api.rt.access.reload()
+    await api.runtime.access.reload()
   })
 
   it('hands the token over as a cookie where that is asked for', async () => {

@@ -130,11 +130,11 @@ describe('a job', () => {
     })
 
     const mailer = openMailer()
-    const run = runQueue(api.rt, {
+    const run = runQueue(api.runtime, {
       queue: 'mail',
       concurrency: 1,
       pollMs: 30,
-      handler: (_rt, { emailLogId }, attempt) => sendMail(api.rt, mailer, emailLogId, attempt),
+      handler: (_deps, { emailLogId }, attempt) => sendMail(api.runtime, mailer, emailLogId, attempt),
     })
     const sent = await arrived(id, 'send mail').finally(() => run.stop(10_000))
     // Each is sent when it has ended.

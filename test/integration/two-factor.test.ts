@@ -55,7 +55,7 @@ describe('setting up', () => {
     expect(Object.keys(begun.body).sort()).toEqual(['backupCodes', 'otpauthUrl', 'secret'])
     expect(secret).toMatch(/^[A-Z2-7]{32}$/)
     expect(otpauthUrl).toContain(`secret=${secret}`)
-    expect(new URL(otpauthUrl).searchParams.get('issuer')).toBe(api.rt.config.project.name)
+    expect(new URL(otpauthUrl).searchParams.get('issuer')).toBe(api.runtime.config.project.name)
     expect(new Set(backupCodes).size).toBe(10)
     for (const code of backupCodes) expect(code).toMatch(/^[0-9a-f]{10}$/)
     expect((await login(user.email)).body.token).toEqual(expect.any(String))
@@ -160,7 +160,7 @@ describe('the challenge', () => {
       ['POST', '/auth/2fa/enable'],
     ] as const) {
       expect((await challenged(method, path)).status).toBe(401)
-      const { plain, host } = cookieNamesOf(api.rt)
+      const { plain, host } = cookieNamesOf(api.runtime)
       const cookie = { cookie: `${plain}=${twoFactorToken}; ${host}=${twoFactorToken}` }
       expect((await api.anonymous(method, path, undefined, cookie)).status).toBe(401)
     }

@@ -458,8 +458,8 @@ describe('what webhooks were told', () => {
 describe('what a request led to', () => {
   it('stays, unless it is included', async () => {
     const hooked = await import('../../src/extensions/context.ts')
-    const { ItemsService } = hooked.contextFor(api.rt, 'svc-hook-undo')
-    api.rt.hooks.register('svc-hook-undo', 'genre', 'items.create.after', async ({ document }: any) => {
+    const { ItemsService } = hooked.contextFor(api.runtime, 'svc-hook-undo')
+    api.runtime.hooks.register('svc-hook-undo', 'genre', 'items.create.after', async ({ document }: any) => {
       if (document.name === 'loud') await new ItemsService('writer').createOne({ name: 'by the hook' })
     })
     const first = await ok(api.admin('POST', '/items/genre', { name: 'loud' }))

@@ -19,7 +19,7 @@ beforeAll(async () => {
   }
   for (const collectionName of ['order', 'other'])
     expect((await api.admin('POST', '/schemas', { collectionName, schema: { fields } })).status).toBe(201)
-  service = await openWebhooks(api.rt)
+  service = await openWebhooks(api.runtime)
 })
 
 afterEach(async () => {
@@ -141,7 +141,7 @@ describe('a webhook', () => {
     const to = await receiver()
     const { id } = await make(to, { name: 'left behind' })
     await api.sql('select svc_log.stop_unread(pg_current_xact_id())')
-    for (const _ of [1, 2]) await tellOfStopped(api.rt)
+    for (const _ of [1, 2]) await tellOfStopped(api.runtime)
     const reason = expect.stringContaining('longer than the log is kept')
     expect((await api.admin('GET', `/webhooks/${id}`)).body.data).toMatchObject({ status: 'active', reason })
     const told = await api.sql(`select title, message, data from "svc_Notification" where title like '%left behind%'`)
@@ -343,7 +343,7 @@ describe('rights', () => {
     expect(Date.parse(waiting.nextAt) - Date.now()).toBeGreaterThan(3_000_000)
     const asked = to.received.length
     await api.sql(`delete from "svc_Permission" where "role_Id" = $1`, [roleId])
-    await api.rt.access.reload()
+    await api.runtime.access.reload()
     await api.sql(`update "svc_WebhookDelivery" set "nextAt" = now() where status = 'pending'`)
     await waitFor(async () => (await deliveries(id)).some(({ status }) => status === 'withheld'))
     expect(to.received.slice(asked).filter(({ body }) => body.type === 'change')).toEqual([])
@@ -471,7 +471,7 @@ describe('addresses of our own network', () => {
     const { body } = await strict.admin('POST', '/webhooks', {
       ...{ name: 'w', url: 'http://harmless.example/', collections: ['order'] },
     })
-    const own = await openWebhooks(strict.rt)
+    const own = await openWebhooks(strict.runtime)
     try {
       // A name that leads here by now.
       const port = new URL(to.url).port

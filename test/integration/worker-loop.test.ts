@@ -18,7 +18,7 @@ const [silent, meanwhile, unannounced, poison] = [1, 2, 3, 4].map((n) => `0198c0
   string,
 ]
 
-let rt: Runtime
+let runtime: Runtime
 let url: string
 const logged: { msg: string; level: number }[] = []
 const runs: QueueRun[] = []
@@ -26,8 +26,8 @@ const runs: QueueRun[] = []
 beforeAll(async () => {
   ;({ url } = await createDatabase())
   const log = pino({ level: 'warn' }, { write: (line: string) => logged.push(JSON.parse(line)) })
-  rt = await openRuntime({ config: testConfig(url), log, name: 'loop test', worker: false })
-  await rt.boss.updateQueue('mail', { retryDelay: 0, retryBackoff: false })
+  runtime = await openRuntime({ config: testConfig(url), log, name: 'loop test', worker: false })
+  await runtime.boss.updateQueue('mail', { retryDelay: 0, retryBackoff: false })
 })
 
 afterEach(async () => {
@@ -36,7 +36,7 @@ afterEach(async () => {
   logged.length = 0
 })
 
-afterAll(() => rt.close())
+afterAll(() => runtime.close())
 
 describe('runQueue', () => {
   it('drains a backlog without waiting for a poll, and never runs more at once than it may', async () => {
@@ -47,7 +47,7 @@ describe('runQueue', () => {
     serve({
       concurrency: 4,
       pollMs: hour,
-      handler: async (_rt, { emailLogId }) => {
+      handler: async (_deps, { emailLogId }) => {
         now += 1
         most = Math.max(most, now)
         await new Promise(setImmediate)
@@ -85,7 +85,7 @@ describe('runQueue', () => {
 
   it('is woken by the transaction that enqueues', async () => {
     const done: string[] = []
-    serve({ pollMs: hour, handler: async (_rt, { emailLogId }) => void done.push(emailLogId) })
+    serve({ pollMs: hour, handler: async (_deps, { emailLogId }) => void done.push(emailLogId) })
     for (const n of [1, 2, 3]) {
       await insert(1)
       await waitFor(() => done.length === n)
@@ -94,33 +94,33 @@ describe('runQueue', () => {
 
   it('finds by polling what nothing announced', async () => {
     const done: string[] = []
-    serve({ pollMs: 20, handler: async (_rt, { emailLogId }) => void done.push(emailLogId) })
-    await rt.boss.insert('mail', [{ data: { emailLogId: silent } }])
+    serve({ pollMs: 20, handler: async (_deps, { emailLogId }) => void done.push(emailLogId) })
+    await runtime.boss.insert('mail', [{ data: { emailLogId: silent } }])
     await waitFor(() => done.includes(silent))
   })
 
   it('goes on by polling while nothing can be announced, and by wakeups when they are back', async () => {
     const done: string[] = []
     const warned = () => logged.some(({ msg }) => msg === 'the notification connection was lost')
-    serve({ pollMs: 20, handler: async (_rt, { emailLogId }) => void done.push(emailLogId) })
+    serve({ pollMs: 20, handler: async (_deps, { emailLogId }) => void done.push(emailLogId) })
     await withClient(url, (client) =>
       client.query(`select pg_terminate_backend(pid) from pg_stat_activity
         where application_name = 'daybook listen' and datname = current_database()`),
     )
     await waitFor(warned)
-    expect(rt.listener.isLive()).toBe(false)
-    await rt.boss.insert('mail', [{ data: { emailLogId: meanwhile } }])
+    expect(runtime.listener.isLive()).toBe(false)
+    await runtime.boss.insert('mail', [{ data: { emailLogId: meanwhile } }])
     await waitFor(() => done.includes(meanwhile))
-    await waitFor(() => rt.listener.isLive())
+    await waitFor(() => runtime.listener.isLive())
   })
 
   it('looks at once when wakeups were gone for a while', async () => {
     const done: string[] = []
-    serve({ pollMs: hour, handler: async (_rt, { emailLogId }) => void done.push(emailLogId) })
+    serve({ pollMs: hour, handler: async (_deps, { emailLogId }) => void done.push(emailLogId) })
     await insert(1)
     await waitFor(() => done.length === 1)
     // Nobody announces it: only the reconnection can be what finds it.
-    await rt.boss.insert('mail', [{ data: { emailLogId: unannounced } }])
+    await runtime.boss.insert('mail', [{ data: { emailLogId: unannounced } }])
     await withClient(url, (client) =>
       client.query(`select pg_terminate_backend(pid) from pg_stat_activity
         where application_name = 'daybook listen' and datname = current_database()`),
@@ -131,7 +131,7 @@ describe('runQueue', () => {
   it('tells the handler which attempt it is, and retries what was thrown', async () => {
     const attempts: number[] = []
     serve({
-      handler: async (_rt, _data, { retryCount, retryLimit }) => {
+      handler: async (_deps, _data, { retryCount, retryLimit }) => {
         attempts.push(retryCount)
         expect(retryLimit).toBe(queues.mail.retryLimit)
         if (retryCount < 2) throw new Error('not yet')
@@ -143,9 +143,9 @@ describe('runQueue', () => {
   })
 
   it('keeps the reason of the last failure and moves the job to the dead letters', async () => {
-    await rt.boss.insert('mail', [{ data: { emailLogId: poison }, retryLimit: 1 }])
+    await runtime.boss.insert('mail', [{ data: { emailLogId: poison }, retryLimit: 1 }])
     serve({ handler: async () => Promise.reject(new Error('broken for ever')) })
-    const dead = await waitFor(async () => (await rt.boss.fetch('mail-dead', { includeMetadata: true }))[0])
+    const dead = await waitFor(async () => (await runtime.boss.fetch('mail-dead', { includeMetadata: true }))[0])
     expect(dead).toMatchObject({ data: { emailLogId: poison }, sourceName: 'mail', sourceRetryCount: 1 })
     expect(dead?.sourceOutput).toMatchObject({ message: 'broken for ever' })
   })
@@ -154,9 +154,9 @@ describe('runQueue', () => {
     const handled: unknown[] = []
     const entered: string[] = []
     for (const data of [{}, { emailLogId: 7 }, { emailLogId: "x'" }, null])
-      await rt.boss.insert('mail', [{ data: data as never, retryLimit: 5 }])
+      await runtime.boss.insert('mail', [{ data: data as never, retryLimit: 5 }])
     serve({
-      handler: async (_rt, data) => void handled.push(data),
+      handler: async (_deps, data) => void handled.push(data),
       admission: { full: () => [], room: () => 5, enter: (id) => entered.push(id) > 0 },
     })
     await waitFor(async () => (await states()).every((state) => state !== 'created' && state !== 'active'))
@@ -197,7 +197,7 @@ describe('runQueue', () => {
       const { promise: taken, resolve: take } = Promise.withResolvers<string>()
       const run = serve({
         concurrency: 1,
-        handler: async (_rt, _data, { id }) => {
+        handler: async (_deps, _data, { id }) => {
           take(id)
           await released
           outcomes[outcome]!()
@@ -205,8 +205,8 @@ describe('runQueue', () => {
       })
       await insert(1)
       const id = await taken
-      await rt.boss.fail('mail', id, { message: 'its worker is gone' })
-      const second = await waitFor(async () => (await rt.boss.fetch('mail'))[0])
+      await runtime.boss.fail('mail', id, { message: 'its worker is gone' })
+      const second = await waitFor(async () => (await runtime.boss.fetch('mail'))[0])
       expect(second).toMatchObject({ id, retryCount: 1 })
       release()
       await run.stop(5000)
@@ -216,23 +216,23 @@ describe('runQueue', () => {
 
   it('takes no sign of life from an attempt that is over', async () => {
     await insert(1)
-    const { id } = (await rt.boss.fetch('mail'))[0]!
-    await rt.boss.fail('mail', id, { message: 'its worker is gone' })
-    const second = await waitFor(async () => (await rt.boss.fetch('mail'))[0])
+    const { id } = (await runtime.boss.fetch('mail'))[0]!
+    await runtime.boss.fail('mail', id, { message: 'its worker is gone' })
+    const second = await waitFor(async () => (await runtime.boss.fetch('mail'))[0])
     expect(second).toMatchObject({ id, retryCount: 1 })
     const longAgo = new Date('2000-01-01T00:00:00Z')
     await withClient(url, (client) => client.query('update pgboss.job set heartbeat_on = $1', [longAgo]))
     const heartbeat = async () => (await withClient(url, (c) => c.query('select heartbeat_on from pgboss.job'))).rows[0]
-    await rt.boss.touch('mail', [{ id, retryCount: 0 }])
+    await runtime.boss.touch('mail', [{ id, retryCount: 0 }])
     expect(await heartbeat()).toEqual({ heartbeat_on: longAgo })
-    await rt.boss.touch('mail', [{ id, retryCount: 1 }])
+    await runtime.boss.touch('mail', [{ id, retryCount: 1 }])
     expect(await heartbeat()).not.toEqual({ heartbeat_on: longAgo })
   })
 
   it('aborts an attempt whose time is over', async () => {
-    await rt.boss.insert('mail', [{ data: { emailLogId: rt.newId() }, expireInSeconds: 1 }])
+    await runtime.boss.insert('mail', [{ data: { emailLogId: runtime.newId() }, expireInSeconds: 1 }])
     const reasons: string[] = []
-    serve({ handler: async (_rt, _data, { signal }) => void reasons.push(await aborted(signal)) })
+    serve({ handler: async (_deps, _data, { signal }) => void reasons.push(await aborted(signal)) })
     await waitFor(() => reasons.length > 0)
     expect(reasons).toEqual(['the job took longer than 1 s'])
   })
@@ -240,7 +240,7 @@ describe('runQueue', () => {
   it('goes on after the database failed it', async () => {
     const done: string[] = []
     await withClient(url, (client) => client.query('alter table pgboss.job_common rename to gone'))
-    serve({ pollMs: 20, handler: async (_rt, { emailLogId }) => void done.push(emailLogId) })
+    serve({ pollMs: 20, handler: async (_deps, { emailLogId }) => void done.push(emailLogId) })
     await waitFor(() => logged.some(({ msg }) => msg === 'jobs could not be fetched'))
     await withClient(url, (client) => client.query('alter table pgboss.gone rename to job_common'))
     await insert(1)
@@ -251,7 +251,7 @@ describe('runQueue', () => {
     const { promise: released, resolve: release } = Promise.withResolvers<void>()
     const started: string[] = []
     serve({
-      handler: (_rt, { emailLogId }) => {
+      handler: (_deps, { emailLogId }) => {
         started.push(emailLogId)
         return released
       },
@@ -273,7 +273,7 @@ describe('stop', () => {
     const started: string[] = []
     const run = serve({
       concurrency: 1,
-      handler: (_rt, { emailLogId }) => {
+      handler: (_deps, { emailLogId }) => {
         started.push(emailLogId)
         return released
       },
@@ -295,7 +295,7 @@ describe('stop', () => {
     const done: string[] = []
     serve({
       pollMs: 20,
-      handler: async (_rt, _data, { group, retryCount }) => void done.push(`${group} ${retryCount}`),
+      handler: async (_deps, _data, { group, retryCount }) => void done.push(`${group} ${retryCount}`),
       admission: {
         full: () => [...full],
         room: () => 2,
@@ -324,7 +324,7 @@ describe('stop', () => {
   it('aborts what does not end in time and hands it back', async () => {
     const running = Promise.withResolvers<void>()
     const run = serve({
-      handler: async (_rt, _data, { signal }) => {
+      handler: async (_deps, _data, { signal }) => {
         running.resolve()
         throw new Error(await aborted(signal))
       },
@@ -340,7 +340,7 @@ describe('stop', () => {
 })
 
 function serve(options: Partial<QueueOptions<'mail'>> & { handler: Handler<'mail'> }): QueueRun {
-  const run = runQueue(rt, { queue: 'mail', concurrency: 5, pollMs: 50, ...options })
+  const run = runQueue(runtime, { queue: 'mail', concurrency: 5, pollMs: 50, ...options })
   runs.push(run)
   return run
 }
@@ -348,14 +348,14 @@ function serve(options: Partial<QueueOptions<'mail'>> & { handler: Handler<'mail
 function insert(count: number, group?: string): Promise<unknown> {
   const list = Array.from({ length: count }, () => ({
     queue: 'mail' as const,
-    data: { emailLogId: rt.newId() },
+    data: { emailLogId: runtime.newId() },
     ...(group !== undefined && { group }),
   }))
-  return commit(rt, systemActor, async (tx) => ({ result: await enqueue(rt.boss, tx, list) }))
+  return commit(runtime, systemActor, async (tx) => ({ result: await enqueue(runtime.boss, tx, list) }))
 }
 
 function jobs() {
-  return rt.boss.findJobs('mail')
+  return runtime.boss.findJobs('mail')
 }
 
 async function states(): Promise<string[]> {

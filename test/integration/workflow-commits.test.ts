@@ -19,7 +19,7 @@ beforeAll(async () => {
   const schema = { fields: { id, run: text, step: text } }
   expect((await api.admin('POST', '/schemas', { collectionName: 'ledger', schema })).status).toBe(201)
   adminId = (await api.sql('select id from "svc_User" limit 1'))[0].id
-  service = await openWorkflows(api.rt)
+  service = await openWorkflows(api.runtime)
 })
 
 afterAll(() => service?.stop(5000))
@@ -39,9 +39,9 @@ const save = async (id: string, ...nodes: { readonly id: string }[]) => {
 const start = async (executions: readonly { workflow: string; data: object; as?: string }[]): Promise<string[]> => {
   const rows = executions.map(({ workflow, data, as = adminId }): NewExecution => {
     const who = { triggered_by_Id: as, caller_Id: as, tenant_Id: null, cause: null }
-    return { id: api.rt.newId(), workflow_Id: workflow, version: 1, trigger: 'manual', trigger_data: data, ...who }
+    return { id: api.runtime.newId(), workflow_Id: workflow, version: 1, trigger: 'manual', trigger_data: data, ...who }
   })
-  await commit(api.rt, systemActor, async (tx) => ({ result: await insertExecutions(tx, rows) }))
+  await commit(api.runtime, systemActor, async (tx) => ({ result: await insertExecutions(tx, rows) }))
   return rows.map(({ id }) => id)
 }
 const statuses = async (ids: readonly string[]) =>

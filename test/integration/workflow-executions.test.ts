@@ -24,7 +24,7 @@ beforeAll(async () => {
   }
   for (const collectionName of ['order', 'note'])
     expect((await api.admin('POST', '/schemas', { collectionName, schema: { fields } })).status).toBe(201)
-  service = await openWorkflows(api.rt)
+  service = await openWorkflows(api.runtime)
 })
 
 afterAll(() => service?.stop(5000))

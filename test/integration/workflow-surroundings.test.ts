@@ -51,7 +51,7 @@ beforeAll(async () => {
     ['paper', { paranoid: true, timestamps: true }],
   ] as const)
     expect((await api.admin('POST', '/schemas', { collectionName, schema: { fields, ...more } })).status).toBe(201)
-  service = await openWorkflows(api.rt)
+  service = await openWorkflows(api.runtime)
 })
 
 afterAll(async () => {
@@ -196,8 +196,8 @@ describe('an execution', () => {
       (await api.sql(`select version from "svc_WorkflowVersion" where "workflow_Id" = 'kept' order by 1`)).map(
         ({ version }) => version,
       )
-    expect(await deleteOldExecutions(api.rt, api.rt.config.workflows.executionRetentionDays, 100)).toBe(1)
-    expect(await deleteUnusedVersions(api.rt, 30, 100)).toBe(0)
+    expect(await deleteOldExecutions(api.runtime, api.runtime.config.workflows.executionRetentionDays, 100)).toBe(1)
+    expect(await deleteUnusedVersions(api.runtime, 30, 100)).toBe(0)
     expect((await of('kept')).map(({ id: left }) => left)).toEqual([young])
     expect(await api.sql('select 1 from "svc_WorkflowExecutionLog" where "execution_Id" = $1', [old])).toEqual([])
     expect(await versions()).toEqual([1, 2])
@@ -206,9 +206,9 @@ describe('an execution', () => {
       `update "svc_WorkflowExecution" set status = 'running', "completedAt" = null, due_at = now() + interval '1 day', "createdAt" = now() - interval '60 days' where id = $1`,
       [young],
     )
-    expect(await deleteOldExecutions(api.rt, 30, 100)).toBe(0)
+    expect(await deleteOldExecutions(api.runtime, 30, 100)).toBe(0)
     await api.sql('delete from "svc_WorkflowExecution" where id = $1', [young])
-    expect(await deleteUnusedVersions(api.rt, 30, 100)).toBe(1)
+    expect(await deleteUnusedVersions(api.runtime, 30, 100)).toBe(1)
     expect(await versions()).toEqual([2])
   })
 
@@ -504,7 +504,7 @@ describe('tenants', () => {
   it('have their own workflows and executions, and share those of nobody', async () => {
     const multi = await startApi({ MULTI_TENANT: 'true' })
     const saveMulti = saver(multi)
-    const worker = await openWorkflows(multi.rt)
+    const worker = await openWorkflows(multi.runtime)
     onTestFinished(() => worker.stop(5000))
     const fields = { id, step: text, tenant_Id: { type: 'UUID' } }
     expect((await multi.admin('POST', '/schemas', { collectionName: 'deal', schema: { fields } })).status).toBe(201)

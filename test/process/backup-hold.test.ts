@@ -78,17 +78,17 @@ async function leaveWork({ web: [web], sql }: Cluster, url: string): Promise<voi
   expect((await web!.call('POST', '/workflows/flow/execute', {})).status).toBe(200)
   expect((await web!.call('POST', '/items/thing', { id: 1 })).status).toBe(201)
   await sql(`insert into "svc_Tasks" (type, status) values ('call', 'published')`)
-  const rt = await openRuntime({
+  const runtime = await openRuntime({
     config: testConfig(url, env),
     log: pino({ level: 'silent' }),
     name: 'test',
     worker: false,
   })
-  await commit(rt, systemActor, async (tx) => {
+  await commit(runtime, systemActor, async (tx) => {
     const { event } = await queueMail(tx, { type: 'test', to: 'somebody@mail.example', context: {} })
     return { result: undefined, events: [event] }
   })
-  await rt.close()
+  await runtime.close()
 }
 
 it('nothing leaves it, and nothing begins by itself, until it is released; then all of it is done', {

@@ -16,9 +16,9 @@ it('a place outlives a crash of the server that gives transaction numbers out ag
     withClient(server.url, async (client: pg.Client) => (await client.query(text, values)).rows)
   await query('create table seen (position bigint)')
   const log = pino({ level: 'silent' })
-  const rt = await openRuntime({ config: testConfig(server.url), log, name: 'consumers', worker: true })
+  const runtime = await openRuntime({ config: testConfig(server.url), log, name: 'consumers', worker: true })
   const consumers = await openConsumers(
-    rt,
+    runtime,
     [
       {
         name: 'crashed',
@@ -34,7 +34,7 @@ it('a place outlives a crash of the server that gives transaction numbers out ag
     ],
     { leaseMs: 2000, lookMs: 20 },
   )
-  const watch = openLogWatch({ db: rt.db, reachBackSeconds: 0 })
+  const watch = openLogWatch({ db: runtime.db, reachBackSeconds: 0 })
   const write = (text = `insert into "svc_AuditLog" (entity, action) values ('marker', 'create')`) => query(text)
   const written = async () =>
     (await query(`select position from "svc_AuditLog" where entity = 'marker' order by position`)).map(
@@ -82,6 +82,6 @@ it('a place outlives a crash of the server that gives transaction numbers out ag
     expect((await query(`select state from svc_log.consumer where name = 'crashed'`))[0].state).toBe('running')
   } finally {
     await consumers.stop(5000)
-    await rt.close()
+    await runtime.close()
   }
 }, 120_000)

@@ -220,16 +220,16 @@ describe('the feed without its replication connection', () => {
 describe('kill -9 of the mail worker', () => {
   let cluster: Cluster
   let smtp: SmtpDouble
-  let rt: Runtime
+  let runtime: Runtime
 
   beforeAll(async () => {
     smtp = await startSmtp()
     const database = await createDatabase()
     cluster = await startCluster({ database, env: { ...smtp.env, ...verification }, workers: ['mail'] })
-    rt = await openImpatient(database.url)
+    runtime = await openImpatient(database.url)
   })
 
-  afterAll(() => rt.close())
+  afterAll(() => runtime.close())
 
   it('while it sends: every mail arrives, repeated at most once and with the same Message-ID', async () => {
     const [worker] = cluster.workers
@@ -245,7 +245,7 @@ describe('kill -9 of the mail worker', () => {
     await ageMailClaims(cluster.sql)
     const unfinished = `select from pgboss.job where name = 'mail' and state <> 'completed'`
     await waitFor(async () => {
-      await lookForLapsedJobs(cluster.sql, rt)
+      await lookForLapsedJobs(cluster.sql, runtime)
       return (await cluster.sql(unfinished)).length === 0
     })
     expect(await sent()).toBe(8)
@@ -260,21 +260,21 @@ describe('kill -9 of the mail worker', () => {
 })
 
 describe('PostgreSQL that goes away', () => {
-  let rt: Runtime
+  let runtime: Runtime
   let server: PrivateServer
   let smtp: SmtpDouble
   let cluster: Cluster
 
   beforeAll(async () => {
     ;[server, smtp] = await Promise.all([startPrivateServer(), startSmtp()])
-    rt = await openImpatient(server.url)
+    runtime = await openImpatient(server.url)
     const patient = { DATABASE_MAX_RETRY: '1000', DATABASE_RETRY_INTERVAL: '50' }
     const env = { ...smtp.env, ...verification, ...patient }
     cluster = await startCluster({ database: server, env, workers: ['mail'] })
     await createNotes(cluster)
   })
 
-  afterAll(() => rt.close())
+  afterAll(() => runtime.close())
 
   it('under load and comes back: all processes go on by themselves, and nothing acknowledged is lost', async () => {
     const [notes, registrations] = [openLedger(), openLedger()]
@@ -312,7 +312,7 @@ describe('PostgreSQL that goes away', () => {
     const unsent = `select from "svc_EmailLog" where status <> 'sent'`
     await waitFor(async () => {
       await ageMailClaims(cluster.sql)
-      await lookForLapsedJobs(cluster.sql, rt)
+      await lookForLapsedJobs(cluster.sql, runtime)
       return (await cluster.sql(unsent)).length === 0
     })
     expect(new Set(smtp.accepted.flatMap(({ recipients }) => recipients))).toEqual(new Set(found.registrations.mail))
@@ -356,9 +356,9 @@ describe('PostgreSQL that goes away', () => {
 /** A runtime that supervises the queues, for tests that cannot wait for minutes. It retries mails at once. */
 async function openImpatient(url: string): Promise<Runtime> {
   const log = pino({ level: 'silent' })
-  const rt = await openRuntime({ config: testConfig(url), log, name: 'test', worker: false })
-  await rt.boss.updateQueue('mail', { retryDelay: 0, retryBackoff: false })
-  return rt
+  const runtime = await openRuntime({ config: testConfig(url), log, name: 'test', worker: false })
+  await runtime.boss.updateQueue('mail', { retryDelay: 0, retryBackoff: false })
+  return runtime
 }
 
 function without(traces: Record<string, string[]>, earlier: Record<string, string[]>): Record<string, string[]> {

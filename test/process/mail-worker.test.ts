@@ -31,17 +31,22 @@ describe('a worker process', () => {
 })
 
 describe('the mail worker', () => {
-  let rt: Runtime
+  let runtime: Runtime
   let url: string
   let smtp: SmtpDouble
 
   beforeAll(async () => {
     ;({ url } = await createDatabase())
     smtp = await startSmtp()
-    rt = await openRuntime({ config: testConfig(url), log: pino({ level: 'silent' }), name: 'test', worker: false })
+    runtime = await openRuntime({
+      config: testConfig(url),
+      log: pino({ level: 'silent' }),
+      name: 'test',
+      worker: false,
+    })
   })
 
-  beforeEach(() => rt.boss.updateQueue('mail', { retryDelay: 0, retryBackoff: false }))
+  beforeEach(() => runtime.boss.updateQueue('mail', { retryDelay: 0, retryBackoff: false }))
 
   afterEach(async () => {
     await query('delete from pgboss.job')
@@ -49,7 +54,7 @@ describe('the mail worker', () => {
     smtp.forget()
   })
 
-  afterAll(() => rt.close())
+  afterAll(() => runtime.close())
 
   it('sends what was queued before and after its start, and ends with 0 on SIGTERM', async () => {
     const before = await queue('before@mail.example')
@@ -111,7 +116,7 @@ describe('the mail worker', () => {
   it('runs twice beside the other worker, and every schedule exists once', async () => {
     const started = [startWorker(), startWorker(), startWorker('log-cleanup')]
     const all = await Promise.all(started)
-    const schedules = (await rt.boss.getSchedules()).map(({ name, cron, timezone }) => ({ name, cron, timezone }))
+    const schedules = (await runtime.boss.getSchedules()).map(({ name, cron, timezone }) => ({ name, cron, timezone }))
     expect(schedules).toEqual([
       { name: 'audit-log-cleanup', cron: '23 3 * * *', timezone: 'UTC' },
       { name: 'backup-watch', cron: '11 * * * *', timezone: 'UTC' },
@@ -122,8 +127,10 @@ describe('the mail worker', () => {
       { name: 'mail-sweep', cron: '7 * * * *', timezone: 'UTC' },
       { name: 'session-cleanup', cron: '41 * * * *', timezone: 'UTC' },
     ])
-    await rt.boss.insert('log-partitions', [{ data: {} }])
-    await waitFor(async () => (await rt.boss.findJobs('log-partitions')).some(({ state }) => state === 'completed'))
+    await runtime.boss.insert('log-partitions', [{ data: {} }])
+    await waitFor(async () =>
+      (await runtime.boss.findJobs('log-partitions')).some(({ state }) => state === 'completed'),
+    )
     for (const worker of all) expect(await worker.kill()).toEqual({ code: 0, signal: null })
   })
 
@@ -134,7 +141,7 @@ describe('the mail worker', () => {
   }
 
   function queue(to: string): Promise<string> {
-    return commit(rt, systemActor, async (tx) => {
+    return commit(runtime, systemActor, async (tx) => {
       const context = { link: 'https://app.example' }
       const { emailLogId, event } = await queueMail(tx, { type: 'verification', to, context })
       return { result: emailLogId, events: [event] }
@@ -148,7 +155,7 @@ describe('the mail worker', () => {
   /** What workers do once a minute. */
   async function lookForLapsedJobs(): Promise<void> {
     await query(`update pgboss.queue set monitor_claim_on = null, monitor_on = null`)
-    await rt.boss.supervise('mail')
+    await runtime.boss.supervise('mail')
   }
 
   function waitForSent(id: string): Promise<boolean> {

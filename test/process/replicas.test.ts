@@ -63,7 +63,7 @@ const publicRole = async () => (await cluster.sql(`select id from "svc_Role" whe
 const servingAt = async (web: Web) => (await web.call('GET', '/ready', undefined, null)).body.replicas.serving
 const texts = (list: any): string[] => list.body.data.map(({ text }: any) => text).sort()
 const notes = async (web: Web, token: string | null) => texts(await web.call('GET', '/items/note', undefined, token))
-const stats = () => api.rt.replicas!.stats()
+const stats = () => api.runtime.replicas!.stats()
 const reads = () => stats().replicas.map((one) => one.reads)
 const metrics = async () => samplesOf((await api.admin('GET', '/metrics')).text)
 const serving = () => stats().replicas.map((one) => one.serving)
@@ -290,7 +290,7 @@ describe('a standby', () => {
   it('that fails a read is asked no more for it: the primary is', async () => {
     await settled()
     const failing = (state: string) =>
-      readAnywhere(api.rt, { userId: reader.id }, async (db) => {
+      readAnywhere(api.runtime, { userId: reader.id }, async (db) => {
         const [row] = await db.run<{ standby: boolean }>('select pg_is_in_recovery() as standby', [])
         if (row!.standby) await db.run(raising, [state])
         return row!.standby
@@ -357,10 +357,10 @@ describe('read-your-writes', () => {
 
   it('are forgotten when no standby can be behind them any more', async () => {
     const positions = async () => (await api.sql('select caller from "svc_WriteMark"')).map(({ caller }) => caller)
-    await commit(api.rt, { ...systemActor, userId: writer.id }, async () => ({ result: undefined }))
+    await commit(api.runtime, { ...systemActor, userId: writer.id }, async () => ({ result: undefined }))
     expect(await positions()).toContain(writer.id)
     await api.sql(`update "svc_WriteMark" set "notedAt" = "notedAt" - interval '2 minutes'`)
-    await forgetWritePositions(api.rt)
+    await forgetWritePositions(api.runtime)
     expect(await positions()).toEqual(['floor'])
   })
 })

@@ -8,14 +8,14 @@ import { startProcess, waitFor } from '../support/processes.ts'
 
 const script = 'src/workers/main.ts'
 const token = 'only-those-who-watch-know-it'
-let rt: Runtime
+let runtime: Runtime
 let url: string
 
 beforeAll(async () => {
   ;({ url } = await createDatabase())
-  rt = await openRuntime({ config: testConfig(url), log: pino({ level: 'silent' }), name: 'test', worker: false })
+  runtime = await openRuntime({ config: testConfig(url), log: pino({ level: 'silent' }), name: 'test', worker: false })
 })
-afterAll(() => rt?.close())
+afterAll(() => runtime?.close())
 
 it('a worker shows what it has done to the holder of METRICS_TOKEN', async () => {
   const worker = startProcess(script, ['mail'], { ...testEnv(url), METRICS_PORT: '0', METRICS_TOKEN: token })
@@ -32,7 +32,7 @@ it('a worker shows what it has done to the holder of METRICS_TOKEN', async () =>
   expect([ready.status, await ready.json()]).toEqual([200, { status: 'ready', database: { ok: true } }])
   expect((await get('/metrics', token, 'POST')).status).toBe(405)
 
-  await rt.boss.send('mail-sweep', {})
+  await runtime.boss.send('mail-sweep', {})
   const samples = await waitFor(async () => {
     const now = samplesOf(await (await get('/metrics', token)).text())
     return now.get('daybook_job_duration_seconds_count{queue="mail-sweep",outcome="completed"}') === 1 && now

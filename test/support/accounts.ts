@@ -13,7 +13,7 @@ export type TestAccount = { readonly id: string; readonly email: string }
 /** An account with the role `user` and the password above, without a session. */
 export async function createAccount(api: Api, columns: Record<string, unknown> = {}): Promise<TestAccount> {
   count += 1
-  hash ??= hashPassword(password, api.rt.config.auth.passwordHashCost)
+  hash ??= hashPassword(password, api.runtime.config.auth.passwordHashCost)
   const row = { email: `account${count}@example.com`, emailVerified: true, password: await hash, ...columns }
   const names = Object.keys(row).map((name) => `, "${name}"`)
   const [{ id }] = await api.sql(
@@ -48,13 +48,13 @@ export async function plant(
   await api.sql(
     `insert into "svc_Verification" (identifier, value, "expiresAt", "createdAt")
      values ($1, $2, now() + $3::interval, clock_timestamp())`,
-    [`${purpose}:${email}`, hashOneTime(api.rt.config, purpose, form, secret), expires],
+    [`${purpose}:${email}`, hashOneTime(api.runtime.config, purpose, form, secret), expires],
   )
   return secret
 }
 
 /** What happened since a position, one line per event. */
 export async function factsSince(api: Api, after: bigint): Promise<string[]> {
-  await afterwardsDone(api.rt)
+  await afterwardsDone(api.runtime)
   return (await api.log(after)).map(({ entity, action }) => `${entity} ${action}`)
 }

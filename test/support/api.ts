@@ -25,7 +25,7 @@ export type LogRow = {
 
 export type Api = {
   readonly database: TestDatabase
-  readonly rt: Runtime
+  readonly runtime: Runtime
   readonly app: App
   /** Without a token. */
   readonly anonymous: Call
@@ -62,28 +62,28 @@ export async function startApi(
 ): Promise<Api> {
   const own = database ?? (await createDatabase())
   const config = testConfig(own.url, env)
-  const rt = await openRuntime({
+  const runtime = await openRuntime({
     config,
     log,
     name: 'web',
     worker: false,
     env: { ...testEnv(own.url), ...env },
   })
-  const app = await buildServer(rt, await loadExtensions(rt))
-  checkDescribedAnswers(app, rt)
+  const app = await buildServer(runtime, await loadExtensions(runtime))
+  checkDescribedAnswers(app, runtime)
   await app.ready()
   const client = new pg.Pool({ connectionString: own.url, max: 2 })
   // A server that a test stops cuts the line; the next statement tells.
   client.on('error', () => undefined)
   closers.push(async () => {
     await app.close()
-    await rt.close()
+    await runtime.close()
     await client.end()
   })
   const sql = async (text: string, values: unknown[] = []) => {
     const { rows } = await client.query(text, values)
     // Answered when this process has handled what the statement notified.
-    await rt.listener.notify(rt.listener.id, 'nothing')
+    await runtime.listener.notify(runtime.listener.id, 'nothing')
     return rows
   }
   const as = (token?: string): Call => call(app, token)
@@ -94,7 +94,7 @@ export async function startApi(
   let users = 0
   return {
     database: own,
-    rt,
+    runtime,
     app,
     anonymous,
     admin,

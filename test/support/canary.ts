@@ -106,11 +106,11 @@ export async function watch(api: Api, canaries: readonly string[], env: Record<s
     },
   })
   const config = testConfig(api.database.url, { ...env, SOCKET_ENABLED: 'true', DATABASE_LOGGING: 'true' })
-  const rt = await openRuntime({ config, log: pino({ level: 'trace' }, stream), name: 'watched', worker: false })
-  const app = await buildServer(rt)
+  const runtime = await openRuntime({ config, log: pino({ level: 'trace' }, stream), name: 'watched', worker: false })
+  const app = await buildServer(runtime)
   closers.push(async () => {
     await app.close()
-    await rt.close()
+    await runtime.close()
   })
   const address = await app.listen({ host: '127.0.0.1', port: 0 })
   return {
@@ -128,7 +128,7 @@ export async function watch(api: Api, canaries: readonly string[], env: Record<s
       for (const collection of collections) await socket.subscribe(collection)
       return socket
     },
-    reload: () => rt.access.reload(),
+    reload: () => runtime.access.reload(),
     leaks: () => seen.splice(0),
   }
 }

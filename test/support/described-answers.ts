@@ -15,8 +15,8 @@ import type { Access } from '../../src/query/access.ts'
 const runtimes = new WeakMap<object, Runtime>()
 
 /** Holds the answers of a server against what `GET /openapi` describes to their caller; a file with a wrong one fails. */
-export function checkDescribedAnswers(app: App, rt: Runtime): void {
-  runtimes.set(app, rt)
+export function checkDescribedAnswers(app: App, runtime: Runtime): void {
+  runtimes.set(app, runtime)
 }
 
 /** The first answer by what is wrong with it. */
@@ -28,11 +28,11 @@ subscribe('fastify.initialization', (message) => {
   fastify.addHook('onRoute', (route) => {
     if ((route.schema as { summary?: string } | undefined)?.summary === undefined) return
     const check: Hook = (request, reply, payload, done) => {
-      const rt = runtimes.get(fastify)
+      const runtime = runtimes.get(fastify)
       const isJson = String(reply.getHeader('content-type') ?? '').startsWith('application/json')
       const text = typeof payload === 'string' && payload.length <= longest && isJson ? payload : undefined
-      if (rt !== undefined && request.method !== 'HEAD' && request.caller !== null)
-        look(rt, declared(), request, reply.statusCode, text)
+      if (runtime !== undefined && request.method !== 'HEAD' && request.caller !== null)
+        look(runtime, declared(), request, reply.statusCode, text)
       done(null, payload)
     }
     route.onSend = [check, ...[route.onSend ?? []].flat()]
@@ -46,7 +46,7 @@ type Json = Record<string, any>
 const longest = 100_000
 
 function look(
-  rt: Runtime,
+  runtime: Runtime,
   routes: readonly DeclaredRoute[],
   request: FastifyRequest,
   status: number,
@@ -54,7 +54,7 @@ function look(
 ): void {
   const url = request.routeOptions.url!
   const place = `${request.method} ${url} ${status}`
-  const operation = operationFor(rt, routes, request)
+  const operation = operationFor(runtime, routes, request)
   if (operation === undefined) {
     // The cookie of an ended session may still be given back.
     if (status < 400 && request.sessionCookie !== 'dead')
@@ -65,7 +65,7 @@ function look(
   if (answer === undefined) return void found.set(`${place} is not described`, text ?? '')
   const schema = answer.content?.['application/json']?.schema as TSchema | undefined
   // A hook makes of rows what it likes.
-  if (schema === undefined || text === undefined || (!rt.hooks.isEmpty() && status < 400)) return
+  if (schema === undefined || text === undefined || (!runtime.hooks.isEmpty() && status < 400)) return
   const value: unknown = JSON.parse(text)
   if (fits(schema, value)) return
   const problem = problemsOf(schema, value).at(-1)
@@ -75,17 +75,17 @@ function look(
 const operations = new WeakMap<Access | Runtime, Map<string, Json | undefined>>()
 
 /** The operation as the caller's document has it: the document of this one route and collection, its references resolved. */
-function operationFor(rt: Runtime, routes: readonly DeclaredRoute[], request: FastifyRequest): Json | undefined {
+function operationFor(runtime: Runtime, routes: readonly DeclaredRoute[], request: FastifyRequest): Json | undefined {
   const { caller, method, params, query } = request
   const url = request.routeOptions.url!
   const { collection: name } = (params ?? {}) as { collection?: string }
   // Others have members of the request's own naming.
   const isPlain = url.startsWith('/items/') && !/aggregate|groupBy/.test(JSON.stringify(query ?? {}))
-  const catalog = rt.catalog.current()
+  const catalog = runtime.catalog.current()
   const by = caller.userId === undefined ? 'nothing' : caller.keyId === undefined ? 'session' : 'key'
   const callerKind: CallerKind = { by, admin: caller.admin }
   // What is described of other routes does not depend on collections, nor on rights to them.
-  const [owner, version] = name === undefined ? [rt, ''] : [caller.access, catalog.version]
+  const [owner, version] = name === undefined ? [runtime, ''] : [caller.access, catalog.version]
   const kept = operations.get(owner) ?? new Map<string, Json | undefined>()
   operations.set(owner, kept)
   const key = JSON.stringify([version, callerKind, method, url, name, isPlain])
@@ -94,8 +94,9 @@ function operationFor(rt: Runtime, routes: readonly DeclaredRoute[], request: Fa
       routes: routes.filter((route) => route.method === method && route.url === url),
       catalog,
       callerKind,
-      rightsOf: (collection) => (collection.name === name ? rightsOf(rt, caller.access, collection) : nothingMayBeDone),
-      config: { ...rt.config, openapi: everything, access: { ...rt.config.access, schemasPublic: true } },
+      rightsOf: (collection) =>
+        collection.name === name ? rightsOf(runtime, caller.access, collection) : nothingMayBeDone,
+      config: { ...runtime.config, openapi: everything, access: { ...runtime.config.access, schemasPublic: true } },
     })
     const path = document.paths[pathOf(url, name)] ?? document.paths[pathOf(url)]
     kept.set(key, resolved(document, path?.[method.toLowerCase()], isPlain ? name : undefined, []))

@@ -23,9 +23,9 @@ export async function storeFile(api: Api, given: Given): Promise<{ id: string; f
   const bytes = Buffer.from(given.content)
   const id = randomUUID()
   const filename = `${id}-${name.replaceAll(/[^A-Za-z0-9._-]/g, '_')}`
-  const storage = given.storage ?? api.rt.storages.usual().name
+  const storage = given.storage ?? api.runtime.storages.usual().name
   const key = folder === null ? filename : `${folder}/${filename}`
-  if (given.isStored !== false) await api.rt.storages.named(storage).write(key, one(bytes), { type })
+  if (given.isStored !== false) await api.runtime.storages.named(storage).write(key, one(bytes), { type })
   await api.sql(
     `insert into "svc_File" (id, title, filename, "originalFilename", type, "typeProven", size, hash, storage, storage_folder,
        "isPublic", "tenant_Id", width, height, "createdAt", "updatedAt")
@@ -49,7 +49,7 @@ export async function storeFile(api: Api, given: Given): Promise<{ id: string; f
 
 /** What is stored under a key; undefined where there is nothing. */
 export async function storedContent(api: Api, key: string): Promise<Buffer | undefined> {
-  const content = await api.rt.storages.usual().read(key)
+  const content = await api.runtime.storages.usual().read(key)
   return content && buffer(content)
 }
 

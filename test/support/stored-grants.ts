@@ -13,5 +13,5 @@ export async function storeGrants(
       action,
       JSON.stringify(fields ?? null),
     ])
-  await api.rt.access.reload()
+  await api.runtime.access.reload()
 }

@@ -39,23 +39,23 @@ const pagesAtOnce = 1
 /** While the database does not answer. */
 export const readBackoff = { firstMs: 50, longestMs: 2000 }
 
-export function openCatchUp(rt: RealtimeReads, outbox: Outbox, isOpen: (subscriber: Subscriber) => boolean): CatchUp {
+export function openCatchUp(deps: RealtimeReads, outbox: Outbox, isOpen: (subscriber: Subscriber) => boolean): CatchUp {
   const semaphore = openSemaphore(pagesAtOnce)
   const tried = <Result>(subscriber: Subscriber, work: () => Promise<Result>) =>
     retryTransient(work, {
       backoff: readBackoff,
       mayRetry: (error) => isPassing(error) && isOpen(subscriber),
-      onRetry: (error, pauseMs) => rt.log.warn({ err: error, retryInMs: pauseMs }, 'changes could not be read'),
+      onRetry: (error, pauseMs) => deps.log.warn({ err: error, retryInMs: pauseMs }, 'changes could not be read'),
     })
   const sendPage = async (subscriber: Subscriber, cursor: Cursor) => {
     const { collection } = subscriber.request
     const wanted = { collections: [collection], limit: eventsPerPage }
-    const page = await tried(subscriber, () => pullRound(rt.feedDb, cursor, wanted))
+    const page = await tried(subscriber, () => pullRound(deps.feedDb, cursor, wanted))
     if (page.resync) return undefined
     for (const part of partsOf(page.events)) {
       const seen = await tried(subscriber, () => {
-        const view = currentView(rt, subscriber)
-        return changesSeen(rt, collection, view, [view.values], part)
+        const view = currentView(deps, subscriber)
+        return changesSeen(deps, collection, view, [view.values], part)
       })
       for (const { message } of seen)
         if (isOpen(subscriber)) outbox.send([subscriber.socket], message.name, message.body)
@@ -72,7 +72,7 @@ export function openCatchUp(rt: RealtimeReads, outbox: Outbox, isOpen: (subscrib
         if (page === undefined || !isOpen(subscriber)) return undefined
         cursor = page.cursor
         if (!page.more && isOwnRound) {
-          const isWhole = !(await tried(subscriber, () => isDisturbed(rt, subscriber, start, cursor)))
+          const isWhole = !(await tried(subscriber, () => isDisturbed(deps, subscriber, start, cursor)))
           return isWhole ? cursor : undefined
         }
         if (!(await outbox.drained(subscriber.socket))) return undefined
@@ -83,17 +83,17 @@ export function openCatchUp(rt: RealtimeReads, outbox: Outbox, isOpen: (subscrib
 
 /** Whether something happened meanwhile that no event of the collection's rows shows. */
 async function isDisturbed(
-  rt: RealtimeReads,
+  deps: RealtimeReads,
   { request, access }: Subscriber,
   from: Cursor,
   to: Cursor,
 ): Promise<boolean> {
-  const collection = rt.catalog.current().collections.get(request.collection)
+  const collection = deps.catalog.current().collections.get(request.collection)
   if (collection === undefined) return true
-  if (!scopesRows(rt, request)) return false
+  if (!scopesRows(deps, request)) return false
   const followed = new Map([[collection.name, { collection, fields: [], filter: request.filter }]])
   const round = { from: from.snapshot, upTo: to.snapshot }
-  return (await disturbedCollections(rt, access, { followed, named: [collection.name] }, round)).length > 0
+  return (await disturbedCollections(deps, access, { followed, named: [collection.name] }, round)).length > 0
 }
 
 export type Snapshots = {
@@ -114,20 +114,22 @@ const longestMs = 60_000
 const pieceSize = 200_000
 
 export function openSnapshots(
-  rt: RealtimeReads,
+  deps: RealtimeReads,
   outbox: Outbox,
   isOpen: (subscriber: Subscriber) => boolean,
 ): Snapshots {
   const semaphore = openSemaphore(snapshotsAtOnce)
   const read = async (subscriber: Subscriber) => {
     const signal = AbortSignal.timeout(longestMs)
-    const { batches, first } = await withFreshCatalog(rt.catalog, () => openRows(rt, rowsOf(rt, subscriber), signal))
+    const { batches, first } = await withFreshCatalog(deps.catalog, () =>
+      openRows(deps, rowsOf(deps, subscriber), signal),
+    )
     let whole = false
     try {
       const pieces = openPieces(subscriber, outbox)
       for (let rows = first; rows.length > 0; rows = await batches.next()) {
         pieces.add(rows)
-        refuseTooMany(rt, pieces.count())
+        refuseTooMany(deps, pieces.count())
         const goesOn = isOpen(subscriber) && (await outbox.drained(subscriber.socket)) && !signal.aborted
         if (!goesOn) return undefined
       }
@@ -143,16 +145,16 @@ export function openSnapshots(
 }
 
 /** The list that `/items` would give, whole. */
-function rowsOf(rt: Clock & Configuration & CurrentCatalog, { access, request }: Subscriber): Statement {
-  const catalog = rt.catalog.current()
+function rowsOf(deps: Clock & Configuration & CurrentCatalog, { access, request }: Subscriber): Statement {
+  const catalog = deps.catalog.current()
   const fields = fieldsOf(catalog, access, request).map(({ name }) => name)
   const query = { ...parseListQuery({ limit: -1 }), fields, filter: request.filter }
-  const env = { ...resolveEnv(rt), maxLimit: undefined }
+  const env = { ...resolveEnv(deps), maxLimit: undefined }
   return compileStream(resolveList(catalog, access, request.collection, query, env))
 }
 
-async function openRows(rt: Reads, { text, values }: Statement, signal: AbortSignal) {
-  const batches: BatchReader<Row> = await openBatches<Row>(rt.db, text, values, signal)
+async function openRows({ db }: Reads, { text, values }: Statement, signal: AbortSignal) {
+  const batches: BatchReader<Row> = await openBatches<Row>(db, text, values, signal)
   try {
     return { batches, first: await batches.next() }
   } catch (error) {

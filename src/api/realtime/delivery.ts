@@ -65,7 +65,7 @@ export type SubscriptionStart = { readonly answer: { cursor: string; snapshot?: 
 export const notAllowed = 'No permission to subscribe to this collection'
 
 type Shell = {
-  readonly rt: RealtimeReads
+  readonly deps: RealtimeReads
   readonly feed: Feed
   readonly outbox: Outbox
   readonly registry: ReturnType<typeof openRegistry>
@@ -80,18 +80,18 @@ type Shell = {
 
 /** `confirm` closes the sockets of sessions that have ended without our hearing of it; nothing is sent before. */
 export function openDelivery(
-  rt: RealtimeReads,
+  deps: RealtimeReads,
   feed: Feed,
   outbox: Outbox,
   confirm: () => Promise<void>,
 ): EventDelivery {
   const registry = openRegistry()
-  const catchUp = openCatchUp(rt, outbox, registry.has)
-  const snapshots = openSnapshots(rt, outbox, registry.has)
+  const catchUp = openCatchUp(deps, outbox, registry.has)
+  const snapshots = openSnapshots(deps, outbox, registry.has)
   const begun = { live: undefined, closed: false, newest: undefined }
-  const shell: Shell = { rt, feed, outbox, registry, catchUp, snapshots, confirm, ...begun }
+  const shell: Shell = { deps, feed, outbox, registry, catchUp, snapshots, confirm, ...begun }
   return {
-    mayRead: (access, name) => mayRead(rt, access, name),
+    mayRead: (access, name) => mayRead(deps, access, name),
     subscribe: (socket, access, request) => subscribe(shell, socket, access, request),
     unsubscribe: async (socket, message) => {
       const { collection } = readMessage('unsubscribe', message)
@@ -113,8 +113,8 @@ export function openDelivery(
   }
 }
 
-function mayRead(rt: CurrentCatalog, access: Access, name: string): boolean {
-  const collection = rt.catalog.current().collections.get(name)
+function mayRead({ catalog }: CurrentCatalog, access: Access, name: string): boolean {
+  const collection = catalog.current().collections.get(name)
   if (collection === undefined || !collection.realtime.enabled || !collection.logged) return false
   return access.admin || access.grant(name, 'read') !== undefined
 }
@@ -125,21 +125,21 @@ async function subscribe(
   access: Access,
   request: SubscribeRequest,
 ): Promise<SubscriptionStart> {
-  const { rt, registry } = shell
-  const view = inOneMessage(() => compileView(rt, access, request))
-  refuseUnrecorded(rt, access, request)
-  const watch = watchScope(rt, access, request)
+  const { deps, registry } = shell
+  const view = inOneMessage(() => compileView(deps, access, request))
+  refuseUnrecorded(deps, access, request)
+  const watch = watchScope(deps, access, request)
   const subscriber: Subscriber = { socket, request, access, view, watch, state: beginning }
   registry.add(subscriber)
   try {
     await follow(shell)
     const sent = await sendFirst(shell, subscriber)
     if (sent === undefined) take(shell, subscriber, { is: 'unknown' })
-    const at = sent?.at ?? (await currentCursor(rt.feedDb))
+    const at = sent?.at ?? (await currentCursor(deps.feedDb))
     // A client that has to read again has got nothing since.
     const cursor = encodeCursor(sent === undefined ? (request.since ?? at) : at)
     // And so must the list that is read after this.
-    await readFromNowOn(rt, access)
+    await readFromNowOn(deps, access)
     const answer = { cursor, ...(sent?.rows !== undefined && { snapshot: sent.rows }) }
     return { answer, begin: () => goLive(shell, subscriber, at) }
   } catch (error) {
@@ -169,7 +169,7 @@ async function sendFirst(shell: Shell, subscriber: Subscriber): Promise<{ at: Cu
   const reached = since && (await shell.catchUp.from(subscriber, since))
   if (reached !== undefined) return { at: reached }
   if (snapshot) return shell.snapshots.send(subscriber)
-  return since === undefined ? { at: await currentCursor(shell.rt.feedDb) } : undefined
+  return since === undefined ? { at: await currentCursor(shell.deps.feedDb) } : undefined
 }
 
 /** From here on live events go out at once; those that the subscriber has seen already do not. */
@@ -210,7 +210,7 @@ async function deliverTo(
   events: readonly LogEvent[],
   tries: Tries,
 ): Promise<void> {
-  const shapes = shapesOf(shell.rt, subscribers, (subscriber, error) => refuse(shell, subscriber, error))
+  const shapes = shapesOf(shell.deps, subscribers, (subscriber, error) => refuse(shell, subscriber, error))
   await Promise.all(shapes.map((shape) => deliverShape(shell, shape, events, tries)))
 }
 
@@ -221,7 +221,7 @@ async function deliverShape(shell: Shell, shape: Shape, events: readonly LogEven
   try {
     for (const part of partsOf(events)) {
       for (const { message, viewers: to } of await changesSeen(
-        shell.rt,
+        shell.deps,
         all[0]!.request.collection,
         view,
         values,
@@ -243,10 +243,10 @@ async function deliverShape(shell: Shell, shape: Shape, events: readonly LogEven
 }
 
 /** Undefined when there is no use in trying again. */
-async function prepareAgain({ rt, confirm }: Shell, error: unknown, tries: Tries): Promise<Tries | undefined> {
+async function prepareAgain({ deps, confirm }: Shell, error: unknown, tries: Tries): Promise<Tries | undefined> {
   if (isPassing(error)) {
     const pauseMs = pauseAfter(tries.failures, readBackoff)
-    rt.log.warn({ err: error, retryInMs: pauseMs }, 'changes could not be read')
+    deps.log.warn({ err: error, retryInMs: pauseMs }, 'changes could not be read')
     await delay(pauseMs)
     // Sessions may have ended meanwhile without our hearing of it.
     await confirm()
@@ -254,7 +254,7 @@ async function prepareAgain({ rt, confirm }: Shell, error: unknown, tries: Tries
   }
   if (tries.isReloaded || !isStalePlan(error)) return undefined
   // The collection has changed under the statement.
-  await rt.catalog.reloadIfStale()
+  await deps.catalog.reloadIfStale()
   return { ...tries, isReloaded: true }
 }
 
@@ -301,14 +301,14 @@ function noticeDisturbances(shell: Shell, batch: readonly LogEvent[]): void {
 
 /** Goes on with another access where it shows the same rows and fields. */
 function renew(shell: Shell, subscriber: Subscriber, access: Access): void {
-  const { rt } = shell
+  const { deps } = shell
   const { request, view: before } = subscriber
-  if (!mayRead(rt, access, request.collection))
+  if (!mayRead(deps, access, request.collection))
     return void take(shell, subscriber, { is: 'refused', reason: notAllowed })
   try {
-    const view = compileView(rt, access, request)
-    const same = before.catalog === view.catalog ? before : compileView(rt, subscriber.access, request)
-    Object.assign(subscriber, { access, view, watch: watchScope(rt, access, request) })
+    const view = compileView(deps, access, request)
+    const same = before.catalog === view.catalog ? before : compileView(deps, subscriber.access, request)
+    Object.assign(subscriber, { access, view, watch: watchScope(deps, access, request) })
     if (same.text !== view.text || same.key !== view.key) take(shell, subscriber, { is: 'unknown' })
   } catch (error) {
     refuse(shell, subscriber, error)
@@ -319,13 +319,13 @@ function renew(shell: Shell, subscriber: Subscriber, access: Access): void {
 function refuse(shell: Shell, subscriber: Subscriber, error: unknown): void {
   if (error instanceof AppError) return void take(shell, subscriber, { is: 'refused', reason: error.message })
   const { collection } = subscriber.request
-  shell.rt.log.warn({ err: error, collection }, 'a subscriber’s rule could not be resolved: it has to read again')
+  shell.deps.log.warn({ err: error, collection }, 'a subscriber’s rule could not be resolved: it has to read again')
   take(shell, subscriber, { is: 'failed' })
 }
 
 function fail(shell: Shell, subscribers: readonly Subscriber[], error: unknown): void {
   const { collection } = subscribers[0]!.request
-  shell.rt.log.error({ err: error, collection }, 'changes could not be evaluated: subscribers have to read again')
+  shell.deps.log.error({ err: error, collection }, 'changes could not be evaluated: subscribers have to read again')
   for (const subscriber of subscribers) take(shell, subscriber, { is: 'failed' })
 }
 
@@ -337,7 +337,7 @@ function take(shell: Shell, subscriber: Subscriber, input: Input): void {
 }
 
 function perform(shell: Shell, subscriber: Subscriber, effect: Effect): void {
-  const { rt, registry } = shell
+  const { deps, registry } = shell
   const { socket, access, request } = subscriber
   const { collection } = request
   switch (effect.do) {
@@ -354,8 +354,8 @@ function perform(shell: Shell, subscriber: Subscriber, effect: Effect): void {
       const { reason } = effect
       const notify = () => void socket.emit('resync', { collection, ...(reason && { reason }) })
       // The list that is read next must show what this is about.
-      if (rt.replicas === undefined) notify()
-      else void readFromNowOn(rt, access).then(notify)
+      if (deps.replicas === undefined) notify()
+      else void readFromNowOn(deps, access).then(notify)
     }
   }
 }

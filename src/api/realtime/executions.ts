@@ -39,15 +39,15 @@ type Told = { readonly nodes: Map<number, string>; isOver: boolean; telling: Pro
 
 const roomsAtMost = 50
 
-export function openExecutionRooms(rt: RealtimeWrites, io: Server): ExecutionRooms {
+export function openExecutionRooms(deps: RealtimeWrites, io: Server): ExecutionRooms {
   const told = new WeakMap<Socket, Map<string, Told>>()
   const tell = async (socket: Socket, id: string) => {
     const known = told.get(socket)?.get(id)
     if (known === undefined || known.isOver) return
-    const execution = await executionOf(rt, id)
-    const logs = await rt.reserved.any<Logged>(rawQuery(logsSql, [id]))
+    const execution = await executionOf(deps, id)
+    const logs = await deps.reserved.any<Logged>(rawQuery(logsSql, [id]))
     if (execution === undefined) return
-    const timestamp = rt.clock().toISOString()
+    const timestamp = deps.clock().toISOString()
     for (const log of logs)
       for (const state of statesOf(log, known.nodes.get(log.seq)))
         socket.emit('workflow:execution:update', {
@@ -74,7 +74,7 @@ export function openExecutionRooms(rt: RealtimeWrites, io: Server): ExecutionRoo
     if (known === undefined) return Promise.resolve()
     known.telling = known.telling
       .then(() => tell(socket, id))
-      .catch((error: unknown) => rt.log.error({ err: error, execution: id }, 'an execution could not be told of'))
+      .catch((error: unknown) => deps.log.error({ err: error, execution: id }, 'an execution could not be told of'))
     return known.telling
   }
   const tellAll = (id: string) => {
@@ -83,8 +83,8 @@ export function openExecutionRooms(rt: RealtimeWrites, io: Server): ExecutionRoo
       if (socket !== undefined) void tellInTurn(socket, id)
     }
   }
-  rt.listener.on('svc_execution', tellAll)
-  rt.listener.onReconnect(() => {
+  deps.listener.on('svc_execution', tellAll)
+  deps.listener.onReconnect(() => {
     for (const room of io.sockets.adapter.rooms.keys())
       if (room.startsWith('execution:')) tellAll(room.slice('execution:'.length))
   })
@@ -94,13 +94,13 @@ export function openExecutionRooms(rt: RealtimeWrites, io: Server): ExecutionRoo
       const own = told.get(socket) ?? new Map<string, Told>()
       told.set(socket, own)
       if (own.size >= roomsAtMost) throw new AppError(400, 'Too many executions on one connection')
-      const execution = await executionOf(rt, id)
-      if (execution === undefined || !mayWatch(rt, socket, execution))
+      const execution = await executionOf(deps, id)
+      if (execution === undefined || !mayWatch(deps, socket, execution))
         throw new AppError(403, 'Not authorized to join this execution')
       own.set(id, { nodes: new Map(), isOver: false, telling: Promise.resolve() })
       await socket.join(roomOf(id))
       // From here on its process says how it goes on; what came before is read.
-      await watchExecution(rt, id)
+      await watchExecution(deps, id)
       await tellInTurn(socket, id)
     },
   }
@@ -108,8 +108,8 @@ export function openExecutionRooms(rt: RealtimeWrites, io: Server): ExecutionRoo
 
 const roomOf = (id: string) => `execution:${id}`
 
-function executionOf(rt: RealtimeWrites, id: string): Promise<Execution | undefined> {
-  return rt.reserved.maybeOne<Execution>(
+function executionOf({ reserved }: RealtimeWrites, id: string): Promise<Execution | undefined> {
+  return reserved.maybeOne<Execution>(
     rawQuery(
       `select id, status, "errorMessage", "durationMs", result_data, "triggered_by_Id", "tenant_Id" from "svc_WorkflowExecution" where id = $1`,
       [id],
@@ -121,10 +121,10 @@ const logsSql = `select seq, "nodeId", status, "inputData", "outputData", "error
   from "svc_WorkflowExecutionLog" where "execution_Id" = $1 and seq is not null order by seq`
 
 /** Administrators, and who triggered it, at the tenant of the execution. */
-function mayWatch(rt: RealtimeWrites, socket: Socket, { triggered_by_Id, tenant_Id }: Execution): boolean {
+function mayWatch(deps: RealtimeWrites, socket: Socket, { triggered_by_Id, tenant_Id }: Execution): boolean {
   const caller = callerOf(socket)
   if (caller.access.admin) return true
-  const isHere = !rt.config.tenancy.enabled || (tenantOf(rt, caller) ?? null) === tenant_Id
+  const isHere = !deps.config.tenancy.enabled || (tenantOf(deps, caller) ?? null) === tenant_Id
   return isHere && triggered_by_Id !== null && triggered_by_Id === caller.userId
 }
 

@@ -91,12 +91,12 @@ export function jsonOf(what: string, value: unknown, longest: number): string {
 }
 
 /** Answers `{status:"success", …}` or `{status:"error", code, message}`; of a fault of ours it says no more than that. */
-export async function answer(rt: Logs, ack: unknown, work: () => Promise<object>): Promise<void> {
+export async function answer({ log }: Logs, ack: unknown, work: () => Promise<object>): Promise<void> {
   const reply = typeof ack === 'function' ? ack : () => {}
   try {
     reply({ status: 'success', ...(await work()) })
   } catch (error) {
-    if (!(error instanceof AppError)) rt.log.error({ err: error }, 'a socket request failed')
+    if (!(error instanceof AppError)) log.error({ err: error }, 'a socket request failed')
     reply(errorAnswer(error))
   }
 }
@@ -133,24 +133,24 @@ const unknownEvent = () => new AppError(400, 'Unknown event', { code: 'UNKNOWN_E
  * what it returns where it takes no `ack`. What it throws is answered and logged; the process and the socket go on.
  */
 export async function dispatchMessage(
-  rt: RealtimeReads,
+  deps: RealtimeReads,
   socket: Socket,
   request: unknown,
   ack: unknown,
 ): Promise<void> {
   const { event, payload } = readMessage('custom', request)
   const reply = once(ack)
-  const handler = typeof event === 'string' ? rt.sockets.handlers.get(event) : undefined
+  const handler = typeof event === 'string' ? deps.sockets.handlers.get(event) : undefined
   if (handler === undefined) {
     const message = `No handler registered for event: ${typeof event === 'string' ? event.slice(0, 128) : typeof event}`
     return reply(errorAnswer(new AppError(404, message, { code: 'UNKNOWN_EVENT' })))
   }
   try {
-    const value = await handler.fn(socketUser(rt, socket), payload, reply)
+    const value = await handler.fn(socketUser(deps, socket), payload, reply)
     if (value !== undefined || handler.fn.length < 3) reply({ status: 'success', data: value ?? null })
   } catch (error) {
     const refusal = statedRefusal(error)
-    if (refusal === undefined) rt.log.error({ err: error, extension: handler.owner, event }, 'a handler failed')
+    if (refusal === undefined) deps.log.error({ err: error, extension: handler.owner, event }, 'a handler failed')
     reply(errorAnswer(refusal ?? error))
   }
 }
@@ -175,7 +175,7 @@ export function tenantOf({ config }: Configuration, caller: Caller): string | un
 }
 
 /** The view that extensions get of a socket: not the socket, which could join the rooms of the platform. */
-export function socketUser(rt: Configuration & CurrentAccess, socket: Socket): SocketUser {
+export function socketUser(deps: Configuration & CurrentAccess, socket: Socket): SocketUser {
   const caller = callerOf(socket)
   const { headers, address: ip } = socket.handshake
   const userAgent = headers['user-agent']
@@ -184,8 +184,8 @@ export function socketUser(rt: Configuration & CurrentAccess, socket: Socket): S
   return Object.freeze({
     id: socket.id,
     userId: userOf(socket),
-    tenantId: tenantOf(rt, caller),
-    accountability: accountabilityOf(rt, { actor, access, user })!,
+    tenantId: tenantOf(deps, caller),
+    accountability: accountabilityOf(deps, { actor, access, user })!,
     emit: (event: string, payload: unknown) => void socket.emit(event, payload),
   })
 }

@@ -12,20 +12,20 @@ import type { RealtimeReads } from './capabilities.ts'
 import { callerOf, readMessage, socketRoom, tenantOf, tenantRoom, userRoom } from './messages.ts'
 
 /** Hands pushes to the sockets of this process; every web process receives each and does the same. */
-export function openPushes(rt: Configuration & Listening & Logs, io: Server): void {
+export function openPushes(deps: Configuration & Listening & Logs, io: Server): void {
   const assembly = openAssembly()
-  rt.listener.on('svc_push', (part) => {
+  deps.listener.on('svc_push', (part) => {
     try {
       const push = assembly.add(part)
-      if (push !== undefined) deliver(rt, io, push)
+      if (push !== undefined) deliver(deps, io, push)
     } catch (error) {
-      rt.log.error({ err: error }, 'a push could not be delivered')
+      deps.log.error({ err: error }, 'a push could not be delivered')
     }
   })
-  rt.listener.onReconnect(() => assembly.clear())
+  deps.listener.onReconnect(() => assembly.clear())
 }
 
-function deliver(rt: Configuration, io: Server, { to, event, body }: Push): void {
+function deliver(deps: Configuration, io: Server, { to, event, body }: Push): void {
   if (to.kind === 'room') {
     const room = { name: to.name, tenantId: to.tenantId ?? undefined }
     io.local.to(socketRoom(roomKey(room))).emit(event, body)
@@ -35,7 +35,8 @@ function deliver(rt: Configuration, io: Server, { to, event, body }: Push): void
   } else
     for (const id of io.sockets.adapter.rooms.get(userRoom(to.userId.toLowerCase())) ?? []) {
       const socket = io.sockets.sockets.get(id)
-      const isThere = to.tenantId === undefined || (socket && (tenantOf(rt, callerOf(socket)) ?? null) === to.tenantId)
+      const isThere =
+        to.tenantId === undefined || (socket && (tenantOf(deps, callerOf(socket)) ?? null) === to.tenantId)
       if (isThere) socket?.emit(event, body)
     }
 }
@@ -53,25 +54,27 @@ export type TaskProgress = {
 const shown = ['id', 'task_status', 'progress', 'progress_message']
 const roomsAtMost = 100
 
-export function openTaskProgress(rt: RealtimeReads, io: Server, accessOf: (socket: Socket) => Access): TaskProgress {
+export function openTaskProgress(deps: RealtimeReads, io: Server, accessOf: (socket: Socket) => Access): TaskProgress {
   const read = async (socket: Socket, id: string): Promise<object> => {
     const reader = { actor: systemActor, access: accessOf(socket) }
-    const { body } = await withFreshCatalog(rt.catalog, () => readItem(rt, reader, 'svc_Tasks', id, { fields: '*' }))
+    const { body } = await withFreshCatalog(deps.catalog, () =>
+      readItem(deps, reader, 'svc_Tasks', id, { fields: '*' }),
+    )
     const task = Object.entries(JSON.parse(body).data as object)
     return Object.fromEntries(task.filter(([name]) => shown.includes(name)))
   }
 
   const report = async (socket: Socket, id: string) => {
     try {
-      socket.emit('task:progress', { ...(await read(socket, id)), timestamp: rt.clock().toISOString() })
+      socket.emit('task:progress', { ...(await read(socket, id)), timestamp: deps.clock().toISOString() })
     } catch (error) {
-      if (!(error instanceof AppError)) rt.log.error({ err: error, taskId: id }, 'progress could not be sent')
+      if (!(error instanceof AppError)) deps.log.error({ err: error, taskId: id }, 'progress could not be sent')
       await socket.leave(taskRoom(id))
       socket.emit('task:left', { taskId: id })
     }
   }
 
-  rt.listener.on('svc_progress', (id) => {
+  deps.listener.on('svc_progress', (id) => {
     for (const socketId of io.sockets.adapter.rooms.get(taskRoom(id)) ?? []) {
       const socket = io.sockets.sockets.get(socketId)
       if (socket !== undefined) void report(socket, id)

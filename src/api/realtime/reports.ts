@@ -41,7 +41,7 @@ type Report = {
 }
 
 type Shell = {
-  readonly rt: Clock & IdSource & Logs
+  readonly deps: Clock & IdSource & Logs
   readonly feed: Feed
   readonly callerOf: (socket: Socket) => Promise<Caller | undefined>
   readonly evaluator: ReturnType<typeof openEvaluator>
@@ -53,10 +53,18 @@ type Shell = {
 const reportsAtMost = 20
 
 /** `callerOf` looks the socket's session up; undefined when it has ended. */
-export function openLiveReports(rt: RealtimeReads, feed: Feed, callerOf: Shell['callerOf']): LiveReports {
+export function openLiveReports(deps: RealtimeReads, feed: Feed, callerOf: Shell['callerOf']): LiveReports {
   const bySocket: Shell['bySocket'] = new Map()
-  const shell: Shell = { rt, feed, callerOf, evaluator: openEvaluator(rt), bySocket, live: undefined, closed: false }
-  rt.catalog.onChange(() => touchAll(shell))
+  const shell: Shell = {
+    deps,
+    feed,
+    callerOf,
+    evaluator: openEvaluator(deps),
+    bySocket,
+    live: undefined,
+    closed: false,
+  }
+  deps.catalog.onChange(() => touchAll(shell))
   return {
     subscribe: (socket, request) => subscribe(shell, socket, request),
     unsubscribe: async (socket, request) => {
@@ -83,12 +91,12 @@ const all = ({ bySocket }: Shell): Report[] => [...bySocket.values()].flatMap((r
 
 /** `{collection, …}`: beside the collection the keys of a report's body. */
 async function subscribe(shell: Shell, socket: Socket, request: unknown): Promise<object> {
-  const { rt, bySocket } = shell
+  const { deps, bySocket } = shell
   const { collection, ...body } = readMessage('report:subscribe', request)
   const query = parseReport(body)
   const reports = bySocket.get(socket) ?? new Map<string, Report>()
   if (reports.size >= reportsAtMost) throw new AppError(400, 'Too many live reports on one connection')
-  const report: Report = { id: rt.newId(), socket, collection, query, state: beginning, timer: undefined }
+  const report: Report = { id: deps.newId(), socket, collection, query, state: beginning, timer: undefined }
   bySocket.set(socket, reports.set(report.id, report))
   try {
     await follow(shell)
@@ -171,14 +179,14 @@ async function refresh(shell: Shell, report: Report): Promise<void> {
   }
 }
 
-function send({ rt }: Shell, { id, socket }: Report, { body }: Evaluation): void {
-  socket.emit(`report:${id}`, { id, ...JSON.parse(body), timestamp: rt.clock().toISOString() })
+function send({ deps }: Shell, { id, socket }: Report, { body }: Evaluation): void {
+  socket.emit(`report:${id}`, { id, ...JSON.parse(body), timestamp: deps.clock().toISOString() })
 }
 
 function end(shell: Shell, report: Report, error: unknown): void {
   if (!isOpen(shell, report)) return
   remove(shell, report)
-  if (!(error instanceof AppError)) shell.rt.log.error({ err: error }, 'a live report failed')
+  if (!(error instanceof AppError)) shell.deps.log.error({ err: error }, 'a live report failed')
   const message = error instanceof AppError ? error.message : 'Internal server error'
   report.socket.emit('report:ended', { id: report.id, message })
 }

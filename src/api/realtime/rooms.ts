@@ -53,7 +53,7 @@ type Store = RoomStore & Pick<RedisStore, 'isAvailable' | 'forget' | 'audit' | '
 
 /** The parts that the channel works with. */
 type RoomContext = {
-  readonly rt: RealtimeReads
+  readonly deps: RealtimeReads
   readonly io: Server
   readonly cluster: Cluster
   readonly store: Store
@@ -63,11 +63,11 @@ type RoomContext = {
   readonly queues: Queues
 }
 
-export function openRooms(rt: RealtimeReads, io: Server, cluster: Cluster): RoomChannel {
+export function openRooms(deps: RealtimeReads, io: Server, cluster: Cluster): RoomChannel {
   const own: RoomContext['own'] = new Map()
-  const events = roomAnnouncements(rt, io)
-  const store = openStore(rt, cluster, events, (room, socketId) => showOutHere(context, room, socketId, null))
-  const context: RoomContext = { rt, io, cluster, store, events, own, queues: openQueues() }
+  const events = roomAnnouncements(deps, io)
+  const store = openStore(deps, cluster, events, (room, socketId) => showOutHere(context, room, socketId, null))
+  const context: RoomContext = { deps, io, cluster, store, events, own, queues: openQueues() }
   hearOthers(context)
   attach(context)
   const requests = Object.entries(roomRequests).map(([name, handle]) => {
@@ -98,14 +98,14 @@ export function openRooms(rt: RealtimeReads, io: Server, cluster: Cluster): Room
 }
 
 function openStore(
-  rt: IdSource & Logs,
+  { log, newId }: IdSource & Logs,
   cluster: Cluster,
   events: RoomAnnouncements,
   onRemoved: RedisStoreRemoval,
 ): Store {
   if (cluster.shared === undefined) return { ...openMemoryStore(), ...nothingShared }
   const heard = { onLeft: events.left, onBack: events.joined, onRemoved }
-  return openRedisStore({ ...cluster.shared, ...heard, log: rt.log, newId: rt.newId })
+  return openRedisStore({ ...cluster.shared, ...heard, log, newId })
 }
 
 type RedisStoreRemoval = (room: Room, socketId: string) => void
@@ -119,19 +119,19 @@ const nothingShared = {
 
 /** What other processes ask of this one, and what is to be done when they may not have been heard. */
 function hearOthers(context: RoomContext): void {
-  const { rt, io, cluster, store, events, own } = context
+  const { deps, io, cluster, store, events, own } = context
   io.on('svc:removed', (room: Room, socketId: string, kickedBy: string) =>
     showOutHere(context, room, socketId, kickedBy),
   )
   io.on('svc:connected', (userId: string, answer: (is: boolean) => void) => answer(isConnected(io, userId)))
   cluster.onReconnect(() => {
     for (const socket of own.keys()) for (const room of roomsOf(context, socket)) events.resync(room, socket.id)
-    store.audit().catch((error: unknown) => rt.log.debug({ err: error }, 'rooms could not be compared with Redis'))
+    store.audit().catch((error: unknown) => deps.log.debug({ err: error }, 'rooms could not be compared with Redis'))
   })
 }
 
 /** Questions that extensions can ask about the sockets of this process. */
-function attach({ rt, io, cluster, store }: RoomContext): void {
+function attach({ deps, io, cluster, store }: RoomContext): void {
   const live: LiveRooms = {
     state: () => ({ shared: cluster.shared !== undefined, available: store.isAvailable() }),
     stats: async () => ({
@@ -144,7 +144,7 @@ function attach({ rt, io, cluster, store }: RoomContext): void {
     count: store.count,
     list: () => store.list('all', ''),
   }
-  rt.sockets.attach(live)
+  deps.sockets.attach(live)
 }
 
 const roomsOf = ({ own }: RoomContext, socket: Socket): Room[] =>
@@ -168,11 +168,11 @@ function showOut(context: RoomContext, room: Room, socketId: string, kickedBy: s
 
 /** After its user's rights have changed. What cannot be decided is decided against it. */
 async function reconsider(context: RoomContext, socket: Socket, room: Room): Promise<void> {
-  const { rt, own, events } = context
+  const { deps, own, events } = context
   const membership = own.get(socket)?.get(roomKey(room))
   if (membership === undefined) return
-  const isAtTenant = tenantOf(rt, callerOf(socket)) === room.tenantId
-  if (isAtTenant && (await isAdmitted(rt, socket, room.name, metadataValue(membership.metadata)))) return
+  const isAtTenant = tenantOf(deps, callerOf(socket)) === room.tenantId
+  if (isAtTenant && (await isAdmitted(deps, socket, room.name, metadataValue(membership.metadata)))) return
   events.kicked(room, socket.id, null)
   await leaveRoom(context, socket, room)
 }
@@ -183,9 +183,9 @@ async function leaveAll(context: RoomContext, socket: Socket): Promise<void> {
   for (const outcome of left) if (outcome.status === 'rejected') throw outcome.reason
 }
 
-function leaveInTurn({ rt, queues }: RoomContext, socket: Socket, work: () => Promise<void>): void {
+function leaveInTurn({ deps, queues }: RoomContext, socket: Socket, work: () => Promise<void>): void {
   queues.run(socket, work).catch((error: unknown) => {
-    rt.log.warn({ err: error }, 'a socket could not leave a room properly')
+    deps.log.warn({ err: error }, 'a socket could not leave a room properly')
   })
 }
 
@@ -193,14 +193,15 @@ function leaveInTurn({ rt, queues }: RoomContext, socket: Socket, work: () => Pr
  * Whether a user may be in a room: every validator that extensions have for it agrees, and there is one where
  * REALTIME_ROOMS is `validated`. One that fails does not agree.
  */
-async function isAdmitted(rt: RealtimeReads, socket: Socket, name: string, metadata: unknown): Promise<boolean> {
-  const validators = rt.sockets.validatorsOf(name)
-  if (validators.length === 0) return rt.config.realtime.rooms === 'open'
+async function isAdmitted(deps: RealtimeReads, socket: Socket, name: string, metadata: unknown): Promise<boolean> {
+  const validators = deps.sockets.validatorsOf(name)
+  if (validators.length === 0) return deps.config.realtime.rooms === 'open'
   for (const { owner, fn } of validators) {
     try {
-      if (!(await fn(socketUser(rt, socket), name, metadata))) return false
+      if (!(await fn(socketUser(deps, socket), name, metadata))) return false
     } catch (error) {
-      if (statedRefusal(error) === undefined) rt.log.error({ err: error, extension: owner }, 'a room validator failed')
+      if (statedRefusal(error) === undefined)
+        deps.log.error({ err: error, extension: owner }, 'a room validator failed')
       return false
     }
   }
@@ -221,7 +222,7 @@ async function join(context: RoomContext, socket: Socket, request: unknown): Pro
   if (mine === undefined) throw new AppError(400, 'The connection is closed')
   if (!mine.has(roomKey(room)) && mine.size >= roomBounds.rooms)
     throw new AppError(400, 'Too many rooms on one connection')
-  if (!(await isAdmitted(context.rt, socket, room.name, metadataValue(joining.metadata))))
+  if (!(await isAdmitted(context.deps, socket, room.name, metadataValue(joining.metadata))))
     throw new AppError(403, 'Not authorized to join this room')
   // First, so that no message falls between the history and the first one that is received.
   await socket.join(socketRoom(roomKey(room)))
@@ -259,7 +260,7 @@ async function message(context: RoomContext, socket: Socket, request: unknown): 
     event,
     payload: JSON.parse(jsonOf('payload', given.payload ?? null, roomBounds.payload)),
     sender,
-    timestamp: context.rt.clock().toISOString(),
+    timestamp: context.deps.clock().toISOString(),
   }
   const record = given.history === false ? undefined : JSON.stringify(body)
   if (!(await context.store.record(room, socket.id, record))) throw notMember()
@@ -314,15 +315,15 @@ function isConnected(io: Server, userId: string): boolean {
   return io.sockets.adapter.rooms.has(userRoom(userId))
 }
 
-async function list({ rt, store }: RoomContext, socket: Socket, request: unknown): Promise<object> {
+async function list({ deps, store }: RoomContext, socket: Socket, request: unknown): Promise<object> {
   const prefix = readMessage('room:list', request).prefix ?? ''
-  const rooms = await store.list(tenantOf(rt, callerOf(socket)) ?? null, prefix)
+  const rooms = await store.list(tenantOf(deps, callerOf(socket)) ?? null, prefix)
   return { rooms: rooms.map(({ name, memberCount }) => ({ name, memberCount })) }
 }
 
 /** Rooms belong to the tenant that the socket is at; nothing that a client says names another one. */
-function roomOf({ rt }: RoomContext, socket: Socket, name: string): Room {
-  return { tenantId: tenantOf(rt, callerOf(socket)), name }
+function roomOf({ deps }: RoomContext, socket: Socket, name: string): Room {
+  return { tenantId: tenantOf(deps, callerOf(socket)), name }
 }
 
 /** As JSON text; undefined where there is none. */
@@ -344,9 +345,9 @@ type RoomAnnouncements = {
   resync(room: Room, socketId: string): void
 }
 
-function roomAnnouncements(rt: Clock, io: Server): RoomAnnouncements {
+function roomAnnouncements(deps: Clock, io: Server): RoomAnnouncements {
   const audience = (room: Room) => io.to(socketRoom(roomKey(room)))
-  const about = ({ name: room }: Room, more: object) => ({ room, ...more, timestamp: rt.clock().toISOString() })
+  const about = ({ name: room }: Room, more: object) => ({ room, ...more, timestamp: deps.clock().toISOString() })
   const creatorChanged: RoomAnnouncements['creatorChanged'] = (room, newCreator) => {
     if (newCreator === undefined) return
     const { socketId: newCreatorSocketId, userId: newCreatorUserId } = newCreator

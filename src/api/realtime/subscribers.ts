@@ -74,14 +74,14 @@ export function openRegistry(): Registry {
  * be made is handed to `refuse`.
  */
 export function shapesOf(
-  rt: Clock & Configuration & CurrentCatalog,
+  deps: Clock & Configuration & CurrentCatalog,
   subscribers: Subscribers,
   refuse: (subscriber: Subscriber, error: unknown) => void,
 ): readonly Shape[] {
   const shapes = new Map<string, Map<string, { view: CompiledView; viewers: Subscriber[] }>>()
   for (const subscriber of subscribers) {
     const view = attempt(
-      () => currentView(rt, subscriber),
+      () => currentView(deps, subscriber),
       (error) => refuse(subscriber, error),
     )
     if (view === undefined) continue
@@ -102,10 +102,10 @@ export function shapesOf(
 }
 
 /** As of now, and of the collections as they are now. */
-export function currentView(rt: Clock & Configuration & CurrentCatalog, subscriber: Subscriber): CompiledView {
+export function currentView(deps: Clock & Configuration & CurrentCatalog, subscriber: Subscriber): CompiledView {
   const { access, request } = subscriber
-  if (subscriber.view.catalog !== rt.catalog.current()) subscriber.view = compileView(rt, access, request)
-  return viewNow(rt, access, request, subscriber.view)
+  if (subscriber.view.catalog !== deps.catalog.current()) subscriber.view = compileView(deps, access, request)
+  return viewNow(deps, access, request, subscriber.view)
 }
 
 function attempt<T>(work: () => T, refuse: (error: unknown) => void): T | undefined {

@@ -85,24 +85,24 @@ export type CompiledView = ChangeView & {
 
 /** Throws 403 for what the subscriber may not read, 400 for what does not exist, in the words of `/items`. */
 export function compileView(
-  rt: Clock & Configuration & CurrentCatalog,
+  deps: Clock & Configuration & CurrentCatalog,
   access: Access,
   request: SubscribeRequest,
 ): CompiledView {
-  const [early, late] = [viewAt(rt, access, request, moments[0]), viewAt(rt, access, request, moments[1])]
+  const [early, late] = [viewAt(deps, access, request, moments[0]), viewAt(deps, access, request, moments[1])]
   const key = JSON.stringify(early.values)
-  return { ...early, catalog: rt.catalog.current(), key, timed: key !== JSON.stringify(late.values) }
+  return { ...early, catalog: deps.catalog.current(), key, timed: key !== JSON.stringify(late.values) }
 }
 
 /** The same view as of now, where it depends on the time. */
 export function viewNow(
-  rt: Clock & Configuration & CurrentCatalog,
+  deps: Clock & Configuration & CurrentCatalog,
   access: Access,
   request: SubscribeRequest,
   view: CompiledView,
 ): CompiledView {
   if (!view.timed) return view
-  const { text, values } = viewAt(rt, access, request, rt.clock())
+  const { text, values } = viewAt(deps, access, request, deps.clock())
   return { ...view, text, values, key: JSON.stringify(values) }
 }
 
@@ -110,29 +110,29 @@ export function viewNow(
 const moments = [new Date('2000-01-01T00:00:00Z'), new Date('2001-02-03T04:05:06.789Z')] as const
 
 function viewAt(
-  rt: Clock & Configuration & CurrentCatalog,
+  deps: Clock & Configuration & CurrentCatalog,
   access: Access,
   request: SubscribeRequest,
   now: Date,
 ): ChangeView {
-  const catalog = rt.catalog.current()
+  const catalog = deps.catalog.current()
   const collection = catalog.collections.get(request.collection)
   if (collection === undefined) throw new AppError(403, 'No permission to subscribe to this collection')
   const fields = fieldsOf(catalog, access, request)
-  const env = { ...resolveEnv(rt), now }
-  return viewOf({ catalog, access, collection, fields, env, scoped: scopesRows(rt, request), filter: request.filter })
+  const env = { ...resolveEnv(deps), now }
+  return viewOf({ catalog, access, collection, fields, env, scoped: scopesRows(deps, request), filter: request.filter })
 }
 
 /** 400 for a filter that follows a relation to rows whose changes are not recorded: the client's copy would go stale. */
 export function refuseUnrecorded(
-  rt: RealtimeReads,
+  deps: RealtimeReads,
   access: Access,
   { collection: name, filter }: SubscribeRequest,
 ): void {
-  const catalog = rt.catalog.current()
+  const catalog = deps.catalog.current()
   const collection = catalog.collections.get(name)
   if (filter === undefined || collection === undefined) return
-  const { collections } = ruleSources(catalog, rt.access.current(), access, collection, resolveEnv(rt), filter)
+  const { collections } = ruleSources(catalog, deps.access.current(), access, collection, resolveEnv(deps), filter)
   const unlogged = [...collections].find((one) => catalog.collections.get(one)?.logged === false)
   if (unlogged !== undefined) throw new AppError(400, `Changes of ${unlogged} are not recorded`)
 }
@@ -161,17 +161,17 @@ export type ScopeWatch = (touched: EventScope) => boolean
  * Watches what the subscriber's row rule and filter read elsewhere. They are resolved once per catalog; another access
  * needs another watch. Undefined where nothing scopes the rows.
  */
-export function watchScope(rt: RealtimeReads, access: Access, request: SubscribeRequest): ScopeWatch | undefined {
-  if (!scopesRows(rt, request)) return undefined
+export function watchScope(deps: RealtimeReads, access: Access, request: SubscribeRequest): ScopeWatch | undefined {
+  if (!scopesRows(deps, request)) return undefined
   let known: { catalog: Catalog; sources: RuleSources } | undefined
   return (touched) => {
-    const catalog = rt.catalog.current()
+    const catalog = deps.catalog.current()
     const collection = catalog.collections.get(request.collection)
     if (collection === undefined) return true
     if (known?.catalog !== catalog)
       known = {
         catalog,
-        sources: ruleSources(catalog, rt.access.current(), access, collection, resolveEnv(rt), request.filter),
+        sources: ruleSources(catalog, deps.access.current(), access, collection, resolveEnv(deps), request.filter),
       }
     return movesSight(known.sources, touched)
   }
@@ -195,21 +195,21 @@ export function* partsOf(events: readonly LogEvent[]): Generator<readonly LogEve
 
 /** What viewers with one view and own values see of a part, in its order: one statement for all of them (ADR 23). */
 export async function changesSeen(
-  rt: FeedReads & CurrentCatalog,
+  deps: FeedReads & CurrentCatalog,
   collectionName: string,
   view: ChangeView,
   viewers: readonly ChangeView['values'][],
   part: readonly LogEvent[],
 ): Promise<readonly SeenMessage[]> {
   const events = new Map(part.map((event) => [event.position, event]))
-  const rows = await changedRows(rt.feedDb, view, viewers, [...events.keys()], AbortSignal.timeout(longestMs))
-  return rows.flatMap((row) => messagesOf(rt, collectionName, events.get(row.position)!, row))
+  const rows = await changedRows(deps.feedDb, view, viewers, [...events.keys()], AbortSignal.timeout(longestMs))
+  return rows.flatMap((row) => messagesOf(deps, collectionName, events.get(row.position)!, row))
 }
 
 const actionNames = { create: 'insert', update: 'update', delete: 'delete' } as const
 
-function messagesOf(rt: CurrentCatalog, name: string, event: LogEvent, row: ChangedRow): SeenMessage[] {
-  const collection = rt.catalog.current().collections.get(name)
+function messagesOf({ catalog }: CurrentCatalog, name: string, event: LogEvent, row: ChangedRow): SeenMessage[] {
+  const collection = catalog.current().collections.get(name)
   if (collection === undefined) return []
   const { action, position, createdAt: timestamp, cursor } = event
   const message = (as: string, data: unknown, to: readonly number[]): SeenMessage[] => {

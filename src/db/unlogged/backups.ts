@@ -3,16 +3,16 @@ import { run } from './run.ts'
 
 /* The backups that were made by the schedule, and how they ended. */
 
-export async function noteBackup(rt: UnloggedWrites, id: string, place: string): Promise<void> {
-  await run(rt, 'insert into svc_log.backup (id, place) values ($1, $2)', [id, place])
+export async function noteBackup(deps: UnloggedWrites, id: string, place: string): Promise<void> {
+  await run(deps, 'insert into svc_log.backup (id, place) values ($1, $2)', [id, place])
 }
 
 export async function noteBackupEnd(
-  rt: UnloggedWrites,
+  deps: UnloggedWrites,
   id: string,
   { bytes, error }: { readonly bytes?: number; readonly error?: string },
 ): Promise<void> {
-  await run(rt, `update svc_log.backup set "endedAt" = clock_timestamp(), bytes = $2, error = $3 where id = $1`, [
+  await run(deps, `update svc_log.backup set "endedAt" = clock_timestamp(), bytes = $2, error = $3 where id = $1`, [
     id,
     bytes ?? null,
     error ?? null,

@@ -27,12 +27,12 @@ export const logRemoved = 'log removed'
 
 /** Makes consumers known that are not yet; they begin at the snapshot. Gives the names of the new ones. */
 export async function registerConsumers(
-  rt: UnloggedWrites,
+  deps: UnloggedWrites,
   names: readonly string[],
   snapshot: string,
 ): Promise<readonly string[]> {
   const rows = await run<{ name: string }>(
-    rt,
+    deps,
     `with places as materialized (select ${placesLockSql} as locked)
      insert into svc_log.consumer (name, snapshot)
      select name, $2::pg_snapshot from unnest($1::text[]) name, places where places.locked is not null
@@ -43,19 +43,19 @@ export async function registerConsumers(
 }
 
 /** Forgets a consumer, so that nothing is kept for it. */
-export async function unregisterConsumer(rt: UnloggedWrites, name: string): Promise<void> {
-  await run(rt, 'delete from svc_log.consumer where name = $1', [name])
+export async function unregisterConsumer(deps: UnloggedWrites, name: string): Promise<void> {
+  await run(deps, 'delete from svc_log.consumer where name = $1', [name])
 }
 
 /** Takes the consumers that nobody works for, each under a token of its own. */
 export function claimConsumers(
-  rt: UnloggedWrites,
+  deps: UnloggedWrites,
   names: readonly string[],
   holder: string,
   leaseMs: number,
 ): Promise<readonly HeldConsumer[]> {
   return run<HeldConsumer>(
-    rt,
+    deps,
     `update svc_log.consumer c set token = gen_random_uuid(), holder = $2,
        "leaseUntil" = clock_timestamp() + $3::int * interval '1 ms'
      where c.name = any($1::text[]) and c.state = 'running'
@@ -67,12 +67,12 @@ export function claimConsumers(
 
 /** Begins the time of leases anew and gives those that are still held. */
 export function renewConsumers(
-  rt: UnloggedWrites,
+  deps: UnloggedWrites,
   held: readonly Pick<HeldConsumer, 'name' | 'token'>[],
   leaseMs: number,
 ): Promise<readonly HeldConsumer[]> {
   return run<HeldConsumer>(
-    rt,
+    deps,
     `update svc_log.consumer c set "leaseUntil" = clock_timestamp() + $3::int * interval '1 ms'
      from unnest($1::text[], $2::uuid[]) lease (name, token)
      where c.name = lease.name and c.token = lease.token and c.state = 'running'
@@ -83,11 +83,11 @@ export function renewConsumers(
 
 /** Lets the next one begin at once. */
 export async function releaseConsumers(
-  rt: UnloggedWrites,
+  deps: UnloggedWrites,
   held: readonly Pick<HeldConsumer, 'name' | 'token'>[],
 ): Promise<void> {
   await run(
-    rt,
+    deps,
     `update svc_log.consumer c set token = null, "leaseUntil" = null
      from unnest($1::text[], $2::uuid[]) lease (name, token) where c.name = lease.name and c.token = lease.token`,
     [held.map(({ name }) => name), held.map(({ token }) => token)],
@@ -119,8 +119,8 @@ export async function moveConsumer(tx: Tx, move: Move): Promise<boolean> {
 }
 
 /** The same past events that nobody wanted. */
-export async function moveIdleConsumer(rt: UnloggedWrites, move: Move): Promise<boolean> {
-  return (await run(rt, moveSql, moveValues(move))).length === 1
+export async function moveIdleConsumer(deps: UnloggedWrites, move: Move): Promise<boolean> {
+  return (await run(deps, moveSql, moveValues(move))).length === 1
 }
 
 /** Notes what a consumer could not handle; again for what it could not handle again. */
@@ -136,9 +136,9 @@ export async function setEventAside(tx: Tx, name: string, { position, reason }: 
 }
 
 /** Positions that an operator wants to be tried again. */
-export async function positionsToRetry(rt: UnloggedWrites, name: string, atMost: number): Promise<readonly string[]> {
+export async function positionsToRetry(deps: UnloggedWrites, name: string, atMost: number): Promise<readonly string[]> {
   const rows = await run<{ position: string }>(
-    rt,
+    deps,
     `select position::text from svc_log.set_aside where consumer = $1 and "retryAt" is not null
      order by svc_log.set_aside.position limit $2`,
     [name, atMost],
@@ -164,13 +164,13 @@ export async function takeSetAside(
 
 /** Stops a consumer where it is. `failedPosition`: of the event that it halts at. */
 export async function stopConsumer(
-  rt: UnloggedWrites,
+  deps: UnloggedWrites,
   { name, token }: Pick<HeldConsumer, 'name' | 'token'>,
   state: 'halted' | 'stopped',
   why: { readonly reason: string; readonly failedPosition?: string },
 ): Promise<void> {
   await run(
-    rt,
+    deps,
     `update svc_log.consumer set state = $3, reason = $4, "failedPosition" = $5::bigint, token = null, "leaseUntil" = null
      where name = $1 and token = $2::uuid`,
     [name, token, state, why.reason, why.failedPosition ?? null],
@@ -178,9 +178,9 @@ export async function stopConsumer(
 }
 
 /** Has a consumer go on elsewhere, whoever works for it and whatever has stopped it. False when there is none. */
-export async function resetConsumer(rt: UnloggedWrites, name: string, to: StoredCursor): Promise<boolean> {
+export async function resetConsumer(deps: UnloggedWrites, name: string, to: StoredCursor): Promise<boolean> {
   const rows = await run(
-    rt,
+    deps,
     `with places as materialized (select ${placesLockSql} as locked)
      update svc_log.consumer set snapshot = $2::pg_snapshot, "upTo" = $3::pg_snapshot, position = $4::bigint,
        state = 'running', reason = null, "failedPosition" = null, token = null, "leaseUntil" = null,
@@ -192,9 +192,9 @@ export async function resetConsumer(rt: UnloggedWrites, name: string, to: Stored
 }
 
 /** Has a halted consumer go on after the event that it halts at, which is set aside. Gives that event's position. */
-export async function skipEvent(rt: UnloggedWrites, name: string): Promise<string | undefined> {
+export async function skipEvent(deps: UnloggedWrites, name: string): Promise<string | undefined> {
   const [row] = await run<{ position: string }>(
-    rt,
+    deps,
     `with halted as (
        select c.name, c."failedPosition" as position, c.reason from svc_log.consumer c
        where c.name = $1 and c.state = 'halted' and c."failedPosition" is not null for update),
@@ -210,12 +210,12 @@ export async function skipEvent(rt: UnloggedWrites, name: string): Promise<strin
 
 /** Has events that were set aside tried again; all of them unless positions are given. Gives how many. */
 export async function retrySetAside(
-  rt: UnloggedWrites,
+  deps: UnloggedWrites,
   name: string,
   positions: readonly string[] | undefined,
 ): Promise<number> {
   const rows = await run(
-    rt,
+    deps,
     `update svc_log.set_aside set "retryAt" = clock_timestamp()
      where consumer = $1 and ($2::bigint[] is null or position = any($2)) returning position`,
     [name, positions ?? null],
@@ -225,12 +225,12 @@ export async function retrySetAside(
 
 /** Forgets events that were set aside: they are never handled. Gives how many. */
 export async function forgetSetAside(
-  rt: UnloggedWrites,
+  deps: UnloggedWrites,
   name: string,
   positions: readonly string[] | undefined,
 ): Promise<number> {
   const rows = await run(
-    rt,
+    deps,
     `delete from svc_log.set_aside where consumer = $1 and ($2::bigint[] is null or position = any($2)) returning position`,
     [name, positions ?? null],
   )

@@ -18,9 +18,9 @@ export type Count = { readonly key: string; readonly count: number; readonly rem
  * Adds to counters and gives what they have come to: of any number at the same time no two see the same count. Rows are
  * taken in the order of their keys, so statements that share some wait for each other and never in a circle.
  */
-export async function addToCounters(rt: UnloggedWrites, additions: readonly Addition[]): Promise<Count[]> {
+export async function addToCounters(deps: UnloggedWrites, additions: readonly Addition[]): Promise<Count[]> {
   return run<Count>(
-    rt,
+    deps,
     `insert into "svc_RateLimit" as c (key, count, added, "endsAt")
      select key, floor + added, added, now() + ms * interval '1 ms'
      from unnest($1::text[], $2::int[], $3::int[], $4::float8[]) a (key, added, floor, ms) order by key
@@ -40,9 +40,9 @@ export async function addToCounters(rt: UnloggedWrites, additions: readonly Addi
 }
 
 /** Removes some of the counters whose window is over; those that somebody is just counting on stay. */
-export async function deleteEndedCounters(rt: UnloggedWrites, atMost: number): Promise<void> {
+export async function deleteEndedCounters(deps: UnloggedWrites, atMost: number): Promise<void> {
   await run(
-    rt,
+    deps,
     `delete from "svc_RateLimit" where key in (
        select key from "svc_RateLimit" where "endsAt" <= now() order by "endsAt" limit $1 for update skip locked)`,
     [atMost],

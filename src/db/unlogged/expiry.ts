@@ -25,10 +25,10 @@ type ExpiringKind = keyof typeof expired
 export const expiringKinds = Object.keys(expired) as readonly ExpiringKind[]
 
 /** For the cleanup worker; gives how many were deleted. Rows that somebody is using stay for the next time. */
-export async function deleteExpired(rt: UnloggedWrites, what: ExpiringKind, atMost: number): Promise<number> {
+export async function deleteExpired(deps: UnloggedWrites, what: ExpiringKind, atMost: number): Promise<number> {
   const [table, condition] = expired[what]
   const rows = await run(
-    rt,
+    deps,
     `delete from "${table}" where ctid = any (array(
        select ctid from "${table}" where ${condition} limit $1 for update skip locked)) returning 1`,
     [atMost],

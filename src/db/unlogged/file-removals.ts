@@ -11,9 +11,9 @@ import { run } from './run.ts'
 export type Content = { readonly storage: string; readonly key: string }
 
 /** Holds content for so long; false where it is being removed. */
-export async function holdContent(rt: UnloggedWrites, { storage, key }: Content, seconds: number): Promise<boolean> {
+export async function holdContent(deps: UnloggedWrites, { storage, key }: Content, seconds: number): Promise<boolean> {
   const rows = await run(
-    rt,
+    deps,
     `insert into "svc_FileRemoval" as r (storage, key, "dueAt") values ($1, $2, now() + make_interval(secs => $3))
      on conflict (storage, key) do update set "dueAt" = greatest(r."dueAt", excluded."dueAt") where r.attempts = 0
      returning 1`,
@@ -23,9 +23,9 @@ export async function holdContent(rt: UnloggedWrites, { storage, key }: Content,
 }
 
 /** Begins the time of a hold anew; false when it is over. */
-export async function renewHold(rt: UnloggedWrites, { storage, key }: Content, seconds: number): Promise<boolean> {
+export async function renewHold(deps: UnloggedWrites, { storage, key }: Content, seconds: number): Promise<boolean> {
   const rows = await run(
-    rt,
+    deps,
     `update "svc_FileRemoval" set "dueAt" = now() + make_interval(secs => $3)
      where storage = $1 and key = $2 and attempts = 0 and "dueAt" > now() returning 1`,
     [storage, key, seconds],
@@ -34,9 +34,9 @@ export async function renewHold(rt: UnloggedWrites, { storage, key }: Content, s
 }
 
 /** Forgets content that is not there any more, and what was made of it. */
-export async function forgetContent(rt: UnloggedWrites, { storage, key }: Content): Promise<void> {
+export async function forgetContent(deps: UnloggedWrites, { storage, key }: Content): Promise<void> {
   await run(
-    rt,
+    deps,
     `with variants as (delete from "svc_FileVariant" where storage = $1 and original = $2)
      delete from "svc_FileRemoval" where storage = $1 and key = $2`,
     [storage, key],
@@ -88,9 +88,9 @@ export type RemovableContent = Content & { readonly variants: readonly string[];
  * Takes content that is due and that no row names; nobody can hold it from then on. Content that a row names is forgotten
  * here. One that is not forgotten in time is due again: in two minutes, then later and later, up to an hour.
  */
-export function claimDueContent(rt: UnloggedWrites, atMost: number): Promise<RemovableContent[]> {
+export function claimDueContent(deps: UnloggedWrites, atMost: number): Promise<RemovableContent[]> {
   return run(
-    rt,
+    deps,
     `with due as (
        select storage, key from "svc_FileRemoval" where "dueAt" <= now() and ${nothingHeldSql}
        order by "dueAt" limit $1 for update skip locked),

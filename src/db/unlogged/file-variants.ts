@@ -21,12 +21,12 @@ const abandonedAfter = '2 minutes'
  * it is complete.
  */
 export async function claimVariant(
-  rt: UnloggedWrites,
+  deps: UnloggedWrites,
   { storage, key, original }: NewVariant,
   fileId: string,
 ): Promise<VariantClaim | undefined> {
   const [row] = await run<{ since: string }>(
-    rt,
+    deps,
     `with file as (select from "svc_File" where id = $4::uuid and storage = $1
          and concat_ws('/', nullif(storage_folder, ''), filename) = $3 for key share)
      insert into "svc_FileVariant" as v (storage, key, original) select $1, $2, $3 from file
@@ -39,9 +39,9 @@ export async function claimVariant(
 }
 
 /** Notes that the content is whole. False where the claim is gone: the content then belongs to nobody. */
-export async function completeVariant(rt: UnloggedWrites, claim: VariantClaim, size: number): Promise<boolean> {
+export async function completeVariant(deps: UnloggedWrites, claim: VariantClaim, size: number): Promise<boolean> {
   const rows = await run(
-    rt,
+    deps,
     `update "svc_FileVariant" set size = $4::bigint where storage = $1 and key = $2 and "createdAt" = $3::timestamptz
      returning key`,
     [claim.storage, claim.key, claim.since, size],
@@ -51,20 +51,20 @@ export async function completeVariant(rt: UnloggedWrites, claim: VariantClaim, s
 
 /** For what could not be written, and for content that is gone. */
 export async function forgetVariant(
-  rt: UnloggedWrites,
+  deps: UnloggedWrites,
   { storage, key }: Pick<NewVariant, 'storage' | 'key'>,
 ): Promise<void> {
-  await run(rt, `delete from "svc_FileVariant" where storage = $1 and key = $2`, [storage, key])
+  await run(deps, `delete from "svc_FileVariant" where storage = $1 and key = $2`, [storage, key])
 }
 
 /** What is more than so many of one original, but for the newest. */
 export async function surplusVariants(
-  rt: UnloggedWrites,
+  deps: UnloggedWrites,
   { storage, original }: Pick<NewVariant, 'storage' | 'original'>,
   most: number,
 ): Promise<readonly string[]> {
   const rows = await run<{ key: string }>(
-    rt,
+    deps,
     `select key from "svc_FileVariant" where storage = $1 and original = $2 and size > 0
      order by "createdAt" desc, key offset $3::int`,
     [storage, original, most],

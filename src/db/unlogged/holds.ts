@@ -32,8 +32,8 @@ export async function holdEffects(tx: Tx): Promise<void> {
 }
 
 /** False where nothing was held. */
-export async function resumeEffects(rt: UnloggedWrites): Promise<boolean> {
-  return (await run(rt, 'delete from "svc_Hold" where name = $1 returning name', [effects])).length > 0
+export async function resumeEffects(deps: UnloggedWrites): Promise<boolean> {
+  return (await run(deps, 'delete from "svc_Hold" where name = $1 returning name', [effects])).length > 0
 }
 
 /** Of the backup `$1`, for `$2` seconds from now. */

@@ -59,10 +59,10 @@ export type StoredAnswer = { readonly status: number; readonly contentType: stri
 
 /** The stored state of a key: which request it stands for, and its answer once there is one. */
 export async function findRepeatable(
-  rt: Reads & ReservedReads,
+  deps: Reads & ReservedReads,
   { caller, key }: Pick<RepeatableRequest, 'caller' | 'key'>,
 ): Promise<{ readonly fingerprint: string; readonly answer: StoredAnswer | undefined } | undefined> {
-  const [row] = await withoutWaiting(rt).run<StoredAnswer & { fingerprint: string; status: number | null }>(
+  const [row] = await withoutWaiting(deps).run<StoredAnswer & { fingerprint: string; status: number | null }>(
     `select fingerprint, status, "contentType", body from "svc_IdempotencyKey"
      where caller = $1 and key = $2 and step = 0 and "expiresAt" > now()`,
     [caller, key],
@@ -77,12 +77,12 @@ export async function findRepeatable(
  * the way, so that the table stays as large as its last day without anybody's help.
  */
 export async function storeAnswer(
-  rt: UnloggedWrites,
+  deps: UnloggedWrites,
   { caller, key }: RepeatableRequest,
   { status, contentType, body }: StoredAnswer,
 ): Promise<StoredAnswer> {
   const [stored] = await run<StoredAnswer>(
-    rt,
+    deps,
     `with expired as (${expiredKeysSql('limit 10')})
      update "svc_IdempotencyKey"
      set status = coalesce(status, $3), "contentType" = case when status is null then $4 else "contentType" end,

@@ -4,9 +4,9 @@ import { run } from './run.ts'
 /* Claims of mails: who is sending one, and that it lives. */
 
 /** Begins the time of a claim anew; false when it was lost. */
-export async function renewMailClaim(rt: UnloggedWrites, emailLogId: string, claimToken: string): Promise<boolean> {
+export async function renewMailClaim(deps: UnloggedWrites, emailLogId: string, claimToken: string): Promise<boolean> {
   const rows = await run(
-    rt,
+    deps,
     `update "svc_EmailLog" set "claimedAt" = now() where id = $1 and "claimToken" = $2 returning 1`,
     [emailLogId, claimToken],
   )
@@ -25,9 +25,9 @@ type DevelopmentMail = {
 const developmentMailsKept = 500
 
 /** Keeps a mail as it would have been sent, once, and forgets the oldest of very many. */
-export async function keepDevelopmentMail(rt: UnloggedWrites, mail: DevelopmentMail): Promise<void> {
+export async function keepDevelopmentMail(deps: UnloggedWrites, mail: DevelopmentMail): Promise<void> {
   await run(
-    rt,
+    deps,
     `with old as (
        delete from "svc_DevelopmentMail"
        where "keptAt" < (select "keptAt" from "svc_DevelopmentMail" order by "keptAt" desc offset $5 limit 1))

@@ -9,9 +9,9 @@ import { run } from './run.ts'
  */
 
 /** Notes where the log ends, for callers whose writes have committed. */
-export async function storeWritePositions(rt: UnloggedWrites, callers: readonly CallerKey[]): Promise<void> {
+export async function storeWritePositions(deps: UnloggedWrites, callers: readonly CallerKey[]): Promise<void> {
   await run(
-    rt,
+    deps,
     `insert into "svc_WriteMark" as m (caller, position)
      select c, ${walEndSql} from unnest($1::text[]) c order by c
      on conflict (caller) do update
@@ -21,9 +21,9 @@ export async function storeWritePositions(rt: UnloggedWrites, callers: readonly 
 }
 
 /** Raises the floor to the positions of more than a minute ago and deletes them: what is that far behind serves nobody. */
-export async function forgetWritePositions(rt: UnloggedWrites): Promise<void> {
+export async function forgetWritePositions(deps: UnloggedWrites): Promise<void> {
   await run(
-    rt,
+    deps,
     `with old as (
        select caller, position from "svc_WriteMark"
        where caller <> $1 and "notedAt" < clock_timestamp() - interval '1 minute' order by caller for update skip locked),
@@ -54,7 +54,7 @@ export const leaveLease = `
 const pushSql = `select pg_notify('svc_push', part) from unnest($1::text[]) part`
 
 /** Tells all web processes, at once or with the commit of a transaction. */
-export async function notifySockets(rt: UnloggedWrites, tx: Tx | undefined, parts: readonly string[]): Promise<void> {
-  if (tx === undefined) await run(rt, pushSql, [parts])
+export async function notifySockets(deps: UnloggedWrites, tx: Tx | undefined, parts: readonly string[]): Promise<void> {
+  if (tx === undefined) await run(deps, pushSql, [parts])
   else await tx.any(rawQuery(pushSql, [parts]))
 }

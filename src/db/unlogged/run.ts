@@ -5,6 +5,6 @@ import { writePoolOf } from '../write-pool.ts'
  * The second door for writes: statements for state that is no event and that nobody asks the log about. Every
  * one of them is in this directory, each a conditional statement of its own, so two processes may run it at once.
  */
-export async function run<Row>(rt: UnloggedWrites, text: string, values: readonly unknown[]): Promise<Row[]> {
-  return writePoolOf(rt).hot.run(text, values, 'prepared') as Promise<Row[]>
+export async function run<Row>(deps: UnloggedWrites, text: string, values: readonly unknown[]): Promise<Row[]> {
+  return writePoolOf(deps).hot.run(text, values, 'prepared') as Promise<Row[]>
 }

@@ -109,9 +109,9 @@ export async function renewSession(tx: Tx, sessionId: string, tokenHash: string,
 }
 
 /** For the cleanup worker; gives how many expired ones were deleted. */
-export async function deleteExpiredSessions(rt: UnloggedWrites, atMost: number): Promise<number> {
+export async function deleteExpiredSessions(deps: UnloggedWrites, atMost: number): Promise<number> {
   const rows = await run(
-    rt,
+    deps,
     `delete from "svc_Sessions" where id in (
        select id from "svc_Sessions" where "expiresAt" <= now() order by "expiresAt" limit $1 for update skip locked)
      returning id`,
@@ -149,9 +149,9 @@ async function markChanged(tx: Tx, sessionId: string): Promise<void> {
 }
 
 /** Moves the end of a live session to `seconds` from now, at most once a day. */
-export async function extendSession(rt: UnloggedWrites, sessionId: string, seconds: number): Promise<void> {
+export async function extendSession(deps: UnloggedWrites, sessionId: string, seconds: number): Promise<void> {
   await run(
-    rt,
+    deps,
     `update "svc_Sessions" set "expiresAt" = now() + make_interval(secs => $2), "updatedAt" = now()
      where id = $1 and "expiresAt" > now() and "updatedAt" < now() - interval '1 day'`,
     [sessionId, seconds],
@@ -159,9 +159,9 @@ export async function extendSession(rt: UnloggedWrites, sessionId: string, secon
 }
 
 /** Notes that a session was used, at most every five minutes. */
-export async function touchSession(rt: UnloggedWrites, sessionId: string): Promise<void> {
+export async function touchSession(deps: UnloggedWrites, sessionId: string): Promise<void> {
   await run(
-    rt,
+    deps,
     `update "svc_Sessions" set "lastUsedAt" = now()
      where id = $1 and coalesce("lastUsedAt", "createdAt") < now() - interval '5 minutes'`,
     [sessionId],
@@ -169,9 +169,9 @@ export async function touchSession(rt: UnloggedWrites, sessionId: string): Promi
 }
 
 /** Notes that a user was here, at most every five minutes. */
-export async function touchLastAccess(rt: UnloggedWrites, userId: string): Promise<void> {
+export async function touchLastAccess(deps: UnloggedWrites, userId: string): Promise<void> {
   await run(
-    rt,
+    deps,
     `update "svc_User" set "lastAccess" = now()
      where id = $1 and ("lastAccess" is null or "lastAccess" < now() - interval '5 minutes')`,
     [userId],
@@ -179,9 +179,9 @@ export async function touchLastAccess(rt: UnloggedWrites, userId: string): Promi
 }
 
 /** Notes that an API key was used, at most every five minutes. */
-export async function touchApiKey(rt: UnloggedWrites, keyId: string): Promise<void> {
+export async function touchApiKey(deps: UnloggedWrites, keyId: string): Promise<void> {
   await run(
-    rt,
+    deps,
     `update "svc_ApiKey" set "lastUsedAt" = now()
      where id = $1 and ("lastUsedAt" is null or "lastUsedAt" < now() - interval '5 minutes')`,
     [keyId],

@@ -33,10 +33,10 @@ const columns = `id, length::float8 as length, "offset"::float8 as "offset", met
 /** Its end; null tenants are equal. */
 const whose = `"user_Id" = $2 and tenant is not distinct from $3::uuid and "expiresAt" > now()`
 
-export async function insertUpload(rt: UnloggedWrites, upload: NewUpload): Promise<UploadRow> {
+export async function insertUpload(deps: UnloggedWrites, upload: NewUpload): Promise<UploadRow> {
   const { id, userId, tenantId, length, metadata, storage, expiresInSeconds } = upload
   const [row] = await run<UploadRow>(
-    rt,
+    deps,
     `insert into "svc_Upload" (id, "user_Id", tenant, length, metadata, storage, "expiresAt")
      values ($1, $2, $3, $4, $5::jsonb, $6, now() + make_interval(secs => $7)) returning ${columns}`,
     [id, userId, tenantId ?? null, length, JSON.stringify(metadata), storage, expiresInSeconds],
@@ -46,11 +46,11 @@ export async function insertUpload(rt: UnloggedWrites, upload: NewUpload): Promi
 
 /** What has begun and may still be finished: how many of the user's, and the bytes of all that is the tenant's. */
 export async function openUploads(
-  rt: UnloggedWrites,
+  deps: UnloggedWrites,
   { userId, tenantId }: Pick<UploadKey, 'userId' | 'tenantId'>,
 ): Promise<{ readonly ofUser: number; readonly bytesOfTenant: number }> {
   const [row] = await run<{ ofUser: number; bytesOfTenant: number }>(
-    rt,
+    deps,
     `select count(*) filter (where "user_Id" = $1)::int as "ofUser",
        coalesce(sum(length) filter (where tenant = $2::uuid), 0)::float8 as "bytesOfTenant"
      from "svc_Upload" where "file_Id" is null and "expiresAt" > now() and ("user_Id" = $1 or tenant = $2::uuid)`,
@@ -64,9 +64,9 @@ export type UploadKey = { readonly id: string; readonly userId: string; readonly
 
 const keyValues = ({ id, userId, tenantId }: UploadKey) => [id, userId, tenantId ?? null]
 
-export async function findUpload(rt: UnloggedWrites, key: UploadKey): Promise<UploadRow | undefined> {
+export async function findUpload(deps: UnloggedWrites, key: UploadKey): Promise<UploadRow | undefined> {
   const [row] = await run<UploadRow>(
-    rt,
+    deps,
     `select ${columns} from "svc_Upload" where id = $1 and ${whose}`,
     keyValues(key),
   )
@@ -75,12 +75,12 @@ export async function findUpload(rt: UnloggedWrites, key: UploadKey): Promise<Up
 
 /** Takes an upload for so long, to add to it at this offset; undefined where somebody else has it, or it is elsewhere. */
 export async function claimUpload(
-  rt: UnloggedWrites,
+  deps: UnloggedWrites,
   key: UploadKey,
   { offset, token, seconds }: { readonly offset: number; readonly token: string; readonly seconds: number },
 ): Promise<UploadRow | undefined> {
   const [row] = await run<UploadRow>(
-    rt,
+    deps,
     `update "svc_Upload" set claim = $5, "claimedUntil" = now() + make_interval(secs => $6)
      where id = $1 and ${whose} and "offset" = $4 and coalesce("claimedUntil" <= now(), true) returning ${columns}`,
     [...keyValues(key), offset, token, seconds],
@@ -90,13 +90,13 @@ export async function claimUpload(
 
 /** Holds the claim for longer; false when it is lost. */
 export async function renewUploadClaim(
-  rt: UnloggedWrites,
+  deps: UnloggedWrites,
   id: string,
   token: string,
   seconds: number,
 ): Promise<boolean> {
   const rows = await run(
-    rt,
+    deps,
     `update "svc_Upload" set "claimedUntil" = now() + make_interval(secs => $3) where id = $1 and claim = $2 returning 1`,
     [id, token, seconds],
   )
@@ -105,7 +105,7 @@ export async function renewUploadClaim(
 
 /** Adds stored parts; false when the claim is lost. */
 export async function addUploadParts(
-  rt: UnloggedWrites,
+  deps: UnloggedWrites,
   {
     id,
     token,
@@ -114,15 +114,18 @@ export async function addUploadParts(
   }: { readonly id: string; readonly token: string; readonly parts: readonly string[]; readonly size: number },
 ): Promise<boolean> {
   const rows = await run(
-    rt,
+    deps,
     `update "svc_Upload" set parts = parts || $3::text[], "offset" = "offset" + $4 where id = $1 and claim = $2 returning 1`,
     [id, token, parts, size],
   )
   return rows.length === 1
 }
 
-export async function leaveUpload(rt: UnloggedWrites, id: string, token: string): Promise<void> {
-  await run(rt, `update "svc_Upload" set claim = null, "claimedUntil" = null where id = $1 and claim = $2`, [id, token])
+export async function leaveUpload(deps: UnloggedWrites, id: string, token: string): Promise<void> {
+  await run(deps, `update "svc_Upload" set claim = null, "claimedUntil" = null where id = $1 and claim = $2`, [
+    id,
+    token,
+  ])
 }
 
 /** Notes the file that an upload has become, in the transaction that makes it; false when the claim is lost. */
@@ -137,9 +140,9 @@ export async function endUpload(tx: Tx, id: string, token: string): Promise<bool
 }
 
 /** Gives the parts of an upload that is given up; undefined where it is not there, or somebody is adding to it. */
-export async function removeUpload(rt: UnloggedWrites, key: UploadKey): Promise<readonly string[] | undefined> {
+export async function removeUpload(deps: UnloggedWrites, key: UploadKey): Promise<readonly string[] | undefined> {
   const [row] = await run<{ parts: readonly string[] }>(
-    rt,
+    deps,
     `delete from "svc_Upload" where id = $1 and ${whose} and coalesce("claimedUntil" <= now(), true) returning parts`,
     keyValues(key),
   )

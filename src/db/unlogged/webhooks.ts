@@ -18,9 +18,9 @@ export type NewDelivery = {
 export type ClaimedDelivery = NewDelivery & { readonly attempts: number; readonly ageMs: number }
 
 /** Webhooks that have something to deliver now. */
-export async function webhooksWithWork(rt: UnloggedWrites): Promise<readonly string[]> {
+export async function webhooksWithWork(deps: UnloggedWrites): Promise<readonly string[]> {
   const rows = await run<{ id: string }>(
-    rt,
+    deps,
     `select w.id from "svc_Webhook" w where w.status = 'active' and exists (
        select from "svc_WebhookDelivery" d where d."webhook_Id" = w.id and d.status = 'pending' and d."nextAt" <= now()
          and (d."claimedUntil" is null or d."claimedUntil" < now()))`,
@@ -35,14 +35,14 @@ export async function webhooksWithWork(rt: UnloggedWrites): Promise<readonly str
  * computed for all that waits, which may be a backlog of days.
  */
 export function claimDeliveries(
-  rt: UnloggedWrites,
+  deps: UnloggedWrites,
   webhookId: string,
   token: string,
   atMost: number,
   forMs: number,
 ): Promise<readonly ClaimedDelivery[]> {
   return run<ClaimedDelivery>(
-    rt,
+    deps,
     `update "svc_WebhookDelivery" c set "claimToken" = $2, "claimedUntil" = now() + $4::int * interval '1 ms', attempts = c.attempts + 1
      from (
        select d.id from "svc_WebhookDelivery" d join "svc_Webhook" w on w.id = d."webhook_Id" and w.status = 'active'
@@ -74,14 +74,14 @@ export type Settled = { readonly isOwn: boolean; readonly failingMs: number }
 
 /** Notes what came of an attempt, where its claim was not lost, and of its endpoint whether anything reaches it. */
 export async function settleDelivery(
-  rt: UnloggedWrites,
+  deps: UnloggedWrites,
   webhookId: string,
   { id, token }: { readonly id: string; readonly token: string },
   { status, inMs, responseStatus, response, error, durationMs }: DeliveryResult,
 ): Promise<Settled> {
   const result = [responseStatus ?? null, response ?? null, error ?? null, Math.round(durationMs)]
   const [row] = await run<Settled>(
-    rt,
+    deps,
     `with settled as (
        update "svc_WebhookDelivery" set status = $3, "nextAt" = now() + $4::float8 * interval '1 ms', "responseStatus" = $5,
          response = $6, error = $7, "durationMs" = $8, "claimToken" = null, "claimedUntil" = null, "updatedAt" = now()
@@ -103,14 +103,14 @@ export type Delivered = {
 
 /** The same for many that an endpoint has taken, where their claims were not lost. */
 export async function settleDelivered(
-  rt: UnloggedWrites,
+  deps: UnloggedWrites,
   webhookId: string,
   token: string,
   delivered: readonly Delivered[],
 ): Promise<void> {
   const rows = delivered.map(({ durationMs, ...one }) => ({ ...one, durationMs: Math.round(durationMs) }))
   await run(
-    rt,
+    deps,
     `with settled as (
        update "svc_WebhookDelivery" d set status = 'delivered', "nextAt" = now(), "responseStatus" = r."responseStatus",
          response = r.response, error = null, "durationMs" = r."durationMs", "claimToken" = null, "claimedUntil" = null, "updatedAt" = now()
@@ -122,9 +122,9 @@ export async function settleDelivered(
 }
 
 /** Gives claims back of what was not sent. */
-export async function returnClaims(rt: UnloggedWrites, token: string, ids: readonly string[]): Promise<void> {
+export async function returnClaims(deps: UnloggedWrites, token: string, ids: readonly string[]): Promise<void> {
   await run(
-    rt,
+    deps,
     `update "svc_WebhookDelivery" set "claimToken" = null, "claimedUntil" = null, attempts = attempts - 1
      where id = any($2::uuid[]) and "claimToken" = $1 and status = 'pending'`,
     [token, ids],
@@ -142,9 +142,9 @@ const endpointSql = {
 } as const
 
 /** Forgets the places of webhooks that are gone. */
-export async function dropPlacesOfWebhooks(rt: UnloggedWrites): Promise<void> {
+export async function dropPlacesOfWebhooks(deps: UnloggedWrites): Promise<void> {
   await run(
-    rt,
+    deps,
     `delete from svc_log.consumer c where starts_with(c.name, 'webhook:')
        and not exists (select from "svc_Webhook" w where c.name = 'webhook:' || w.id::text)
        and c."advancedAt" < now() - interval '1 minute'`,

@@ -5,11 +5,11 @@ import { run } from './run.ts'
 
 /** Notes that the process that runs these is alive. A row that is locked is being written by it. */
 export async function touchExecutions(
-  rt: UnloggedWrites,
+  deps: UnloggedWrites,
   claims: readonly { readonly id: string; readonly token: string }[],
 ): Promise<void> {
   await run(
-    rt,
+    deps,
     `with free as (
        select e.id from "svc_WorkflowExecution" e
        join unnest($1::uuid[], $2::uuid[]) c (id, token) on c.id = e.id and c.token = e.claim_token
@@ -20,9 +20,9 @@ export async function touchExecutions(
 }
 
 /** Has those who run an execution say how it goes on, and one that has not begun begin now. */
-export async function watchExecution(rt: UnloggedWrites, id: string): Promise<void> {
+export async function watchExecution(deps: UnloggedWrites, id: string): Promise<void> {
   await run(
-    rt,
+    deps,
     `with watched as (
        update "svc_WorkflowExecution" set watched = true, due_at = case when status = 'queued' then now() else due_at end
        where id = $1 and status in ('queued', 'running') returning status)
@@ -37,7 +37,7 @@ export const takeTickSql = `update "svc_WorkflowSchedule" set "nextAt" = coalesc
 
 /** Makes the schedules of these workflows known, and forgets all others; the next moment of one stays unless it was changed. */
 export async function keepSchedules(
-  rt: UnloggedWrites,
+  deps: UnloggedWrites,
   schedules: readonly {
     readonly id: string
     readonly cron: string
@@ -46,7 +46,7 @@ export async function keepSchedules(
   }[],
 ): Promise<readonly { readonly id: string; readonly nextAt: Date; readonly now: Date }[]> {
   return run(
-    rt,
+    deps,
     `with given as (
        select * from jsonb_to_recordset($1::jsonb) g (id text, cron text, timezone text, "nextAt" timestamptz)),
      gone as (delete from "svc_WorkflowSchedule" s where not exists (select from given g where g.id = s."workflow_Id")),
@@ -61,9 +61,9 @@ export async function keepSchedules(
 }
 
 /** Forgets versions that are not the present one and that no execution runs by any more; how many. */
-export async function deleteUnusedVersions(rt: UnloggedWrites, days: number, atMost: number): Promise<number> {
+export async function deleteUnusedVersions(deps: UnloggedWrites, days: number, atMost: number): Promise<number> {
   const rows = await run(
-    rt,
+    deps,
     `delete from "svc_WorkflowVersion" where ctid = any (array(
        select v.ctid from "svc_WorkflowVersion" v join "svc_Workflow" w on w.id = v."workflow_Id" and w.version <> v.version
        where v."createdAt" < now() - make_interval(days => $1) and not exists (

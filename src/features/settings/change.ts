@@ -14,25 +14,25 @@ import type { CurrentSettings, SettingsRow } from './store.ts'
  * them as they are then. 400 `Invalid settings data`; 404 for an unknown tenant; 409 for an app_url somebody else has.
  */
 export async function updateSettings(
-  rt: Writes & CurrentSettings,
+  deps: Writes & CurrentSettings,
   actor: Actor,
   tenantId: string | null,
   body: unknown,
 ): Promise<SettingsRow> {
-  const values = storedValues(rt.config, checkedSettings(body, tenantId))
-  await commit(rt, actor, async (tx) => {
+  const values = storedValues(deps.config, checkedSettings(body, tenantId))
+  await commit(deps, actor, async (tx) => {
     const id = await lockedSettings(tx, tenantId)
     if (id !== undefined) await updateSettingsRow(tx, id, values)
     else if (tenantId !== null && (await tenantExists(tx, tenantId))) await insertSettings(tx, tenantId, values)
     else throw new AppError(404, 'Tenant not found')
     return { result: null, events: [{ type: 'system.settings', data: { tenantId, keys: Object.keys(values) } }] }
   })
-  return rt.settings.current(tenantId ?? undefined)
+  return deps.settings.current(tenantId ?? undefined)
 }
 
 /** The tenant follows the installation's settings again. 404 `Settings not found` where it has none of its own. */
-export async function deleteSettings(rt: Writes, actor: Actor, tenantId: string): Promise<void> {
-  await commit(rt, actor, async (tx) => {
+export async function deleteSettings(deps: Writes, actor: Actor, tenantId: string): Promise<void> {
+  await commit(deps, actor, async (tx) => {
     if ((await deleteTenantSettings(tx, tenantId)) === 0) throw settingsNotFound()
     return { result: null, events: [{ type: 'system.settings', data: { tenantId, keys: [] } }] }
   })
@@ -91,18 +91,18 @@ const columnsOf = (names: readonly string[]): string[] => names.map((name) => `"
  * sealed. `id` is the row to change, absent for a new one. 403 for making the installation's own row a tenant's.
  */
 export async function settingsCells(
-  rt: Reads & Configuration,
+  deps: Reads & Configuration,
   cells: readonly Cell[],
   id?: string,
 ): Promise<readonly Cell[]> {
-  const isInstallation = id !== undefined && (await isInstallationRow(rt, [id]))
+  const isInstallation = id !== undefined && (await isInstallationRow(deps, [id]))
   if (isInstallation && cells.some(({ field, value }) => field.name === 'tenant_Id' && value !== null))
     throw new AppError(403, "The installation's settings cannot become a tenant's")
   const given = cells.filter(({ field }) => settingsKeys.has(field.name))
   const values = Object.fromEntries(given.map((cell) => [cell.field.name, givenValue(cell)]))
-  const stored = storedValues(rt.config, checkedSettings(values, isInstallation ? null : ''))
+  const stored = storedValues(deps.config, checkedSettings(values, isInstallation ? null : ''))
   if (stored.smtp_host !== undefined && stored.smtp_pass === undefined && id !== undefined)
-    await checkSameHost(rt, id, stored.smtp_host)
+    await checkSameHost(deps, id, stored.smtp_host)
   return cells
     .filter(({ field, value }) => field.name !== 'smtp_pass' || value !== passwordMask)
     .map((cell) =>
@@ -111,19 +111,19 @@ export async function settingsCells(
 }
 
 /** 403 for the row that every installation needs. */
-export async function checkSettingsDelete(rt: Reads, ids: readonly string[]): Promise<void> {
-  if (await isInstallationRow(rt, ids)) throw new AppError(403, "The installation's settings cannot be deleted")
+export async function checkSettingsDelete(deps: Reads, ids: readonly string[]): Promise<void> {
+  if (await isInstallationRow(deps, ids)) throw new AppError(403, "The installation's settings cannot be deleted")
 }
 
-async function isInstallationRow(rt: Reads, ids: readonly string[]): Promise<boolean> {
-  const row = await rt.db.maybeOne(sql.unsafe`
+async function isInstallationRow({ db }: Reads, ids: readonly string[]): Promise<boolean> {
+  const row = await db.maybeOne(sql.unsafe`
     select from "svc_Settings" where "tenant_Id" is null and id::text = any(${sql.array([...ids], 'text')})`)
   return row !== undefined
 }
 
 /** 400 for another host without its password: the stored one was given for the host as it is. */
-async function checkSameHost(rt: Reads, id: string, host: unknown): Promise<void> {
-  const row = await rt.db.maybeOne(sql.unsafe`
+async function checkSameHost({ db }: Reads, id: string, host: unknown): Promise<void> {
+  const row = await db.maybeOne(sql.unsafe`
     select from "svc_Settings"
     where id::text = ${id} and smtp_pass is not null and smtp_host is distinct from ${host as string | null}`)
   if (row !== undefined) throw invalidSettings('smtp_pass: to be given together with another smtp_host')

@@ -29,20 +29,20 @@ type ClaimHold = AttemptClaim & {
 const progressMs = 250
 const longestBeatMs = 10_000
 
-export function openClaims(rt: Writes): Claims {
+export function openClaims(deps: Writes): Claims {
   const held = new Map<string, ClaimHold>()
   const givenUp = new AbortController()
 
   const beat = async () => {
     const attempts = [...held.values()]
     if (attempts.length === 0) return
-    const owned = await touchTasks(rt, attempts)
+    const owned = await touchTasks(deps, attempts)
     for (const attempt of attempts) {
       if (owned.has(attempt.id)) continue
       attempt.misses += 1
       // Missed once it may just have ended, its handler's word being on the way.
       if (attempt.misses < 2 || !held.delete(attempt.token)) continue
-      rt.log.warn({ taskId: attempt.id }, 'a running task was given to another attempt or set back')
+      deps.log.warn({ taskId: attempt.id }, 'a running task was given to another attempt or set back')
       attempt.onLost()
     }
   }
@@ -50,12 +50,12 @@ export function openClaims(rt: Writes): Claims {
     for (const attempt of held.values()) {
       const { unsaved } = attempt
       if (unsaved === undefined) continue
-      if ((await storeProgress(rt, attempt, unsaved)) && attempt.unsaved === unsaved) attempt.unsaved = undefined
+      if ((await storeProgress(deps, attempt, unsaved)) && attempt.unsaved === unsaved) attempt.unsaved = undefined
     }
   }
-  const { stallTimeoutSeconds } = rt.config.tasks
-  const beats = repeat(rt, Math.min(longestBeatMs, (stallTimeoutSeconds * 1000) / 6), beat)
-  const saves = repeat(rt, progressMs, save)
+  const { stallTimeoutSeconds } = deps.config.tasks
+  const beats = repeat(deps, Math.min(longestBeatMs, (stallTimeoutSeconds * 1000) / 6), beat)
+  const saves = repeat(deps, progressMs, save)
 
   return {
     hold: (claim, onLost) =>
@@ -68,9 +68,9 @@ export function openClaims(rt: Writes): Claims {
     async settle(claim, outcome) {
       // Held until then, so that a slow database does not make it look abandoned.
       const reported = held.get(claim.token)?.hasReported
-      const isRecorded = await record(rt, claim, outcome, givenUp.signal)
+      const isRecorded = await record(deps, claim, outcome, givenUp.signal)
       held.delete(claim.token)
-      if (isRecorded && reported) await tellTaskEnded(rt, claim.id)
+      if (isRecorded && reported) await tellTaskEnded(deps, claim.id)
       return isRecorded
     },
     get size() {

@@ -21,10 +21,10 @@ const renewScript = `if redis.call('get', KEYS[1]) == ARGV[1] then return redis.
 return redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0`
 const releaseScript = `if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0`
 
-export function openInstanceLock(rt: Configuration & Logs, instanceId: string): InstanceLock {
-  const { redisEnabled, redisUrl } = rt.config.tasks
+export function openInstanceLock(deps: Configuration & Logs, instanceId: string): InstanceLock {
+  const { redisEnabled, redisUrl } = deps.config.tasks
   if (!redisEnabled) return { mayRun: async () => true, isHeld: () => false, release: async () => undefined }
-  const redis = openRedis(redisUrl!, rt.log)
+  const redis = openRedis(redisUrl!, deps.log)
   let heldUntil = 0
   const renew = async () => {
     const asked = performance.now()
@@ -33,7 +33,7 @@ export function openInstanceLock(rt: Configuration & Logs, instanceId: string): 
   }
   const isHeld = () => performance.now() < heldUntil
   const timer = setInterval(() => {
-    if (isHeld()) renew().catch((error: Error) => rt.log.warn({ err: error }, 'the lock of tasks was not renewed'))
+    if (isHeld()) renew().catch((error: Error) => deps.log.warn({ err: error }, 'the lock of tasks was not renewed'))
   }, renewMs)
   return {
     isHeld,
@@ -43,7 +43,7 @@ export function openInstanceLock(rt: Configuration & Logs, instanceId: string): 
         await renew()
         return isHeld()
       } catch (error) {
-        rt.log.warn({ err: error }, 'Redis does not answer: tasks run without its lock')
+        deps.log.warn({ err: error }, 'Redis does not answer: tasks run without its lock')
         return true
       }
     },
@@ -52,7 +52,7 @@ export function openInstanceLock(rt: Configuration & Logs, instanceId: string): 
       try {
         await redis.run(releaseScript, [key], [instanceId])
       } catch (error) {
-        rt.log.warn({ err: error }, 'the lock of tasks was not given back; it lapses within a minute')
+        deps.log.warn({ err: error }, 'the lock of tasks was not given back; it lapses within a minute')
       }
       redis.close()
     },

@@ -47,15 +47,15 @@ async function main(): Promise<void> {
   const config = parseConfig(loadEnv(process.cwd(), process.env), { requireDatabase: true })
   watchOver(config.tasks.memoryLimitMb)
   const log = openLogger({ level: config.log.level, name: 'task runner', warnStack: config.log.warnStack })
-  const rt = await openRuntime({ config: forRunner(config), log, name: 'task runner', worker: false })
+  const runtime = await openRuntime({ config: forRunner(config), log, name: 'task runner', worker: false })
   const calls = openCalls(say)
-  const extensions = await loadExtensions(rt, calls.service)
+  const extensions = await loadExtensions(runtime, calls.service)
   const schedules = await schedulesOf(extensions)
 
   const obey = async (order: Order): Promise<void> => {
     const outcome =
       order.kind === 'task'
-        ? await attempt(rt, extensions, calls.service, order.task, (share, message) =>
+        ? await attempt(runtime, extensions, calls.service, order.task, (share, message) =>
             say({ kind: 'progress', run: order.run, share, message }),
           )
         : await schedules
@@ -112,7 +112,7 @@ function openCalls(say: (message: FromRunner) => void) {
  * task: a handler that goes on after its task was given to another attempt writes nothing. Never rejects.
  */
 async function attempt(
-  rt: Runtime,
+  runtime: Runtime,
   { tasks }: Extensions,
   tasksService: TasksService,
   task: ClaimedTask,
@@ -121,8 +121,8 @@ async function attempt(
   let cause: Cause | undefined
   try {
     const { definition, name } = tasks.find((loaded) => loaded.definition.type === task.type)!
-    cause = await causeOfTask(rt.db, task)
-    const context = contextFor(rt, name, { tasksService, guard: (tx) => mayWrite(rt, tx, task), cause })
+    cause = await causeOfTask(runtime.db, task)
+    const context = contextFor(runtime, name, { tasksService, guard: (tx) => mayWrite(runtime, tx, task), cause })
     const { token: _token, creatorLeft: _left, ...shown } = task
     let isFinished = false
     const toDo: TaskToDo = {
@@ -132,7 +132,7 @@ async function attempt(
         onProgress(progress.share, progress.message)
       },
       finish: async (work) => {
-        await finish(rt, task, { ...tasksActor, logRequestId: rt.newId(), cause }, work)
+        await finish(runtime, task, { ...tasksActor, logRequestId: runtime.newId(), cause }, work)
         isFinished = true
       },
     }
@@ -148,21 +148,18 @@ async function attempt(
  *
  * @throws {Error} when the attempt has lost its task, or the tenant the user who created it
  */
-async function mayWrite(rt: Runtime, tx: Tx, task: ClaimedTask, exclusively = false): Promise<void> {
+async function mayWrite({ config, log }: Runtime, tx: Tx, task: ClaimedTask, exclusively = false): Promise<void> {
   if (!(await holdClaim(tx, task, exclusively))) throw new Error('the task was given to another attempt')
-  if (!rt.config.tenancy.enabled || !(await hasCreatorLeft(tx, task))) return
-  rt.log.warn(
-    { taskId: task.id, tenantId: task.tenant_Id },
-    'a task may write no more: its tenant has lost its creator',
-  )
+  if (!config.tenancy.enabled || !(await hasCreatorLeft(tx, task))) return
+  log.warn({ taskId: task.id, tenantId: task.tenant_Id }, 'a task may write no more: its tenant has lost its creator')
   throw new Error(creatorLeftMessage)
 }
 
 /** The effects, the completion and the result in one transaction, with the row locked from its beginning. */
-async function finish(rt: Runtime, task: ClaimedTask, actor: Actor, work: () => unknown): Promise<void> {
-  await inTransaction(rt, { actor, access: systemAccess }, async ({ tx, scope }) => {
-    await mayWrite(rt, tx, task, true)
-    const result = await insideScope(rt, scope, async () => work())
+async function finish(runtime: Runtime, task: ClaimedTask, actor: Actor, work: () => unknown): Promise<void> {
+  await inTransaction(runtime, { actor, access: systemAccess }, async ({ tx, scope }) => {
+    await mayWrite(runtime, tx, task, true)
+    const result = await insideScope(runtime, scope, async () => work())
     await completeHeld(tx, task, resultJson(result))
   })
 }

@@ -36,10 +36,10 @@ type RunnerOptions = {
 
 /** Starts a runner and waits until it has loaded the extensions. Rejects when it cannot. */
 export async function startRunner(
-  rt: Configuration & Logs,
+  deps: Configuration & Logs,
   { openCalls, yields = false, signal }: RunnerOptions,
 ): Promise<Runner> {
-  const { memoryLimitMb, stallTimeoutSeconds } = rt.config.tasks
+  const { memoryLimitMb, stallTimeoutSeconds } = deps.config.tasks
   const child = fork(moduleFile(import.meta.dirname, 'runner-main'), yields ? [yieldingFlag] : [], {
     execArgv: [`--max-old-space-size=${memoryLimitMb}`],
   })
@@ -64,7 +64,9 @@ export async function startRunner(
   )
   void ended.then((how) => {
     silence.close()
-    calls.close(how).catch((error: unknown) => rt.log.error({ err: error }, 'what a process had taken is not free yet'))
+    calls
+      .close(how)
+      .catch((error: unknown) => deps.log.error({ err: error }, 'what a process had taken is not free yet'))
   })
   const ready = Promise.withResolvers<Abilities>()
   child.on('message', (message: FromRunner) => {
@@ -154,9 +156,9 @@ type PoolOptions = Omit<RunnerOptions, 'signal'> & {
   readonly onReady?: () => void
 }
 
-export function openRunners(rt: Configuration & Logs, { first, ...options }: PoolOptions): RunnerPool {
+export function openRunners(deps: Configuration & Logs, { first, ...options }: PoolOptions): RunnerPool {
   const pool: Pool = {
-    rt,
+    deps,
     options,
     alive: new Set(),
     idle: [],
@@ -182,7 +184,7 @@ export function openRunners(rt: Configuration & Logs, { first, ...options }: Poo
 }
 
 type Pool = {
-  readonly rt: Configuration & Logs
+  readonly deps: Configuration & Logs
   readonly options: Omit<PoolOptions, 'first'>
   readonly alive: Set<Runner>
   readonly idle: Runner[]
@@ -216,7 +218,7 @@ function offer({ waiting, idle, options }: Pool, runner: Runner): void {
 }
 
 function adopt(pool: Pool, runner: Runner): void {
-  const { alive, idle, rt, stopped } = pool
+  const { alive, idle, deps, stopped } = pool
   if (stopped.signal.aborted) {
     runner.kill(stopReason)
     return
@@ -226,7 +228,7 @@ function adopt(pool: Pool, runner: Runner): void {
     alive.delete(runner)
     const index = idle.indexOf(runner)
     if (index >= 0) idle.splice(index, 1)
-    if (!stopped.signal.aborted) rt.log.warn({ how }, 'a process for tasks has ended')
+    if (!stopped.signal.aborted) deps.log.warn({ how }, 'a process for tasks has ended')
     keepSpare(pool)
   })
   offer(pool, runner)
@@ -244,13 +246,13 @@ function keepSpare(pool: Pool): void {
 }
 
 async function startSpare(pool: Pool): Promise<void> {
-  const { rt, options, stopped } = pool
-  const startOne = async () => adopt(pool, await startRunner(rt, { ...options, signal: stopped.signal }))
+  const { deps, options, stopped } = pool
+  const startOne = async () => adopt(pool, await startRunner(deps, { ...options, signal: stopped.signal }))
   await retryTransient(startOne, {
     backoff,
     unref: true,
     signal: stopped.signal,
-    onRetry: (error) => rt.log.error({ err: error }, 'a process for tasks could not be started yet'),
+    onRetry: (error) => deps.log.error({ err: error }, 'a process for tasks could not be started yet'),
   }).catch((error: unknown) => {
     if (!stopped.signal.aborted) throw error
   })

@@ -21,10 +21,10 @@ const pauseAfterErrorMs = 2000
  * time that comes while the last run goes on is left out; times that passed while no worker ran are made up for by one
  * run. All of them share a process, apart from the tasks.
  */
-export function openSchedules(rt: TaskWorkerWrites, { openCalls, known }: Options) {
+export function openSchedules(deps: TaskWorkerWrites, { openCalls, known }: Options) {
   const { wake, wait } = openWakeup()
   const schedules: Schedules = {
-    rt,
+    deps,
     known,
     crons: new Map(known.map(({ id, cron }) => [id, parseCron(cron)])),
     running: new Set(),
@@ -50,7 +50,7 @@ export function openSchedules(rt: TaskWorkerWrites, { openCalls, known }: Option
 }
 
 type Schedules = Options & {
-  readonly rt: TaskWorkerWrites
+  readonly deps: TaskWorkerWrites
   readonly crons: ReadonlyMap<string, ReturnType<typeof parseCron>>
   readonly running: Set<Promise<void>>
   runner: Promise<Runner> | undefined
@@ -59,15 +59,15 @@ type Schedules = Options & {
 }
 
 async function work(schedules: Schedules, wait: (ms: number) => Promise<void>): Promise<void> {
-  const { rt, known } = schedules
+  const { deps, known } = schedules
   let isRegistered = false
   while (!schedules.isStopping) {
     try {
-      if (!isRegistered) await register(rt, known)
+      if (!isRegistered) await register(deps, known)
       isRegistered = true
       await wait(await look(schedules))
     } catch (error) {
-      rt.log.warn({ err: error }, 'schedules could not be looked at yet')
+      deps.log.warn({ err: error }, 'schedules could not be looked at yet')
       await wait(pauseAfterErrorMs)
     }
   }
@@ -76,16 +76,17 @@ async function work(schedules: Schedules, wait: (ms: number) => Promise<void>): 
 /** For an expression that has no next time any more. */
 const farAway = new Date('9999-12-31T00:00:00Z')
 
-async function register(rt: UnloggedWrites & Clock, known: readonly ScheduleInfo[]): Promise<void> {
-  for (const { id, cron } of known) await registerSchedule(rt, id, cron, parseCron(cron).next(rt.clock()) ?? farAway)
+async function register(deps: UnloggedWrites & Clock, known: readonly ScheduleInfo[]): Promise<void> {
+  for (const { id, cron } of known)
+    await registerSchedule(deps, id, cron, parseCron(cron).next(deps.clock()) ?? farAway)
 }
 
 /** Starts what is due and gives the time until the next. */
 async function look(schedules: Schedules): Promise<number> {
-  const { rt, crons } = schedules
-  const slots = await scheduleSlots(rt, [...crons.keys()])
+  const { deps, crons } = schedules
+  const slots = await scheduleSlots(deps, [...crons.keys()])
   for (const slot of slots)
-    if (slot.nextAt <= slot.now && (await takeSlot(rt, slot, crons.get(slot.id)!.next(slot.now) ?? farAway)))
+    if (slot.nextAt <= slot.now && (await takeSlot(deps, slot, crons.get(slot.id)!.next(slot.now) ?? farAway)))
       start(schedules, slot.id)
   return sleepUntilNext(slots)
 }
@@ -96,37 +97,37 @@ function sleepUntilNext(slots: readonly Slot[]): number {
 }
 
 function start(schedules: Schedules, id: string): void {
-  const { rt, running } = schedules
+  const { deps, running } = schedules
   const attempt = run(schedules, id)
-    .catch((error: unknown) => rt.log.error({ err: error, schedule: id }, 'a schedule could not be run'))
+    .catch((error: unknown) => deps.log.error({ err: error, schedule: id }, 'a schedule could not be run'))
     .finally(() => running.delete(attempt))
   running.add(attempt)
 }
 
 async function run(schedules: Schedules, id: string): Promise<void> {
-  const { rt } = schedules
-  const holder = rt.newId()
+  const { deps } = schedules
+  const holder = deps.newId()
   const lock = `schedule ${id}`
-  if (!(await takeLock(rt, lock, holder, lockSeconds)))
-    return rt.log.warn({ schedule: id }, 'a schedule is left out this time: its last run goes on')
-  const renewal = repeat(rt, renewMs, async () => void (await takeLock(rt, lock, holder, lockSeconds)))
+  if (!(await takeLock(deps, lock, holder, lockSeconds)))
+    return deps.log.warn({ schedule: id }, 'a schedule is left out this time: its last run goes on')
+  const renewal = repeat(deps, renewMs, async () => void (await takeLock(deps, lock, holder, lockSeconds)))
   try {
     const outcome = await (await runnerOf(schedules)).run({ kind: 'schedule', id }, () => undefined)
-    if (outcome.state === 'settled') rt.log.info({ schedule: id }, 'schedule run')
-    else rt.log.error({ schedule: id, outcome }, 'a schedule failed')
+    if (outcome.state === 'settled') deps.log.info({ schedule: id }, 'schedule run')
+    else deps.log.error({ schedule: id, outcome }, 'a schedule failed')
   } finally {
     renewal.close()
-    await dropLock(rt, lock, holder)
+    await dropLock(deps, lock, holder)
   }
 }
 
 /** The process of all schedules; a new one where the last has ended or did not start. */
 function runnerOf(schedules: Schedules): Promise<Runner> {
-  const { rt, openCalls, end } = schedules
+  const { deps, openCalls, end } = schedules
   const forget = () => {
     schedules.runner = undefined
   }
-  schedules.runner ??= startRunner(rt, { openCalls, signal: end.signal }).then((started) => {
+  schedules.runner ??= startRunner(deps, { openCalls, signal: end.signal }).then((started) => {
     void started.ended.then(forget)
     return started
   })

@@ -37,8 +37,8 @@ const defaultJobLockSeconds = 300
 const defaultWaitSeconds = 30
 
 /** The tasks of this process as its handlers may ask about them and run some themselves. */
-export function openTasksService(rt: TaskWorkerWrites, parts: Parts) {
-  const list: TaskList = { ...parts, rt, coming: [], lastRefreshed: null, isStopping: false }
+export function openTasksService(deps: TaskWorkerWrites, parts: Parts) {
+  const list: TaskList = { ...parts, deps, coming: [], lastRefreshed: null, isStopping: false }
   const openCalls = (): Calls => {
     const held: RunnerHold = { slots: [], jobLocks: new Map(), claims: new Map() }
     const service = serviceFor(list, held)
@@ -62,7 +62,7 @@ export function openTasksService(rt: TaskWorkerWrites, parts: Parts) {
 }
 
 type TaskList = Parts & {
-  readonly rt: TaskWorkerWrites
+  readonly deps: TaskWorkerWrites
   coming: readonly WaitingTask[]
   lastRefreshed: string | null
   isStopping: boolean
@@ -77,7 +77,7 @@ type RunnerHold = {
 }
 
 function serviceFor(list: TaskList, held: RunnerHold): TasksService {
-  const { rt, slots } = list
+  const { deps, slots } = list
   return {
     getNotStartedTasks: () => readComing(list),
     claimTask: (id) => claimTask(list, held, id),
@@ -89,12 +89,12 @@ function serviceFor(list: TaskList, held: RunnerHold): TasksService {
     getRunningCount: async () => slots.taken(),
     setTaskRunning: async (running) => (running ? void (await takeSlot(list, held)) : freeSlot(held)),
     async acquireJobLock(name, ttl = defaultJobLockSeconds) {
-      const holder = rt.newId()
-      if (!(await takeLock(rt, `job ${name}`, holder, ttl))) return false
+      const holder = deps.newId()
+      if (!(await takeLock(deps, `job ${name}`, holder, ttl))) return false
       held.jobLocks.set(name, holder)
       return true
     },
-    releaseJobLock: (name) => releaseJobLock(rt, held, name),
+    releaseJobLock: (name) => releaseJobLock(deps, held, name),
     async waitForTaskCompletion(timeout = defaultWaitSeconds) {
       await within(timeout * 1000, slots.idle())
       return slots.taken() === 0
@@ -106,19 +106,19 @@ function serviceFor(list: TaskList, held: RunnerHold): TasksService {
 
 /** Recovers what has stalled, reads the list and looks for what is due. */
 async function refresh(list: TaskList): Promise<void> {
-  await recoverTasks(list.rt)
+  await recoverTasks(list.deps)
   await readComing(list)
   list.wake()
 }
 
 async function readComing(list: TaskList): Promise<readonly WaitingTask[]> {
-  list.coming = (await comingTasks(list.rt.db)) as readonly WaitingTask[]
-  list.lastRefreshed = list.rt.clock().toISOString()
+  list.coming = (await comingTasks(list.deps.db)) as readonly WaitingTask[]
+  list.lastRefreshed = list.deps.clock().toISOString()
   return list.coming
 }
 
-async function claimTask({ rt, claims }: TaskList, held: RunnerHold, id: number): Promise<WaitingTask | null> {
-  const task = await claimById(rt, id)
+async function claimTask({ deps, claims }: TaskList, held: RunnerHold, id: number): Promise<WaitingTask | null> {
+  const task = await claimById(deps, id)
   if (task === undefined) return null
   const { token, creatorLeft: _left, data, ...shown } = task
   held.claims.set(id, { id, token })
@@ -146,10 +146,10 @@ function freeSlot(held: RunnerHold): void {
   first?.slot.free()
 }
 
-async function releaseJobLock(rt: UnloggedWrites, { jobLocks }: RunnerHold, name: string): Promise<boolean> {
+async function releaseJobLock(deps: UnloggedWrites, { jobLocks }: RunnerHold, name: string): Promise<boolean> {
   const holder = jobLocks.get(name)
   jobLocks.delete(name)
-  return holder !== undefined && dropLock(rt, `job ${name}`, holder)
+  return holder !== undefined && dropLock(deps, `job ${name}`, holder)
 }
 
 /** After the runner has ended in this way. */
@@ -157,11 +157,11 @@ async function letGo(list: TaskList, held: RunnerHold, how: string): Promise<voi
   while (held.slots.length > 0) freeSlot(held)
   const left: AttemptOutcome = list.isStopping ? { state: 'given back' } : { state: 'broken', message: how }
   for (const id of [...held.claims.keys()]) await settle(list, held, id, left)
-  for (const name of [...held.jobLocks.keys()]) await releaseJobLock(list.rt, held, name)
+  for (const name of [...held.jobLocks.keys()]) await releaseJobLock(list.deps, held, name)
 }
 
-function statsOf({ rt, slots, lock, coming, lastRefreshed, instanceId }: TaskList): TaskStats {
-  const { concurrency, stallTimeoutSeconds, listRefreshIntervalSeconds, redisEnabled } = rt.config.tasks
+function statsOf({ deps, slots, lock, coming, lastRefreshed, instanceId }: TaskList): TaskStats {
+  const { concurrency, stallTimeoutSeconds, listRefreshIntervalSeconds, redisEnabled } = deps.config.tasks
   return {
     cachedTasksCount: coming.length,
     runningCount: slots.taken(),

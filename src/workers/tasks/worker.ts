@@ -41,32 +41,32 @@ const isolatedShare = 1 / 4
  * Runs the tasks of svc_Tasks whose types have a handler, and the schedules, until stopped: due tasks in the order of
  * their time, at most TASK_CONCURRENCY at once, each in a process of its own. Rejects when the extensions do not load.
  */
-export async function openTasks(rt: TaskWorkerWrites): Promise<TaskWorker> {
-  const { concurrency, listRefreshIntervalSeconds } = rt.config.tasks
-  const instanceId = rt.newId()
+export async function openTasks(deps: TaskWorkerWrites): Promise<TaskWorker> {
+  const { concurrency, listRefreshIntervalSeconds } = deps.config.tasks
+  const instanceId = deps.newId()
   const { wake, wait } = openWakeup()
-  const claims = openClaims(rt)
+  const claims = openClaims(deps)
   const slots = openSlots(concurrency, wake)
-  const lock = openInstanceLock(rt, instanceId)
-  const service = openTasksService(rt, { instanceId, claims, slots, lock, wake })
+  const lock = openInstanceLock(deps, instanceId)
+  const service = openTasksService(deps, { instanceId, claims, slots, lock, wake })
   const { openCalls } = service
-  const first = await startRunner(rt, { openCalls })
+  const first = await startRunner(deps, { openCalls })
   const isolatedAtMost = Math.max(1, Math.floor(concurrency * isolatedShare))
   const worker: Worker = {
-    ...{ rt, claims, slots, lock },
+    ...{ deps, claims, slots, lock },
     timeouts: new Map(first.abilities.handlers.map(({ type, timeoutSeconds }) => [type, timeoutSeconds])),
-    runners: openRunners(rt, { openCalls, atMost: concurrency + 1, first }),
-    quarantine: openRunners(rt, { openCalls, yields: true, atMost: isolatedAtMost, onReady: wake }),
+    runners: openRunners(deps, { openCalls, atMost: concurrency + 1, first }),
+    quarantine: openRunners(deps, { openCalls, yields: true, atMost: isolatedAtMost, onReady: wake }),
     breaker: openCircuitBreaker(),
     running: new Set(),
     isStopping: false,
     isEnding: false,
   }
-  await recoverTasks(rt)
-  rt.listener.on('svc_tasks', wake)
-  rt.listener.onReconnect(wake)
-  const refreshes = repeat(rt, listRefreshIntervalSeconds * 1000, service.refresh)
-  const schedules = openSchedules(rt, { openCalls, known: first.abilities.schedules })
+  await recoverTasks(deps)
+  deps.listener.on('svc_tasks', wake)
+  deps.listener.onReconnect(wake)
+  const refreshes = repeat(deps, listRefreshIntervalSeconds * 1000, service.refresh)
+  const schedules = openSchedules(deps, { openCalls, known: first.abilities.schedules })
   const worked = work(worker, wait)
 
   return {
@@ -88,7 +88,7 @@ export async function openTasks(rt: TaskWorkerWrites): Promise<TaskWorker> {
 }
 
 type Worker = {
-  readonly rt: Reads & Writes & Meters
+  readonly deps: Reads & Writes & Meters
   readonly claims: Claims
   readonly slots: Slots
   readonly lock: InstanceLock
@@ -107,7 +107,7 @@ type Worker = {
 async function work(worker: Worker, wait: (ms: number | undefined) => Promise<void>): Promise<void> {
   while (!worker.isStopping) {
     const sleepMs = await look(worker).catch((error: unknown) => {
-      worker.rt.log.warn({ err: error }, 'due tasks could not be claimed yet')
+      worker.deps.log.warn({ err: error }, 'due tasks could not be claimed yet')
       return pauseAfterErrorMs
     })
     if (sleepMs !== 0 && !worker.isStopping) await wait(sleepMs)
@@ -116,7 +116,7 @@ async function work(worker: Worker, wait: (ms: number | undefined) => Promise<vo
 
 /** Claims what is due and gives the time to sleep. */
 async function look(worker: Worker): Promise<number | undefined> {
-  const { rt, slots, lock, timeouts, breaker, quarantine, runners } = worker
+  const { deps, slots, lock, timeouts, breaker, quarantine, runners } = worker
   const freeSlots = slots.free()
   const decision = decideClaim({
     freeSlots,
@@ -127,16 +127,16 @@ async function look(worker: Worker): Promise<number | undefined> {
     isolatedAtMost: quarantine.ready(),
   })
   if (!('claim' in decision)) return decision.sleepMs
-  const due = await claimDue(rt, decision.claim, decision.limit)
+  const due = await claimDue(deps, decision.claim, decision.limit)
   for (const task of due) start(worker, task, isIsolated(task, breaker.openTypes()) ? quarantine : runners)
-  return due.length > 0 ? 0 : decideSleep(await nextDueMs(rt.db, decision.claim))
+  return due.length > 0 ? 0 : decideSleep(await nextDueMs(deps.db, decision.claim))
 }
 
 function start(worker: Worker, task: ClaimedTask, pool: RunnerPool): void {
-  const { rt, slots, running } = worker
+  const { deps, slots, running } = worker
   const slot = slots.take()
   const attributes = { 'daybook.task.id': task.id, 'daybook.retry': task.retry_count }
-  const attempt = rt.tracing
+  const attempt = deps.tracing
     .span(`task ${task.type}`, { kind: 'consumer', attributes }, () => run(worker, task, pool))
     .finally(() => {
       running.delete(attempt)
@@ -146,7 +146,7 @@ function start(worker: Worker, task: ClaimedTask, pool: RunnerPool): void {
 }
 
 async function run(worker: Worker, task: ClaimedTask, pool: RunnerPool): Promise<void> {
-  const { rt, claims } = worker
+  const { deps, claims } = worker
   const startedAt = performance.now()
   let isLost = false
   let runner: Runner | undefined
@@ -155,38 +155,38 @@ async function run(worker: Worker, task: ClaimedTask, pool: RunnerPool): Promise
     runner?.kill('the task was given to another attempt')
   })
   try {
-    runner = isRefused(rt, task) ? undefined : await pool.take()
+    runner = isRefused(deps, task) ? undefined : await pool.take()
     const outcome = await runOn(worker, runner, task)
     if (runner !== undefined) pool.give(runner)
     if (!isLost && !worker.isEnding) noteAttempt(worker, task, outcome)
     const recorded = decideRecord(outcome, { isLost, isStopping: worker.isEnding })
     const isRecorded = recorded !== undefined && (await claims.settle(task, recorded))
     const came = isRecorded ? outcome.state : 'lost'
-    rt.instruments.task(came, (performance.now() - startedAt) / 1000)
-    rt.log.info({ taskId: task.id, type: task.type, outcome: came }, 'task attempted')
+    deps.instruments.task(came, (performance.now() - startedAt) / 1000)
+    deps.log.info({ taskId: task.id, type: task.type, outcome: came }, 'task attempted')
   } catch (error) {
-    rt.log.error({ err: error, taskId: task.id }, 'the outcome of a task was not recorded: it will be recovered')
+    deps.log.error({ err: error, taskId: task.id }, 'the outcome of a task was not recorded: it will be recovered')
   }
 }
 
-function noteAttempt({ rt, quarantine, breaker }: Worker, task: ClaimedTask, { state }: AttemptOutcome): void {
+function noteAttempt({ deps, quarantine, breaker }: Worker, task: ClaimedTask, { state }: AttemptOutcome): void {
   if (state === 'broken') quarantine.prepare()
   const change = breaker.note(task, state === 'broken')
-  if (change === 'opened') rt.log.warn({ type: task.type }, 'tasks of this type break: they get fewer slots')
-  if (change === 'closed') rt.log.info({ type: task.type }, 'tasks of this type get all slots again')
+  if (change === 'opened') deps.log.warn({ type: task.type }, 'tasks of this type break: they get fewer slots')
+  if (change === 'closed') deps.log.info({ type: task.type }, 'tasks of this type get all slots again')
 }
 
 async function runOn(
-  { rt, claims, timeouts }: Worker,
+  { deps, claims, timeouts }: Worker,
   runner: Runner | undefined,
   task: ClaimedTask,
 ): Promise<AttemptOutcome> {
-  if (isRefused(rt, task)) {
-    rt.log.warn({ taskId: task.id, tenantId: task.tenant_Id }, 'a task was refused: its tenant has lost its creator')
+  if (isRefused(deps, task)) {
+    deps.log.warn({ taskId: task.id, tenantId: task.tenant_Id }, 'a task was refused: its tenant has lost its creator')
     return { state: 'failed', message: creatorLeftMessage }
   }
   if (runner === undefined) return { state: 'given back' }
-  const timeoutSeconds = timeouts.get(task.type) ?? rt.config.tasks.timeoutSeconds
+  const timeoutSeconds = timeouts.get(task.type) ?? deps.config.tasks.timeoutSeconds
   const stall = () => runner.kill(`Task stalled: it took longer than ${timeoutSeconds} s`)
   const timer = setTimeout(stall, timeoutSeconds * 1000)
   const outcome = await runner.run({ kind: 'task', task }, (progress) => claims.progress(task.id, progress))
@@ -195,6 +195,6 @@ async function runOn(
 }
 
 /** A tenant's work is not done for a user who does not belong to it any more. */
-function isRefused(rt: Configuration, { creatorLeft }: ClaimedTask): boolean {
-  return rt.config.tenancy.enabled && creatorLeft
+function isRefused({ config }: Configuration, { creatorLeft }: ClaimedTask): boolean {
+  return config.tenancy.enabled && creatorLeft
 }

@@ -24,16 +24,16 @@ const keysAtMost = 50
  *   caller does not have
  */
 export async function createApiKey(
-  rt: Reads & Writes & CurrentCatalog,
+  deps: Reads & Writes & CurrentCatalog,
   request: FastifyRequest,
   body: Static<typeof NewKeyBody>,
 ) {
   const { userId } = signedIn(request.caller)
   const wanted = newKeyOf(body)
-  const scope = await scopeOf(rt, request, wanted.roleId)
-  await requireFreshProof(rt, request, body)
+  const scope = await scopeOf(deps, request, wanted.roleId)
+  await requireFreshProof(deps, request, body)
   const key = newApiKey()
-  const created = await commit(rt, actorOf(request), async (tx) => {
+  const created = await commit(deps, actorOf(request), async (tx) => {
     if ((await countApiKeys(tx, userId)) >= keysAtMost) throw new AppError(400, `At most ${keysAtMost} API keys`)
     const row = await insertApiKey(tx, { ...wanted, ...scope, userId, hash: hashSecret(key), hint: hintOf(key) })
     if (row === undefined) throw badEnd()
@@ -43,14 +43,14 @@ export async function createApiKey(
 }
 
 /** The caller's keys, without what they open with. */
-export async function listApiKeys(rt: Reads, request: FastifyRequest) {
-  return { keys: [...(await apiKeysOf(rt.db, signedIn(request.caller).userId))] }
+export async function listApiKeys({ db }: Reads, request: FastifyRequest) {
+  return { keys: [...(await apiKeysOf(db, signedIn(request.caller).userId))] }
 }
 
 /** Ends a key of the caller's in every process, sockets included; 404 when there is none. */
-export async function revokeApiKey(rt: Writes, request: FastifyRequest, id: string): Promise<{ deleted: true }> {
+export async function revokeApiKey(deps: Writes, request: FastifyRequest, id: string): Promise<{ deleted: true }> {
   const { userId } = signedIn(request.caller)
-  await commit(rt, actorOf(request), async (tx) => {
+  await commit(deps, actorOf(request), async (tx) => {
     if (!(await deleteApiKey(tx, userId, id))) throw new AppError(404, 'API key not found')
     return { result: undefined, events: [{ type: 'auth.key_revoked', data: { userId, key: id.toLowerCase() } }] }
   })
@@ -68,10 +68,10 @@ function newKeyOf({ name: typed, expiresAt, role_Id }: Static<typeof NewKeyBody>
 }
 
 /** The tenant and role that a key is for. */
-async function scopeOf(rt: Reads & CurrentCatalog, { caller }: FastifyRequest, roleId: string | null) {
+async function scopeOf({ db, catalog }: Reads & CurrentCatalog, { caller }: FastifyRequest, roleId: string | null) {
   const here = { roleId: null, tenantId: caller.tenantId ?? null }
   if (roleId === null) return here
-  const held = (await membershipsOf(rt.db, rt.catalog.current(), signedIn(caller).userId)).filter(
+  const held = (await membershipsOf(db, catalog.current(), signedIn(caller).userId)).filter(
     ({ role }) => role.id === roleId,
   )
   const chosen = held.find(({ tenantId }) => tenantId === here.tenantId) ?? held[0]

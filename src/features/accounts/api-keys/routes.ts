@@ -7,11 +7,11 @@ import { authRoutes, prepare } from '../auth/auth.ts'
 import { CreatedKeyShape, createApiKey, KeysShape, listApiKeys, NewKeyBody, revokeApiKey } from './own-keys.ts'
 
 /** A user's own API keys; never by means of one. They emit auth.key_created and auth.key_revoked. */
-export function apiKeyRoutes(app: App, rt: Reads & Writes & CurrentCatalog): void {
+export function apiKeyRoutes(app: App, deps: Reads & Writes & CurrentCatalog): void {
   prepare(app)
-  app.post('/auth/keys', createRoute, (request) => createApiKey(rt, request, request.body))
-  app.get('/auth/keys', listRoute, (request) => listApiKeys(rt, request))
-  app.delete('/auth/keys/:id', revokeRoute, (request) => revokeApiKey(rt, request, request.params.id))
+  app.post('/auth/keys', createRoute, (request) => createApiKey(deps, request, request.body))
+  app.get('/auth/keys', listRoute, (request) => listApiKeys(deps, request))
+  app.delete('/auth/keys/:id', revokeRoute, (request) => revokeApiKey(deps, request, request.params.id))
 }
 
 const declared = authRoutes('API keys')

@@ -9,8 +9,8 @@ import type { Person } from './queries.ts'
 type Row = Readonly<Record<string, unknown>>
 
 /** What every answer about a signed-in user says beside the user. */
-export function roleAndPermissions(rt: CurrentAccess, role: Role) {
-  const rows = rt.access.current().permissions.get(role.id) ?? []
+export function roleAndPermissions({ access }: CurrentAccess, role: Role) {
+  const rows = access.current().permissions.get(role.id) ?? []
   return { role: roleBody(role), permissions: [...rows] }
 }
 
@@ -20,8 +20,8 @@ export function personBody({ id, email, firstName, lastName }: Person): Person {
 }
 
 /** A null where multi-tenancy is not used. */
-export function tenantBody(rt: Configuration, tenant: Row | null): Record<string, unknown> | null {
-  return rt.config.tenancy.enabled && tenant !== null ? { ...tenant } : null
+export function tenantBody({ config }: Configuration, tenant: Row | null): Record<string, unknown> | null {
+  return config.tenancy.enabled && tenant !== null ? { ...tenant } : null
 }
 
 /**
@@ -34,12 +34,12 @@ export function deliver<Body extends object>(
   ...of: [...TokenDelivery, token: string | undefined, body: Body]
 ): Body | SignInBody<Body>
 export function deliver<Body extends object>(
-  ...[rt, reply, authMode, token, body]: [...TokenDelivery, token: string | undefined, body: Body]
+  ...[deps, reply, authMode, token, body]: [...TokenDelivery, token: string | undefined, body: Body]
 ): Body | SignInBody<Body> {
   if (token === undefined) return body
   const mode = deliveryTo(reply.request, authMode)
   if (mode === 'jwt') return { ...body, token, authMode: mode }
-  setSessionCookie(rt, reply, token)
+  setSessionCookie(deps, reply, token)
   return { message: 'Authentication successful', ...body, authMode: mode }
 }
 
@@ -57,13 +57,13 @@ export function prepare(app: App): void {
 }
 
 /** How the caller gets its token; 403 where another site's page would sign it in. */
-export function signInMode(rt: Configuration, request: FastifyRequest, asked: AuthMode = 'jwt'): AuthMode {
+export function signInMode({ config }: Configuration, request: FastifyRequest, asked: AuthMode = 'jwt'): AuthMode {
   const authMode = deliveryTo(request, asked)
-  if (authMode === 'cookie') refuseForeignPage(rt.config, request)
+  if (authMode === 'cookie') refuseForeignPage(config, request)
   return authMode
 }
 
-type TokenDelivery = [rt: Configuration & CurrentAccess, reply: FastifyReply, authMode: AuthMode]
+type TokenDelivery = [deps: Configuration & CurrentAccess, reply: FastifyReply, authMode: AuthMode]
 type SignInBody<Body> = Body & { readonly authMode: AuthMode; readonly token?: string; readonly message?: string }
 
 function roleBody(role: Role) {

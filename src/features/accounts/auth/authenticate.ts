@@ -30,7 +30,7 @@ import type { Session, Sessions } from './session-store.ts'
  * cookie's write comes from another site.
  */
 export function resolveCaller(
-  rt: AuthWrites,
+  deps: AuthWrites,
   request: FastifyRequest,
   reply: FastifyReply,
 ): Caller | CredentialFault | Promise<Caller | CredentialFault> {
@@ -43,30 +43,30 @@ export function resolveCaller(
   } = request.routeOptions.config ?? {}
   // An empty one is how some clients say that they have none.
   if (authorization !== '' && !ownAuthorization) {
-    const found = callerOfHeader(rt, authorization, resource)
-    return ignoresSession ? forgotten(rt, found) : found
+    const found = callerOfHeader(deps, authorization, resource)
+    return ignoresSession ? forgotten(deps, found) : found
   }
   const inQuery = takesTokenInQuery ? (request.query as { access_token?: unknown }).access_token : undefined
-  if (inQuery !== undefined && inQuery !== '') return callerOfCredential(rt, String(inQuery), resource)
-  if (cookie === undefined) return publicCaller(rt)
-  const token = tokenOfCookies(cookieNamesOf(rt), cookie)
-  if (token === undefined) return publicCaller(rt)
-  const visit = { rt, request, reply, ignoresSession }
-  const session = liveSession(rt, token)
+  if (inQuery !== undefined && inQuery !== '') return callerOfCredential(deps, String(inQuery), resource)
+  if (cookie === undefined) return publicCaller(deps)
+  const token = tokenOfCookies(cookieNamesOf(deps), cookie)
+  if (token === undefined) return publicCaller(deps)
+  const visit = { deps, request, reply, ignoresSession }
+  const session = liveSession(deps, token)
   return session instanceof Promise ? session.then((found) => byCookie(visit, found)) : byCookie(visit, session)
 }
 
 type PendingCaller = CallerResult | Promise<CallerResult>
 
-function callerOfHeader(rt: AuthWrites, authorization: string, resource: ResourceName): PendingCaller {
+function callerOfHeader(deps: AuthWrites, authorization: string, resource: ResourceName): PendingCaller {
   const token = bearerOf(authorization)
-  return token === undefined ? 'INVALID_TOKEN' : callerOfCredential(rt, token, resource)
+  return token === undefined ? 'INVALID_TOKEN' : callerOfCredential(deps, token, resource)
 }
 
-function callerOfCredential(rt: AuthWrites, token: string, resource: ResourceName): PendingCaller {
-  if (readsLikeApiKey(token)) return callerOfKey(rt, token).then((found) => found?.caller ?? 'INVALID_API_KEY')
-  const session = liveSession(rt, token, resource)
-  return session instanceof Promise ? session.then((found) => admitted(rt, found)) : admitted(rt, session)
+function callerOfCredential(deps: AuthWrites, token: string, resource: ResourceName): PendingCaller {
+  if (readsLikeApiKey(token)) return callerOfKey(deps, token).then((found) => found?.caller ?? 'INVALID_API_KEY')
+  const session = liveSession(deps, token, resource)
+  return session instanceof Promise ? session.then((found) => admitted(deps, found)) : admitted(deps, session)
 }
 
 /** What an Authorization header of the scheme Bearer holds. */
@@ -77,32 +77,32 @@ export function bearerOf(authorization: string): string | undefined {
 type CallerResult = Caller | CredentialFault
 
 /** On routes where nobody is anybody a bad header is refused all the same. */
-function forgotten(rt: CurrentAccess & CurrentCatalog & CurrentSettings, found: PendingCaller): PendingCaller {
-  if (found instanceof Promise) return found.then((settled) => forgotten(rt, settled))
-  return typeof found === 'string' ? found : publicCaller(rt)
+function forgotten(deps: CurrentAccess & CurrentCatalog & CurrentSettings, found: PendingCaller): PendingCaller {
+  if (found instanceof Promise) return found.then((settled) => forgotten(deps, settled))
+  return typeof found === 'string' ? found : publicCaller(deps)
 }
 
 type Authentication = {
-  readonly rt: AuthWrites
+  readonly deps: AuthWrites
   readonly request: FastifyRequest
   readonly reply: FastifyReply
   readonly ignoresSession: boolean
 }
 
 function byCookie(
-  { rt, request, reply, ignoresSession }: Authentication,
+  { deps, request, reply, ignoresSession }: Authentication,
   session: LiveSession,
 ): Caller | Promise<Caller> {
   // A program's token is none of a browser's.
   const isOwn = typeof session !== 'string' && session.client === null
   request.sessionCookie = isOwn ? 'live' : 'dead'
   if (!isOwn) {
-    dropSessionCookie(rt, reply)
-    return publicCaller(rt)
+    dropSessionCookie(deps, reply)
+    return publicCaller(deps)
   }
-  if (ignoresSession) return publicCaller(rt)
-  refuseForgedWrite(rt.config, request)
-  const caller = admitted(rt, session) as Caller | Promise<Caller>
+  if (ignoresSession) return publicCaller(deps)
+  refuseForgedWrite(deps.config, request)
+  const caller = admitted(deps, session) as Caller | Promise<Caller>
   return caller instanceof Promise ? caller.then(withCookie) : withCookie(caller)
 }
 
@@ -115,26 +115,26 @@ function withCookie(caller: Caller): Caller {
   }))
 }
 
-function admitted(rt: AuthWrites, session: LiveSession): CallerResult | Promise<Caller> {
+function admitted(deps: AuthWrites, session: LiveSession): CallerResult | Promise<Caller> {
   if (typeof session === 'string') return session
-  if (session.idle) afterwards(rt, 'noting the use of a session', () => touchSession(rt, session.id))
-  const caller = callerOf(rt, session)
-  return session.extendable ? extend(rt, session).then(() => caller) : caller
+  if (session.idle) afterwards(deps, 'noting the use of a session', () => touchSession(deps, session.id))
+  const caller = callerOf(deps, session)
+  return session.extendable ? extend(deps, session).then(() => caller) : caller
 }
 
 type LiveSession = Session | CredentialFault
 
 /** The live session that an access token names, or why there is none. */
 function liveSession(
-  rt: Clock & Configuration & Sessions,
+  deps: Clock & Configuration & Sessions,
   token: string,
   resource: ResourceName = 'api',
 ): LiveSession | Promise<LiveSession> {
-  const claims = verifyToken(rt.config, token, rt.clock())
+  const claims = verifyToken(deps.config, token, deps.clock())
   if (claims === undefined) return 'INVALID_TOKEN'
-  const known = rt.sessions.recall(claims.sessionToken)
-  if (known !== undefined) return ownSession(rt, claims, known, resource)
-  return rt.sessions.find(claims.sessionToken).then((session) => ownSession(rt, claims, session, resource))
+  const known = deps.sessions.recall(claims.sessionToken)
+  if (known !== undefined) return ownSession(deps, claims, known, resource)
+  return deps.sessions.find(claims.sessionToken).then((session) => ownSession(deps, claims, session, resource))
 }
 
 /** A program's session opens nothing by a token that does not say for whom it was made, and nothing but what it was made for. */
@@ -162,60 +162,64 @@ const delegated = oncePer((session: Session) =>
 export type FoundCaller = { readonly caller: Caller; readonly endsInMs: number }
 
 /** The user of a token or API key, for channels other than HTTP requests, or why it opens nothing. 503 as above. */
-export async function callerOfToken(rt: AuthWrites, token: string): Promise<FoundCaller | CredentialFault> {
-  if (readsLikeApiKey(token)) return (await callerOfKey(rt, token)) ?? 'INVALID_API_KEY'
-  const session = await liveSession(rt, token)
+export async function callerOfToken(deps: AuthWrites, token: string): Promise<FoundCaller | CredentialFault> {
+  if (readsLikeApiKey(token)) return (await callerOfKey(deps, token)) ?? 'INVALID_API_KEY'
+  const session = await liveSession(deps, token)
   if (typeof session === 'string') return session
-  const claims = verifyToken(rt.config, token, rt.clock())
+  const claims = verifyToken(deps.config, token, deps.clock())
   if (claims === undefined) return 'INVALID_TOKEN'
-  const endsInMs = Math.min(session.endsAt - performance.now(), claims.expiresAt.getTime() - rt.clock().getTime())
-  return { caller: callerOf(rt, session), endsInMs }
+  const endsInMs = Math.min(session.endsAt - performance.now(), claims.expiresAt.getTime() - deps.clock().getTime())
+  return { caller: callerOf(deps, session), endsInMs }
 }
 
 /** The caller without a session: the role `public`. */
-export function publicCaller(rt: CurrentAccess & CurrentCatalog & CurrentSettings): Caller {
-  const rules = rt.access.current()
+export function publicCaller(deps: CurrentAccess & CurrentCatalog & CurrentSettings): Caller {
+  const rules = deps.access.current()
   return remembered(rules, () => {
-    const access = accessOfRole(rt, rules, rules.publicRole, undefined)
+    const access = accessOfRole(deps, rules, rules.publicRole, undefined)
     const nobody = { userId: undefined, tenantId: undefined, sessionId: undefined, keyId: undefined, user: undefined }
     return { ...nobody, role: rules.publicRole, admin: access.admin, access }
   })
 }
 
-function callerOf(rt: CurrentAccess & CurrentCatalog & CurrentSettings, session: Session): Caller {
+function callerOf(deps: CurrentAccess & CurrentCatalog & CurrentSettings, session: Session): Caller {
   return remembered(session, () => {
     const { id: sessionId, role, userId, tenantId, user, delegation, client } = session
-    const own = accessOfPrincipal(rt, session)
+    const own = accessOfPrincipal(deps, session)
     const caller = { sessionId, keyId: undefined, role, userId, tenantId, user, admin: own.admin }
-    if (delegation === undefined || client === null) return previewed(rt, session, { ...caller, access: own })
+    if (delegation === undefined || client === null) return previewed(deps, session, { ...caller, access: own })
     const access = { ...own, byKey: true, scope: highestScope(delegation.scopes) }
     return { ...caller, access, client: { ...delegation, name: client } }
   })
 }
 
 /** The caller whose view the session shows, or its owner. */
-function previewed(rt: CurrentAccess & CurrentCatalog & CurrentSettings, { preview }: Session, owner: Caller): Caller {
+function previewed(
+  deps: CurrentAccess & CurrentCatalog & CurrentSettings,
+  { preview }: Session,
+  owner: Caller,
+): Caller {
   if (preview === undefined) return owner
   const { of } = preview
   const limits = { isPreview: true, scope: 'read' } as const
   if (of === undefined || of.role.name === publicRole) {
-    const nobody = publicCaller(rt)
+    const nobody = publicCaller(deps)
     // Nobody at all, not even the public, where there is nothing to look at any more.
     const access = of === undefined ? withGrants(nobody.access, () => undefined, { admin: false }) : nobody.access
     return { ...nobody, sessionId: owner.sessionId, access: { ...access, ...limits }, preview: { owner } }
   }
   const { role, userId, tenantId, user } = of
-  const access = { ...accessOfPrincipal(rt, of), ...limits }
+  const access = { ...accessOfPrincipal(deps, of), ...limits }
   const seen = { sessionId: owner.sessionId, keyId: undefined, role, userId, tenantId, user, admin: access.admin }
   return { ...seen, access, preview: { owner } }
 }
 
-async function callerOfKey(rt: AuthWrites, text: string): Promise<FoundCaller | undefined> {
-  const found = await findApiKey(rt, text)
+async function callerOfKey(deps: AuthWrites, text: string): Promise<FoundCaller | undefined> {
+  const found = await findApiKey(deps, text)
   if (found === undefined) return undefined
   const { keyId, idle, endsInMs, role, userId, tenantId, user } = found
-  if (idle) afterwards(rt, 'noting the use of an API key', () => touchApiKey(rt, keyId))
-  const access = { ...accessOfPrincipal(rt, found), byKey: true }
+  if (idle) afterwards(deps, 'noting the use of an API key', () => touchApiKey(deps, keyId))
+  const access = { ...accessOfPrincipal(deps, found), byKey: true }
   const caller = { sessionId: undefined, keyId, role, userId, tenantId, user, admin: access.admin, access }
   return { caller, endsInMs }
 }
@@ -230,10 +234,10 @@ function remembered(key: object, make: () => Caller): Caller {
 }
 
 /** Failing to extend is no reason to refuse: the session is live, and the next request tries again. */
-async function extend(rt: UnloggedWrites & Configuration & Logs, { id }: Session): Promise<void> {
+async function extend(deps: UnloggedWrites & Configuration & Logs, { id }: Session): Promise<void> {
   try {
-    await extendSession(rt, id, rt.config.auth.accessTokenExpiresIn)
+    await extendSession(deps, id, deps.config.auth.accessTokenExpiresIn)
   } catch (error) {
-    rt.log.warn({ err: error }, 'a session could not be extended')
+    deps.log.warn({ err: error }, 'a session could not be extended')
   }
 }

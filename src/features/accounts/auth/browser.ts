@@ -36,23 +36,23 @@ export function tokenOfCookies(names: CookieNames, header: string | undefined): 
 }
 
 /** The names of this installation. Its role `public` is made with it and never again, so its id tells installations apart. */
-export function cookieNamesOf(rt: CurrentAccess): CookieNames {
-  return namesByRole(rt.access.current().publicRole)
+export function cookieNamesOf({ access }: CurrentAccess): CookieNames {
+  return namesByRole(access.current().publicRole)
 }
 
 /** Hands a token to the browser, in the place of whatever the answer said of the cookie before. */
-export function setSessionCookie(rt: Configuration & CurrentAccess, reply: FastifyReply, token: string): void {
-  answerCookies(rt, reply, [sessionCookie(rt.config, cookieNamesOf(rt), token)])
+export function setSessionCookie(deps: Configuration & CurrentAccess, reply: FastifyReply, token: string): void {
+  answerCookies(deps, reply, [sessionCookie(deps.config, cookieNamesOf(deps), token)])
 }
 
 /** Makes the browser drop its session cookie; the one of the other name too, where that is the one it has sent. */
-export function dropSessionCookie(rt: Configuration & CurrentAccess, reply: FastifyReply): void {
-  const names = cookieNamesOf(rt)
+export function dropSessionCookie(deps: Configuration & CurrentAccess, reply: FastifyReply): void {
+  const names = cookieNamesOf(deps)
   const sent = cookiesOf(reply.request.headers.cookie ?? '')
-  const inForce = nameInForce(rt.config, names)
+  const inForce = nameInForce(deps.config, names)
   const others = [names.host, names.plain].filter((name) => name !== inForce && findCookie(sent, name) !== undefined)
-  const dropped = others.map((name) => cookieText(rt.config, name, '', 0))
-  answerCookies(rt, reply, [...dropped, clearedSessionCookie(rt.config, names)])
+  const dropped = others.map((name) => cookieText(deps.config, name, '', 0))
+  answerCookies(deps, reply, [...dropped, clearedSessionCookie(deps.config, names)])
 }
 
 const cookiesOf = (header: string): string[] => header.split(';').map((pair) => pair.trim())
@@ -66,8 +66,8 @@ function findCookie(cookies: readonly string[], name: string): string | undefine
 const namesByRole = oncePer(({ id }: { readonly id: string }) => cookieNames(id))
 
 /** Other cookies of the answer stay. */
-function answerCookies(rt: CurrentAccess, reply: FastifyReply, cookies: readonly string[]): void {
-  const { plain, host } = cookieNamesOf(rt)
+function answerCookies(deps: CurrentAccess, reply: FastifyReply, cookies: readonly string[]): void {
+  const { plain, host } = cookieNamesOf(deps)
   const before = [reply.getHeader('set-cookie') ?? []].flat().map(String)
   const kept = before.filter((cookie) => !cookie.startsWith(`${plain}=`) && !cookie.startsWith(`${host}=`))
   reply.removeHeader('set-cookie')

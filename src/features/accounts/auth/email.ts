@@ -36,14 +36,14 @@ import {
  * anybody else gets one answer, in the same time, whatever there is to the address. 400 for an untrusted link.
  */
 export async function resendVerification(
-  rt: Reads & Writes & CurrentSettings,
+  deps: Reads & Writes & CurrentSettings,
   request: FastifyRequest,
   { link: typed, email }: Static<typeof ResendBody>,
 ): Promise<{ message: string }> {
-  const link = trustedLink(rt, typed)
-  if (request.caller.sessionId !== undefined) return resendToCaller(rt, request, link)
+  const link = trustedLink(deps, typed)
+  if (request.caller.sessionId !== undefined) return resendToCaller(deps, request, link)
   if (email === undefined) throw new AppError(400, 'Email is required')
-  await resendToAddress(rt, request, link, emailOf(email))
+  await resendToAddress(deps, request, link, emailOf(email))
   return { message: 'If an account exists for this email, a verification email has been sent.' }
 }
 
@@ -52,9 +52,9 @@ export async function resendVerification(
  * stays: following this link confirms the account that was set up, as the mail says (docs/decisions/0008). The token of a new
  * address gives the account that address.
  */
-export async function verifyEmail(rt: Writes, request: FastifyRequest, token: string): Promise<void> {
+export async function verifyEmail(deps: Writes, request: FastifyRequest, token: string): Promise<void> {
   const wanted = { purpose: 'email-verification', hash: hashSecret(token), email: undefined } as const
-  await commit(rt, actorOf(request), async (tx) => {
+  await commit(deps, actorOf(request), async (tx) => {
     const events = await confirmEmailChange(tx, wanted.hash)
     if (events !== undefined) return { result: undefined, events }
     const holder = await lockHolder(tx, wanted.purpose, wanted.hash)
@@ -65,37 +65,41 @@ export async function verifyEmail(rt: Writes, request: FastifyRequest, token: st
   })
 }
 
-async function resendToCaller(rt: Reads & Writes, request: FastifyRequest, link: string): Promise<{ message: string }> {
+async function resendToCaller(
+  deps: Reads & Writes,
+  request: FastifyRequest,
+  link: string,
+): Promise<{ message: string }> {
   const { userId } = signedIn(request.caller)
-  const account = await verificationStateOf(withoutWaiting(rt), { userId })
+  const account = await verificationStateOf(withoutWaiting(deps), { userId })
   if (account === undefined) throw new AppError(400, 'User not found or no email set')
   if (account.emailVerified) return { message: 'Email already verified' }
-  if (await sendVerification(rt, request, account, link)) return { message: 'Verification email sent' }
+  if (await sendVerification(deps, request, account, link)) return { message: 'Verification email sent' }
   throw new AppError(429, 'A verification email was sent recently. Please wait before requesting another.')
 }
 
 /** Looks the same things up for every address and sends beside the answer, so its time tells nothing. */
 async function resendToAddress(
-  rt: Reads & Writes,
+  deps: Reads & Writes,
   request: FastifyRequest,
   link: string,
   email: string,
 ): Promise<void> {
-  const account = await verificationStateOf(withoutWaiting(rt), { email })
-  const recent = await wasMailedRecently(withoutWaiting(rt), email, rt.config.auth.emailVerificationResendCooldown)
+  const account = await verificationStateOf(withoutWaiting(deps), { email })
+  const recent = await wasMailedRecently(withoutWaiting(deps), email, deps.config.auth.emailVerificationResendCooldown)
   if (account === undefined || !mayBeMailedAgain(account, recent)) return
-  afterwards(rt, 'sending a verification mail again', () => sendVerification(rt, request, account, link))
+  afterwards(deps, 'sending a verification mail again', () => sendVerification(deps, request, account, link))
 }
 
 /** False while the last mail to the address is younger than EMAIL_VERIFICATION_RESEND_COOLDOWN. */
 async function sendVerification(
-  rt: Writes,
+  deps: Writes,
   request: FastifyRequest,
   account: VerificationState,
   link: string,
 ): Promise<boolean> {
-  const cooldown = rt.config.auth.emailVerificationResendCooldown
-  return commit(rt, actorOf(request), async (tx) => {
+  const cooldown = deps.config.auth.emailVerificationResendCooldown
+  return commit(deps, actorOf(request), async (tx) => {
     const free = cooldown === 0 || (await lockVerificationOf(tx, account.email))
     if (!free || (await wasMailedRecently(tx, account.email, cooldown))) return { result: false }
     const { event } = await queueMail(tx, { type: 'verification', to: account.email, user: account, context: { link } })
@@ -112,18 +116,18 @@ async function sendVerification(
  *   (unless AUTH_GENERIC_RESPONSES) another one's; 429 shortly after another such mail to the address
  */
 export async function requestEmailChange(
-  rt: Reads & Writes & CurrentSettings,
+  deps: Reads & Writes & CurrentSettings,
   request: FastifyRequest,
   body: Static<typeof EmailChangeBody>,
 ): Promise<{ message: string }> {
   const { userId } = signedIn(request.caller)
   const email = emailOf(body.email)
-  const link = body.link === undefined ? defaultLink(rt) : trustedLink(rt, body.link)
-  const account = await accountOf(withoutWaiting(rt), userId)
+  const link = body.link === undefined ? defaultLink(deps) : trustedLink(deps, body.link)
+  const account = await accountOf(withoutWaiting(deps), userId)
   if (account === undefined) throw errors.unauthorized('Unauthorized')
-  await checkPassword(rt, request, account, body.currentPassword)
+  await checkPassword(deps, request, account, body.currentPassword)
   if (email === account.email) throw new AppError(400, 'This is the address of your account already')
-  await commit(rt, actorOf(request), (tx) => ask(rt, tx, account, { email, link }))
+  await commit(deps, actorOf(request), (tx) => ask(deps, tx, account, { email, link }))
   return { message: 'A mail to confirm the new address has been sent to it.' }
 }
 
@@ -148,7 +152,7 @@ async function confirmEmailChange(tx: Tx, hash: string): Promise<readonly Domain
 }
 
 async function checkPassword(
-  rt: Writes,
+  deps: Writes,
   request: FastifyRequest,
   { id: userId, password }: Account,
   current: string | undefined,
@@ -158,8 +162,8 @@ async function checkPassword(
       code: 'EMAIL_CHANGE_REQUIRES_PASSWORD',
     })
   if (current === undefined) throw new AppError(400, 'Current password is required')
-  if (await verifyPassword(current, password, rt.config.auth.passwordHashCost)) return
-  await commit(rt, actorOf(request), async () => ({
+  if (await verifyPassword(current, password, deps.config.auth.passwordHashCost)) return
+  await commit(deps, actorOf(request), async () => ({
     result: undefined,
     events: [{ type: 'auth.email_change_failed', data: { userId } }],
   }))
@@ -169,14 +173,14 @@ async function checkPassword(
 type AddressChange = { readonly email: string; readonly link: string }
 
 async function ask(
-  rt: Configuration,
+  { config }: Configuration,
   tx: Tx,
   account: Account,
   { email, link }: AddressChange,
 ): Promise<WorkResult<undefined>> {
   const { id: userId, email: oldEmail } = account
   const locked = await lockAccount(tx, userId)
-  const cooldown = rt.config.auth.emailVerificationResendCooldown
+  const cooldown = config.auth.emailVerificationResendCooldown
   const isFree = cooldown === 0 || (await lockVerificationOf(tx, email))
   const isMailed = decideAddressRequest(
     {
@@ -185,7 +189,7 @@ async function ask(
       wasMailedRecently: !isFree || (await wasMailedRecently(tx, email, cooldown, 'email_change')),
       isTaken: (await findAccount(tx, email)) !== undefined,
     },
-    rt.config.auth,
+    config.auth,
   )
   if (!isMailed) return { result: undefined }
   // Longer than the link, whose time begins when the mail is sent.

@@ -60,49 +60,52 @@ export function isHeaderAttempt(request: FastifyRequest): boolean {
  * @throws {AppError} 401 for a wrong password; 403 for an account that is not active, whose address is not verified, that has a
  *   second factor or no role, and where signing in by password is off
  */
-export async function callerOfPassword(rt: AuthWrites, request: FastifyRequest, held: Held): Promise<Caller> {
-  checkLocal(rt)
+export async function callerOfPassword(deps: AuthWrites, request: FastifyRequest, held: Held): Promise<Caller> {
+  checkLocal(deps)
   const entry = entryOf(held)
-  const known = believed.get(entry) ?? (await verify(rt, request, held))
-  const row = await principalRow(rt, known)
+  const known = believed.get(entry) ?? (await verify(deps, request, held))
+  const row = await principalRow(deps, known)
   if (row === undefined) {
     believed.delete(entry)
     throw wrong()
   }
-  const principal = await principalOf(rt.reserved, rt.access.current(), rt.config.tenancy.enabled, row, rt.log)
-  const access = { ...accessOfPrincipal(rt, principal), byKey: true }
+  const principal = await principalOf(deps.reserved, deps.access.current(), deps.config.tenancy.enabled, row, deps.log)
+  const access = { ...accessOfPrincipal(deps, principal), byKey: true }
   const { role, userId, tenantId, user } = principal
   return { sessionId: undefined, keyId: undefined, role, userId, tenantId, user, admin: access.admin, access }
 }
 
-async function verify(rt: AuthWrites, request: FastifyRequest, held: Held): Promise<Believed> {
+async function verify(deps: AuthWrites, request: FastifyRequest, held: Held): Promise<Believed> {
   const { account, matches } = await inTurn(async () => {
-    const account = await findAccount(withoutWaiting(rt), emailOf(held.email))
-    return { account, matches: await verifyPassword(held.password, account?.password, rt.config.auth.passwordHashCost) }
+    const account = await findAccount(withoutWaiting(deps), emailOf(held.email))
+    return {
+      account,
+      matches: await verifyPassword(held.password, account?.password, deps.config.auth.passwordHashCost),
+    }
   })
   const decided = decidePassword(account, matches, { requireEmailVerification: true })
   if (decided.refusal !== undefined) {
     const { events } = decided
-    const record = () => commit(rt, actorOf(request), async () => ({ result: undefined, events }))
-    if (events.length > 0) afterwards(rt, 'recording a failed login', record)
+    const record = () => commit(deps, actorOf(request), async () => ({ result: undefined, events }))
+    if (events.length > 0) afterwards(deps, 'recording a failed login', record)
     throw decided.refusal.status === 400 ? wrong() : decided.refusal
   }
   const { id: userId, password } = decided.account
-  if (await hasSecondFactor(withoutWaiting(rt), userId))
+  if (await hasSecondFactor(withoutWaiting(deps), userId))
     throw new AppError(403, 'This account has a second factor: sign in and send the token, or use an API key', {
       code: 'TWO_FACTOR_REQUIRED',
     })
-  const { userRoleId } = await membershipOf(rt, withoutWaiting(rt), userId, undefined)
+  const { userRoleId } = await membershipOf(deps, withoutWaiting(deps), userId, undefined)
   const known = { userId, password: password!, userRoleId }
   believed.set(entryOf(held), known, believedMs)
   return known
 }
 
 /** Undefined where something of what was verified no longer holds. */
-async function principalRow(rt: AuthWrites, known: Believed): Promise<PrincipalRow | undefined> {
-  return withFreshPlan(rt.catalog, async () => {
+async function principalRow(deps: AuthWrites, known: Believed): Promise<PrincipalRow | undefined> {
+  return withFreshPlan(deps.catalog, async () => {
     const values = [known.userId, known.password, known.userRoleId]
-    const [row] = await rt.reserved.run<PrincipalRow>(holderSql(rt.catalog.current()), values, 'prepared')
+    const [row] = await deps.reserved.run<PrincipalRow>(holderSql(deps.catalog.current()), values, 'prepared')
     return row
   })
 }

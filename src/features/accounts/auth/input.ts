@@ -191,12 +191,12 @@ export function nameOf(typed: string): string {
  * written. So no reading of it can differ from the browser's.
  */
 export function trustedLink(
-  rt: Configuration & CurrentSettings,
+  deps: Configuration & CurrentSettings,
   link: string | undefined,
   refusal = 'Invalid link',
 ): string {
   const address = link !== undefined && link.length <= longest ? link.replace(/\/+$/, '') : ''
-  if (!trustedAddresses(rt).some((trusted) => address === trusted || isPathAt(new URL(trusted).origin, address)))
+  if (!trustedAddresses(deps).some((trusted) => address === trusted || isPathAt(new URL(trusted).origin, address)))
     throw new AppError(400, refusal)
   return address
 }
@@ -206,20 +206,20 @@ export function trustedLink(
  * of a trusted origin and a slash, so whatever follows can only be a path and query there; a fragment is refused.
  */
 export function trustedReturn(
-  rt: Configuration & CurrentSettings,
+  deps: Configuration & CurrentSettings,
   address: string | undefined,
   refusal: string,
 ): string {
   const text = address !== undefined && address.length <= longest ? address : ''
   const isPlain = /^https?:\/\/[\w.~:/?@!$&'()*+,;=%[\]-]+$/.test(text) && URL.canParse(text)
-  const origins = trustedAddresses(rt).map((trusted) => new URL(trusted).origin)
+  const origins = trustedAddresses(deps).map((trusted) => new URL(trusted).origin)
   if (isPlain && origins.some((origin) => text === origin || text.startsWith(`${origin}/`))) return text
   throw new AppError(400, refusal)
 }
 
 /** The first trusted frontend; 400 where the installation names none. */
-export function defaultLink(rt: Configuration & CurrentSettings, refusal = 'Invalid link'): string {
-  const [first] = trustedAddresses(rt)
+export function defaultLink(deps: Configuration & CurrentSettings, refusal = 'Invalid link'): string {
+  const [first] = trustedAddresses(deps)
   if (first === undefined) throw new AppError(400, refusal)
   return first
 }
@@ -229,10 +229,10 @@ export type LinkRequest = { readonly email: string } & LinkOrCode
 
 /** What a request for a magic link or password reset asks for. 400 for what is malformed or not trusted. */
 export function linkRequestOf(
-  rt: Configuration & CurrentSettings,
+  deps: Configuration & CurrentSettings,
   { email, mode = 'link', link }: Static<typeof LinkBody>,
 ): LinkRequest {
-  const context: LinkOrCode = mode === 'code' ? { mode } : { mode, link: trustedLink(rt, link) }
+  const context: LinkOrCode = mode === 'code' ? { mode } : { mode, link: trustedLink(deps, link) }
   return { email: emailOf(email), ...context }
 }
 
@@ -250,12 +250,9 @@ function isPathAt(origin: string, address: string): boolean {
   )
 }
 
-function trustedAddresses(rt: Configuration & CurrentSettings): string[] {
-  const { app_url, project_url } = rt.settings.current()
-  return [
-    ...rt.config.auth.appUrls,
-    ...[app_url, project_url].filter(isWebAddress).map((url) => url.replace(/\/+$/, '')),
-  ]
+function trustedAddresses({ settings, config }: Configuration & CurrentSettings): string[] {
+  const { app_url, project_url } = settings.current()
+  return [...config.auth.appUrls, ...[app_url, project_url].filter(isWebAddress).map((url) => url.replace(/\/+$/, ''))]
 }
 
 /** Settings are free text: only http(s) addresses without user name, query or fragment count. */

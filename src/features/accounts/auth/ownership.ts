@@ -44,14 +44,14 @@ export type RedemptionResult =
  * exception, because the transaction must be committed with it: the try of a code counts, whatever comes of it.
  */
 export async function redeem(
-  rt: Configuration,
+  { config }: Configuration,
   tx: Tx,
   request: FastifyRequest,
   presented: PresentedSecret,
   refused: { readonly message: string; readonly event: 'auth.magic_link_failed' | 'auth.password_reset_failed' },
 ): Promise<RedemptionResult> {
   const { purpose, typed, email } = presented
-  const { form, hash } = presentedSecret(rt.config, purpose, typed)
+  const { form, hash } = presentedSecret(config, purpose, typed)
   const holder = await lockHolder(tx, purpose, hash)
   const wanted = { purpose, hash, email }
   const outcome =
@@ -119,13 +119,17 @@ const mailedSecrets: readonly SecretPurpose[] = ['email-verification', 'magic-li
  *
  * @throws {AppError} 403 `FRESH_PROOF_REQUIRED` with `methods`, those that the account has; `FRESH_PROOF_REFUSED`
  */
-export async function requireFreshProof(rt: Reads & Writes, request: FastifyRequest, proof: ProofInput): Promise<void> {
+export async function requireFreshProof(
+  deps: Reads & Writes,
+  request: FastifyRequest,
+  proof: ProofInput,
+): Promise<void> {
   if (!holdsProof(proof) && request.sessionCookie !== 'live') return
   const { userId } = signedIn(request.caller)
-  const account = await accountOf(withoutWaiting(rt), userId)
+  const account = await accountOf(withoutWaiting(deps), userId)
   if (account === undefined) throw errors.unauthorized('Unauthorized')
-  if (!holdsProof(proof)) throw required(await methodsOf(rt, account))
-  if (!(await isProven(rt, request, account, proof))) throw await refused(rt, request, userId)
+  if (!holdsProof(proof)) throw required(await methodsOf(deps, account))
+  if (!(await isProven(deps, request, account, proof))) throw await refused(deps, request, userId)
 }
 
 /** Whether the body has a member that shows who somebody is, right or wrong. */
@@ -136,40 +140,45 @@ export function holdsProof(body: unknown): boolean {
 
 /** The first that is there decides, so that one request is one try. */
 async function isProven(
-  rt: Reads & Writes,
+  deps: Reads & Writes,
   request: FastifyRequest,
   account: Account,
   { currentPassword, twoFactorCode, passkey }: ProofInput,
 ): Promise<boolean> {
   if (currentPassword !== undefined)
-    return verifyPassword(textIn(currentPassword) ?? '', account.password, rt.config.auth.passwordHashCost)
-  if (twoFactorCode !== undefined) return isCode(rt, request, account.id, textIn(twoFactorCode))
-  return isPasskey(rt, request, account.id, isObject(passkey) ? passkey : {})
+    return verifyPassword(textIn(currentPassword) ?? '', account.password, deps.config.auth.passwordHashCost)
+  if (twoFactorCode !== undefined) return isCode(deps, request, account.id, textIn(twoFactorCode))
+  return isPasskey(deps, request, account.id, isObject(passkey) ? passkey : {})
 }
 
 /** A wrong code is committed as one: that it was tried must outlast the refusal. */
-async function isCode(rt: Writes, request: FastifyRequest, userId: string, code: string | undefined): Promise<boolean> {
-  if (code === undefined || code.trim() === '' || !rt.config.auth.twoFactor) return false
-  return commit(rt, actorOf(request), async (tx) => ({ result: await acceptCode(rt, tx, userId, code) }))
+async function isCode(
+  deps: Writes,
+  request: FastifyRequest,
+  userId: string,
+  code: string | undefined,
+): Promise<boolean> {
+  if (code === undefined || code.trim() === '' || !deps.config.auth.twoFactor) return false
+  return commit(deps, actorOf(request), async (tx) => ({ result: await acceptCode(deps, tx, userId, code) }))
 }
 
 async function isPasskey(
-  rt: Reads & Writes,
+  deps: Reads & Writes,
   request: FastifyRequest,
   userId: string,
   { challengeId, response }: Readonly<Record<string, unknown>>,
 ): Promise<boolean> {
   const id = textIn(challengeId)
-  if (rt.config.passkey === undefined || id === undefined) return false
-  return usePasskey(rt, request, { challengeId: id, response: isObject(response) ? response : {} }, userId)
+  if (deps.config.passkey === undefined || id === undefined) return false
+  return usePasskey(deps, request, { challengeId: id, response: isObject(response) ? response : {} }, userId)
 }
 
 const textIn = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined)
 
-async function methodsOf(rt: Reads & ReservedReads & Configuration, { id, password }: Account): Promise<string[]> {
-  const { auth, passkey } = rt.config
-  const hasCode = auth.twoFactor && (await hasSecondFactor(withoutWaiting(rt), id))
-  const hasPasskey = passkey !== undefined && (await credentialIdsOf(withoutWaiting(rt), id)).length > 0
+async function methodsOf(deps: Reads & ReservedReads & Configuration, { id, password }: Account): Promise<string[]> {
+  const { auth, passkey } = deps.config
+  const hasCode = auth.twoFactor && (await hasSecondFactor(withoutWaiting(deps), id))
+  const hasPasskey = passkey !== undefined && (await credentialIdsOf(withoutWaiting(deps), id)).length > 0
   return [
     ...(password === null ? [] : ['currentPassword']),
     ...(hasCode ? ['twoFactorCode'] : []),
@@ -185,8 +194,8 @@ function required(methods: readonly string[]): AppError {
   return new AppError(403, message, { code: 'FRESH_PROOF_REQUIRED', members: { methods } })
 }
 
-async function refused(rt: Writes, request: FastifyRequest, userId: string): Promise<AppError> {
-  await commit(rt, actorOf(request), async () => ({
+async function refused(deps: Writes, request: FastifyRequest, userId: string): Promise<AppError> {
+  await commit(deps, actorOf(request), async () => ({
     result: undefined,
     events: [{ type: 'auth.proof_failed', data: { userId } }],
   }))

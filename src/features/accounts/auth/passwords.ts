@@ -30,16 +30,16 @@ import { type Account, accountOf, findAccount, lockAccount, setPassword } from '
  * @throws {AppError} 400 for missing members, a wrong current password, a new one that is too short or long
  */
 export async function changeOwnPassword(
-  rt: Reads & Writes,
+  deps: Reads & Writes,
   request: FastifyRequest,
   { currentPassword: current, newPassword: next }: Static<typeof PasswordChangeBody>,
 ): Promise<{ message: string }> {
   const { userId, sessionId } = signedIn(request.caller)
   checkNewPassword(next)
-  const account = await accountOf(withoutWaiting(rt), userId)
-  if (account === undefined || !(await verifyPassword(current, account.password, rt.config.auth.passwordHashCost)))
-    throw await refuse(rt, request, userId)
-  await change(rt, request, { userId, password: next, checked: account, keptSession: sessionId })
+  const account = await accountOf(withoutWaiting(deps), userId)
+  if (account === undefined || !(await verifyPassword(current, account.password, deps.config.auth.passwordHashCost)))
+    throw await refuse(deps, request, userId)
+  await change(deps, request, { userId, password: next, checked: account, keptSession: sessionId })
   return changed
 }
 
@@ -50,7 +50,7 @@ export async function changeOwnPassword(
  * @throws {AppError} 403 for others, 400 for missing members or an unfit password, 404 for an unknown user
  */
 export async function changePasswordOf(
-  rt: Reads & Writes,
+  deps: Reads & Writes,
   request: FastifyRequest,
   { userId, newPassword, password }: Static<typeof PasswordOfBody>,
 ): Promise<{ message: string }> {
@@ -58,9 +58,9 @@ export async function changePasswordOf(
   const next = newPassword ?? password
   if (next === undefined) throw new AppError(400, 'User ID and new password are required')
   checkNewPassword(next)
-  const account = isUuid(userId) ? await accountOf(withoutWaiting(rt), userId) : undefined
+  const account = isUuid(userId) ? await accountOf(withoutWaiting(deps), userId) : undefined
   if (account === undefined) throw unknownUser()
-  await change(rt, request, { userId: account.id, password: next, keptSession: sessionId })
+  await change(deps, request, { userId: account.id, password: next, keptSession: sessionId })
   return changed
 }
 
@@ -80,12 +80,12 @@ type PasswordChange = {
 }
 
 async function change(
-  rt: Writes,
+  deps: Writes,
   request: FastifyRequest,
   { userId, password, checked, keptSession }: PasswordChange,
 ): Promise<void> {
-  const passwordHash = await hashPassword(password, rt.config.auth.passwordHashCost)
-  await commit(rt, actorOf(request), async (tx): Promise<WorkResult<undefined>> => {
+  const passwordHash = await hashPassword(password, deps.config.auth.passwordHashCost)
+  await commit(deps, actorOf(request), async (tx): Promise<WorkResult<undefined>> => {
     const locked = await lockAccount(tx, userId)
     const { account, events } = decidePasswordChange({ locked, ...(checked && { checked }) })
     await setPassword(tx, account.id, passwordHash)
@@ -94,8 +94,8 @@ async function change(
   })
 }
 
-async function refuse(rt: Writes, request: FastifyRequest, userId: string): Promise<AppError> {
-  await commit(rt, actorOf(request), async () => ({
+async function refuse(deps: Writes, request: FastifyRequest, userId: string): Promise<AppError> {
+  await commit(deps, actorOf(request), async () => ({
     result: undefined,
     events: [{ type: 'auth.password_change_failed', data: { userId } }],
   }))
@@ -110,14 +110,14 @@ async function refuse(rt: Writes, request: FastifyRequest, userId: string): Prom
  *   off
  */
 export async function requestPasswordReset(
-  rt: Reads & Writes & CurrentSettings,
+  deps: Reads & Writes & CurrentSettings,
   request: FastifyRequest,
   body: Static<typeof LinkBody>,
 ): Promise<{ message: string }> {
-  const wanted = linkRequestOf(rt, body)
-  const account = await findAccount(withoutWaiting(rt), wanted.email)
+  const wanted = linkRequestOf(deps, body)
+  const account = await findAccount(withoutWaiting(deps), wanted.email)
   if (account?.status === 'active')
-    afterwards(rt, 'queueing a password reset', () => queueReset(rt, request, account, wanted))
+    afterwards(deps, 'queueing a password reset', () => queueReset(deps, request, account, wanted))
   return { message: `If an account exists, a reset ${wanted.mode} will be sent` }
 }
 
@@ -128,17 +128,17 @@ export async function requestPasswordReset(
  * @throws {AppError} 400 for a missing or unfit password, and for a secret that opens nothing
  */
 export async function resetPassword(
-  rt: Writes,
+  deps: Writes,
   request: FastifyRequest,
   typed: string,
   { password, email: typedEmail }: Static<typeof ResetBody>,
 ): Promise<{ message: string }> {
   checkNewPassword(password)
   const email = optionalEmailOf(typedEmail)
-  const passwordHash = await hashPassword(password, rt.config.auth.passwordHashCost)
+  const passwordHash = await hashPassword(password, deps.config.auth.passwordHashCost)
   const presented = { purpose: 'password-reset', typed, email } as const
-  const refusal = await commit<AppError | undefined>(rt, actorOf(request), async (tx) => {
-    const redeemed = await redeem(rt, tx, request, presented, opensNothing)
+  const refusal = await commit<AppError | undefined>(deps, actorOf(request), async (tx) => {
+    const redeemed = await redeem(deps, tx, request, presented, opensNothing)
     if (redeemed.refusal !== undefined) return { result: redeemed.refusal, events: redeemed.events }
     const { account, events } = redeemed
     await setPassword(tx, account.id, passwordHash)
@@ -154,8 +154,8 @@ export async function resetPassword(
 
 const opensNothing = { message: 'Invalid or expired reset token', event: 'auth.password_reset_failed' } as const
 
-function queueReset(rt: Writes, request: FastifyRequest, user: Account, { email: to, ...context }: LinkRequest) {
-  return commit(rt, actorOf(request), async (tx) => {
+function queueReset(deps: Writes, request: FastifyRequest, user: Account, { email: to, ...context }: LinkRequest) {
+  return commit(deps, actorOf(request), async (tx) => {
     const { event } = await queueMail(tx, { type: 'password_reset', to, user, context })
     return { result: undefined, events: [{ type: 'auth.password_reset_requested', data: { userId: user.id } }, event] }
   })

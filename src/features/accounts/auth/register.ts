@@ -32,22 +32,22 @@ import { openSession } from './sessions.ts'
  * @throws {AppError} 400 for missing or invalid members, an account of the same address, an untrusted link, an
  *   invitation that is over or another address's; 403 where registration is closed or the session over its limit
  */
-export async function register(rt: AuthWrites, request: FastifyRequest, body: Body) {
+export async function register(deps: AuthWrites, request: FastifyRequest, body: Body) {
   const { authType: type = 'default', inviteToken, password } = body
   const invited = inviteToken !== undefined
-  if (!invited) checkOpen(rt)
+  if (!invited) checkOpen(deps)
   const person = personOf(body)
-  const { requireEmailVerification, genericResponses } = rt.config.auth
-  const link = requireEmailVerification && !invited ? linkOf(rt, body.link) : undefined
-  const place = invited ? await invitedPlace(rt, inviteToken, person.email) : openPlace(rt, body)
-  const passwordHash = await hashPassword(password, rt.config.auth.passwordHashCost)
-  const account = { ...person, id: rt.newId(), emailVerified: invited, passwordHash }
+  const { requireEmailVerification, genericResponses } = deps.config.auth
+  const link = requireEmailVerification && !invited ? linkOf(deps, body.link) : undefined
+  const place = invited ? await invitedPlace(deps, inviteToken, person.email) : openPlace(deps, body)
+  const passwordHash = await hashPassword(password, deps.config.auth.passwordHashCost)
+  const account = { ...person, id: deps.newId(), emailVerified: invited, passwordHash }
   const user = { ...account, roleId: place.role.id, tenantId: place.tenantId }
   const wanted = { user, place, type, link, generic: genericResponses && !invited }
-  const created = await create(rt, request, wanted)
-  if (wanted.generic) return { token: undefined, body: genericBody(rt) }
+  const created = await create(deps, request, wanted)
+  if (wanted.generic) return { token: undefined, body: genericBody(deps) }
   if (created === undefined) throw new AppError(400, 'User already exists')
-  return { token: created.token, body: registeredBody(rt, wanted, created) }
+  return { token: created.token, body: registeredBody(deps, wanted, created) }
 }
 
 type Body = Static<typeof RegisterBody>
@@ -65,21 +65,21 @@ type Registration = { user: NewUser; place: Placement; type: SessionType; link: 
 type NewAccess = { readonly token: string | undefined; readonly tenant: Readonly<Record<string, unknown>> | null }
 
 /** Undefined when the address or phone number has an account. */
-async function create(rt: AuthWrites, request: FastifyRequest, wanted: Registration): Promise<NewAccess | undefined> {
+async function create(deps: AuthWrites, request: FastifyRequest, wanted: Registration): Promise<NewAccess | undefined> {
   const { user, place } = wanted
   const actor = actorOf(request, { userId: user.id, tenantId: user.tenantId ?? undefined, role: place.role })
-  return commit<NewAccess | undefined>(rt, actor, async (tx) => {
+  return commit<NewAccess | undefined>(deps, actor, async (tx) => {
     if (place.tenantName !== undefined && !(await insertTenant(tx, place.tenantId!, place.tenantName)))
       throw new AppError(400, 'A tenant with this name already exists')
     if (!(await insertUser(tx, user))) return knownAccount(place)
     const joined = await useInvite(tx, user.id, place)
     const { result: token, events = [] } = await (wanted.link === undefined
-      ? firstSession(rt, tx, request, wanted)
+      ? firstSession(deps, tx, request, wanted)
       : firstMail(tx, user, wanted.link))
-    const tenant = place.tenantId === null ? undefined : await findTenant(tx, rt.catalog.current(), place.tenantId)
+    const tenant = place.tenantId === null ? undefined : await findTenant(tx, deps.catalog.current(), place.tenantId)
     return {
       result: { token, tenant: tenant ?? null },
-      events: [...joined, ...events, ...(await welcome(rt, tx, user))],
+      events: [...joined, ...events, ...(await welcome(deps, tx, user))],
     }
   })
 }
@@ -107,7 +107,7 @@ async function welcome({ config }: Configuration, tx: Tx, user: NewUser): Promis
 
 /** A generic answer can't carry a token, so nothing would ever use the session. */
 async function firstSession(
-  rt: AuthReads,
+  deps: AuthReads,
   tx: Tx,
   request: FastifyRequest,
   { user, type, generic }: Registration,
@@ -115,7 +115,7 @@ async function firstSession(
   const { id: userId, roleId, tenantId, passwordHash } = user
   const registered = { type: 'auth.register', data: { userId } } as const
   if (generic) return { result: undefined, events: [registered] }
-  const token = await openSession(rt, tx, request, { userId, roleId, tenantId, type, passwordHash })
+  const token = await openSession(deps, tx, request, { userId, roleId, tenantId, type, passwordHash })
   return { result: token, events: [registered, { type: 'auth.login', data: { userId } }] }
 }
 
@@ -131,26 +131,26 @@ function checkOpen({ config }: Configuration): void {
 }
 
 /** The invitation alone decides where. */
-async function invitedPlace(rt: Reads & Writes & CurrentAccess, token: string, email: string): Promise<Placement> {
-  if (!rt.config.tenancy.enabled) throw invalidInvite()
-  const invite = await openInvite(rt, token)
+async function invitedPlace(deps: Reads & Writes & CurrentAccess, token: string, email: string): Promise<Placement> {
+  if (!deps.config.tenancy.enabled) throw invalidInvite()
+  const invite = await openInvite(deps, token)
   if (invite === undefined) throw invalidInvite()
   if (invite.email !== email) throw new AppError(400, "The email address doesn't match the invitation")
-  const role = rt.access.current().roles.get(invite.roleId)
+  const role = deps.access.current().roles.get(invite.roleId)
   if (role === undefined) throw invalidInvite()
   return { role, tenantId: invite.tenantId, inviteId: invite.id }
 }
 
-function openPlace(rt: Configuration & CurrentAccess & IdSource, { tenant, roleName: asked }: Body): Placement {
-  if (!rt.config.tenancy.enabled) return { role: registeredRole(rt), tenantId: null }
+function openPlace(deps: Configuration & CurrentAccess & IdSource, { tenant, roleName: asked }: Body): Placement {
+  if (!deps.config.tenancy.enabled) return { role: registeredRole(deps), tenantId: null }
   const tenantName = tenant?.name
   if (tenantName === undefined)
     throw new AppError(400, 'Tenant information is required for registration in multi-tenant mode')
   const role =
     asked === undefined
-      ? registeredRole(rt)
-      : decideAskedRole(rolesOf(rt), asked, rt.config.auth.allowedRolesMultiTenant)
-  return { role, tenantId: rt.newId(), tenantName: nameOf(tenantName) }
+      ? registeredRole(deps)
+      : decideAskedRole(rolesOf(deps), asked, deps.config.auth.allowedRolesMultiTenant)
+  return { role, tenantId: deps.newId(), tenantName: nameOf(tenantName) }
 }
 
 function personOf({ email, password, firstName, lastName, phone }: Body) {
@@ -169,26 +169,30 @@ function phoneOf(typed: string | undefined): string | null {
   return phone
 }
 
-function linkOf(rt: Configuration & CurrentSettings, link: string | undefined): string {
-  return link === undefined ? defaultLink(rt) : trustedLink(rt, link)
+function linkOf(deps: Configuration & CurrentSettings, link: string | undefined): string {
+  return link === undefined ? defaultLink(deps) : trustedLink(deps, link)
 }
 
 /** The role DEFAULT_ROLE_REGISTERED; 503 where there is none. */
-export function registeredRole(rt: Configuration & CurrentAccess): Role {
-  return decideRegisteredRole(rolesOf(rt), rt.config.auth.defaultRoleRegistered)
+export function registeredRole(deps: Configuration & CurrentAccess): Role {
+  return decideRegisteredRole(rolesOf(deps), deps.config.auth.defaultRoleRegistered)
 }
 
 /** Warns where no registration can succeed. The role may be made later, so it is no reason not to start. */
-export function checkRegisteredRole(rt: Configuration & CurrentAccess & Logs): void {
-  const { publicRegistration, defaultRoleRegistered: name } = rt.config.auth
-  if (publicRegistration && roleNamed(rolesOf(rt), name) === undefined)
-    rt.log.warn(`DEFAULT_ROLE_REGISTERED: there is no role "${name}", so nobody can register`)
+export function checkRegisteredRole(deps: Configuration & CurrentAccess & Logs): void {
+  const { publicRegistration, defaultRoleRegistered: name } = deps.config.auth
+  if (publicRegistration && roleNamed(rolesOf(deps), name) === undefined)
+    deps.log.warn(`DEFAULT_ROLE_REGISTERED: there is no role "${name}", so nobody can register`)
 }
 
-const rolesOf = (rt: CurrentAccess): Iterable<Role> => rt.access.current().roles.values()
+const rolesOf = ({ access }: CurrentAccess): Iterable<Role> => access.current().roles.values()
 
-function registeredBody(rt: Configuration & CurrentAccess, { user, place, link }: Registration, { tenant }: NewAccess) {
-  const about = { user: personBody(user), ...roleAndPermissions(rt, place.role), tenant: tenantBody(rt, tenant) }
+function registeredBody(
+  deps: Configuration & CurrentAccess,
+  { user, place, link }: Registration,
+  { tenant }: NewAccess,
+) {
+  const about = { user: personBody(user), ...roleAndPermissions(deps, place.role), tenant: tenantBody(deps, tenant) }
   if (link === undefined) return { message: registered, ...about }
   // What the role may is for those who have shown that the address is theirs.
   const unverified = { ...about, permissions: [] }
@@ -201,8 +205,8 @@ function registeredBody(rt: Configuration & CurrentAccess, { user, place, link }
 
 const registered = 'User registered successfully'
 
-function genericBody(rt: Configuration) {
-  return rt.config.auth.requireEmailVerification
+function genericBody({ config }: Configuration) {
+  return config.auth.requireEmailVerification
     ? {
         message: `If this email was not registered yet, an account was created. Please verify your email to login.`,
         requiresEmailVerification: true,

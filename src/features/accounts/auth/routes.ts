@@ -69,53 +69,55 @@ const hashed = <const D extends Declaration>(declaration: D) =>
  * `/auth` for everybody. They emit auth.register, auth.login, auth.login_failed, auth.2fa_challenged, auth.magic_link_*,
  * auth.password_reset*, auth.email_verified, auth.email_changed, auth.unverified_credentials_dropped and mail.queued.
  */
-export function authPublicRoutes(app: App, rt: AuthWrites): void {
+export function authPublicRoutes(app: App, deps: AuthWrites): void {
   prepare(app)
-  app.addHook('onClose', () => afterwardsDone(rt))
-  const local = { preValidation: async () => checkLocal(rt) }
+  app.addHook('onClose', () => afterwardsDone(deps))
+  const local = { preValidation: async () => checkLocal(deps) }
 
   app.post('/auth/register', { ...registerRoute, ...local }, async (request, reply) => {
-    const authMode = signInMode(rt, request, request.body.authMode)
-    const { token, body } = await register(rt, request, request.body)
-    return deliver(rt, reply, authMode, token, body)
+    const authMode = signInMode(deps, request, request.body.authMode)
+    const { token, body } = await register(deps, request, request.body)
+    return deliver(deps, reply, authMode, token, body)
   })
   app.post('/auth/login', { ...loginRoute, ...local }, async (request, reply) => {
-    const authMode = signInMode(rt, request, request.body.authMode)
-    const { token, body } = await login(rt, request, request.body)
-    return deliver(rt, reply, authMode, token, body)
+    const authMode = signInMode(deps, request, request.body.authMode)
+    const { token, body } = await login(deps, request, request.body)
+    return deliver(deps, reply, authMode, token, body)
   })
   app.post('/auth/first-sign-in', { ...firstSignInRoute, ...local }, async (request, reply) => {
-    const authMode = signInMode(rt, request, request.body.authMode)
-    const { token, body } = await firstSignIn(rt, request, request.body)
-    return deliver(rt, reply, authMode, token, body)
+    const authMode = signInMode(deps, request, request.body.authMode)
+    const { token, body } = await firstSignIn(deps, request, request.body)
+    return deliver(deps, reply, authMode, token, body)
   })
-  app.post('/auth/magiclink', { ...magicLinkRoute, ...local }, (request) => requestMagicLink(rt, request, request.body))
+  app.post('/auth/magiclink', { ...magicLinkRoute, ...local }, (request) =>
+    requestMagicLink(deps, request, request.body),
+  )
   app.get('/auth/magiclink/:token', { ...openMagicLinkRoute, ...local }, async (request, reply) => {
-    const authMode = signInMode(rt, request, request.query.authMode)
-    const { token, body } = await signInByMagicLink(rt, request, request.params.token, request.query)
-    return deliver(rt, reply, authMode, token, body)
+    const authMode = signInMode(deps, request, request.query.authMode)
+    const { token, body } = await signInByMagicLink(deps, request, request.params.token, request.query)
+    return deliver(deps, reply, authMode, token, body)
   })
   app.post('/auth/password/reset', { ...askResetRoute, ...local }, (request) =>
-    requestPasswordReset(rt, request, request.body),
+    requestPasswordReset(deps, request, request.body),
   )
   app.post('/auth/password/reset/:token', { ...resetRoute, ...local }, (request) =>
-    resetPassword(rt, request, request.params.token, {
+    resetPassword(deps, request, request.params.token, {
       password: request.body.password,
       email: request.body.email ?? request.query.email,
     }),
   )
-  app.post('/auth/email/verify/resend', resendRoute, (request) => resendVerification(rt, request, request.body))
+  app.post('/auth/email/verify/resend', resendRoute, (request) => resendVerification(deps, request, request.body))
   app.get('/auth/email/verify/:token', verifyRoute, async (request) => {
-    await verifyEmail(rt, request, request.params.token)
+    await verifyEmail(deps, request, request.params.token)
     return { message: 'Email verified successfully' }
   })
 }
 
 /** `/auth` for callers with a session or an API key: who am I. */
-export function authSelfRoutes(app: App, rt: AuthWrites): void {
+export function authSelfRoutes(app: App, deps: AuthWrites): void {
   prepare(app)
 
-  app.get('/auth/me', meRoute, (request) => me(rt, request))
+  app.get('/auth/me', meRoute, (request) => me(deps, request))
   app.get('/auth/check', checkRoute, async (request) => ({
     valid: true,
     user: { id: identified(request.caller).userId },
@@ -126,38 +128,38 @@ export function authSelfRoutes(app: App, rt: AuthWrites): void {
  * `/auth` for callers with a session. They emit auth.refresh, auth.logout, auth.session_ended, auth.password_change*,
  * auth.email_change_* and mail.queued.
  */
-export function authBearerRoutes(app: App, rt: AuthWrites): void {
+export function authBearerRoutes(app: App, deps: AuthWrites): void {
   prepare(app)
 
   app.post('/auth/refresh', refreshRoute, async (request, reply) => {
-    const authMode = signInMode(rt, request, request.body.authMode)
-    const token = await refreshSession(rt, request)
-    return deliver(rt, reply, authMode, token, { expiresIn: rt.config.auth.accessTokenExpiresIn })
+    const authMode = signInMode(deps, request, request.body.authMode)
+    const token = await refreshSession(deps, request)
+    return deliver(deps, reply, authMode, token, { expiresIn: deps.config.auth.accessTokenExpiresIn })
   })
-  app.get('/auth/sessions', sessionsRoute, (request) => listSessions(rt, request, signedIn(request.caller).userId))
+  app.get('/auth/sessions', sessionsRoute, (request) => listSessions(deps, request, signedIn(request.caller).userId))
   app.delete('/auth/sessions/:sessionId', endSessionRoute, async (request, reply) => {
     const { userId } = signedIn(request.caller)
-    const wasOwn = await endSessionOf(rt, request, userId, request.params.sessionId)
-    if (wasOwn) dropSessionCookie(rt, reply)
+    const wasOwn = await endSessionOf(deps, request, userId, request.params.sessionId)
+    if (wasOwn) dropSessionCookie(deps, reply)
     return { message: 'Session ended successfully' }
   })
-  app.post('/auth/email/change', emailChangeRoute, (request) => requestEmailChange(rt, request, request.body))
-  app.post('/auth/password/change', passwordChangeRoute, (request) => changeOwnPassword(rt, request, request.body))
+  app.post('/auth/email/change', emailChangeRoute, (request) => requestEmailChange(deps, request, request.body))
+  app.post('/auth/password/change', passwordChangeRoute, (request) => changeOwnPassword(deps, request, request.body))
   // Both spellings of existing clients.
   for (const path of ['/auth/admin/password/change', '/auth/admin/change-password'])
-    app.post(path, passwordOfRoute, (request) => changePasswordOf(rt, request, request.body))
+    app.post(path, passwordOfRoute, (request) => changePasswordOf(deps, request, request.body))
   // The legacy alias of resend for signed-in callers.
-  app.post('/auth/email/verify', resendRoute, (request) => resendVerification(rt, request, request.body))
+  app.post('/auth/email/verify', resendRoute, (request) => resendVerification(deps, request, request.body))
 }
 
 /** The end of a session, or of a cookie that has outlived its own. They emit auth.logout. */
-export function authLeavingRoutes(app: App, rt: Writes & CurrentAccess): void {
+export function authLeavingRoutes(app: App, deps: Writes & CurrentAccess): void {
   prepare(app)
 
   const logout = async (request: FastifyRequest, reply: FastifyReply) => {
-    if (request.sessionCookie === 'live') refuseForeignVisit(rt.config, request)
-    if (request.sessionCookie !== 'dead') await endSession(rt, request)
-    dropSessionCookie(rt, reply)
+    if (request.sessionCookie === 'live') refuseForeignVisit(deps.config, request)
+    if (request.sessionCookie !== 'dead') await endSession(deps, request)
+    dropSessionCookie(deps, reply)
     return { message: 'Logged out successfully' }
   }
   app.get('/auth/logout', { ...logoutRoute, exposeHeadRoute: false }, logout)
@@ -165,18 +167,18 @@ export function authLeavingRoutes(app: App, rt: Writes & CurrentAccess): void {
 }
 
 /** Sessions of any user, for administrators. They emit auth.session_ended. */
-export function authAdminRoutes(app: App, rt: Reads & Writes & CurrentCatalog): void {
+export function authAdminRoutes(app: App, deps: Reads & Writes & CurrentCatalog): void {
   prepare(app)
 
   app.get('/auth/admin/users/:userId/sessions', sessionsOfRoute, (request) =>
-    listSessionsOf(rt, request, request.params.userId),
+    listSessionsOf(deps, request, request.params.userId),
   )
   app.delete('/auth/admin/users/:userId/sessions', endSessionsOfRoute, async (request) => {
-    const ended = await endAllSessionsOf(rt, request, request.params.userId)
+    const ended = await endAllSessionsOf(deps, request, request.params.userId)
     return { message: 'Sessions ended successfully', ended }
   })
   app.delete('/auth/admin/users/:userId/sessions/:sessionId', endSessionOfRoute, async (request) => {
-    await endSessionOf(rt, request, request.params.userId, request.params.sessionId)
+    await endSessionOf(deps, request, request.params.userId, request.params.sessionId)
     return { message: 'Session ended successfully' }
   })
 }

@@ -45,40 +45,40 @@ import type { SessionType } from './session-store.ts'
  * was suspended or got another password meanwhile. 403 over the limit of the session's type.
  */
 export async function openSession(
-  rt: AuthReads,
+  deps: AuthReads,
   tx: Tx,
   request: FastifyRequest,
   wanted: SessionRequest,
 ): Promise<string | undefined> {
-  await checkSessionLimit(rt, tx, wanted)
-  return openUnlimited(rt, tx, request, wanted)
+  await checkSessionLimit(deps, tx, wanted)
+  return openUnlimited(deps, tx, request, wanted)
 }
 
 async function openUnlimited(
-  rt: Clock & Configuration,
+  deps: Clock & Configuration,
   tx: Tx,
   request: FastifyRequest,
   wanted: SessionRequest,
 ): Promise<string | undefined> {
   const sessionToken = newSecret()
-  const opened = await insertSession(tx, { ...wanted, ...originOf(rt, request, sessionToken) })
+  const opened = await insertSession(tx, { ...wanted, ...originOf(deps, request, sessionToken) })
   if (opened === undefined) return undefined
   const { userId, roleId, tenantId } = wanted
   const claims = { userId, roleId, tenantId: tenantId ?? undefined, userRoleId: opened.userRoleId ?? undefined }
-  return signToken(rt.config, { ...claims, sessionToken }, rt.clock())
+  return signToken(deps.config, { ...claims, sessionToken }, deps.clock())
 }
 
 /** Replaces the caller's session by a new one and gives its token; 401 for all but one of simultaneous calls. */
-export async function refreshSession(rt: Writes & Clock, request: FastifyRequest): Promise<string> {
+export async function refreshSession(deps: Writes & Clock, request: FastifyRequest): Promise<string> {
   const { sessionId, userId, role, tenantId } = signedIn(request.caller)
   const sessionToken = newSecret()
-  const { userRoleId } = await commit(rt, actorOf(request), async (tx) => {
-    const replaced = await replaceSession(tx, sessionId, role.id, originOf(rt, request, sessionToken))
+  const { userRoleId } = await commit(deps, actorOf(request), async (tx) => {
+    const replaced = await replaceSession(tx, sessionId, role.id, originOf(deps, request, sessionToken))
     const { replaced: result, events } = decideRefresh(userId, replaced)
     return { result, events }
   })
   const claims = { userId, roleId: role.id, tenantId, userRoleId: userRoleId ?? undefined, sessionToken }
-  return signToken(rt.config, claims, rt.clock())
+  return signToken(deps.config, claims, deps.clock())
 }
 
 /**
@@ -86,7 +86,7 @@ export async function refreshSession(rt: Writes & Clock, request: FastifyRequest
  * access token; 401 for all but one of simultaneous calls.
  */
 export async function moveSession(
-  rt: AuthReads,
+  deps: AuthReads,
   tx: Tx,
   request: FastifyRequest,
   { roleId, tenantId, type }: { roleId: string; tenantId: string; type: SessionType | undefined },
@@ -95,24 +95,24 @@ export async function moveSession(
   const old = await takeSession(tx, sessionId)
   const { isLimited, ...session } = decideMove(old, type)
   const open = isLimited ? openSession : openUnlimited
-  const token = await open(rt, tx, request, { userId, roleId, tenantId, passwordHash: undefined, ...session })
+  const token = await open(deps, tx, request, { userId, roleId, tenantId, passwordHash: undefined, ...session })
   if (token === undefined) throw sessionOver()
   return token
 }
 
 /** Ends the caller's session; when this resolves, no process takes the token any more. */
-export async function endSession(rt: Writes, request: FastifyRequest): Promise<void> {
+export async function endSession(deps: Writes, request: FastifyRequest): Promise<void> {
   const { sessionId, userId } = signedIn(request.caller)
-  await commit(rt, actorOf(request), async (tx) => {
+  await commit(deps, actorOf(request), async (tx) => {
     const ended = await deleteSession(tx, sessionId)
     return { result: undefined, events: ended ? [{ type: 'auth.logout', data: { userId } }] : [] }
   })
 }
 
-function originOf(rt: Configuration, request: FastifyRequest, sessionToken: string): SessionOrigin {
+function originOf({ config }: Configuration, request: FastifyRequest, sessionToken: string): SessionOrigin {
   return {
     tokenHash: hashSecret(sessionToken),
-    seconds: rt.config.auth.accessTokenExpiresIn,
+    seconds: config.auth.accessTokenExpiresIn,
     ip: request.ip,
     userAgent: request.headers['user-agent']?.slice(0, 512) ?? null,
   }
@@ -130,11 +130,11 @@ type LimitedSession = {
  * so any number at the same time gets no more sessions than one after the other. Sessions without a type
  * and administrators have no limit. A limit that cannot be looked up lets nobody in: its failure is the transaction's.
  */
-async function checkSessionLimit(rt: CurrentAccess & CurrentSettings, tx: Tx, wanted: LimitedSession): Promise<void> {
+async function checkSessionLimit(deps: CurrentAccess & CurrentSettings, tx: Tx, wanted: LimitedSession): Promise<void> {
   const { userId, roleId, tenantId, type } = wanted
-  if (type === 'default' || rt.access.current().roles.get(roleId)?.name === administratorRole) return
+  if (type === 'default' || deps.access.current().roles.get(roleId)?.name === administratorRole) return
   const user = await lockSessionsOf(tx, userId)
-  const settings = rt.settings.current(tenantId ?? undefined).session_limits
+  const settings = deps.settings.current(tenantId ?? undefined).session_limits
   const limit = sessionLimit({ user, settings }, roleId, type)
   const live = limit > 0 ? await countSessionsOf(tx, userId, type) : 0
   const refusal = sessionRefusal(limit, type, live)
@@ -143,22 +143,22 @@ async function checkSessionLimit(rt: CurrentAccess & CurrentSettings, tx: Tx, wa
 
 /** The live sessions of a user, the newest first; `current` is the caller's own. */
 export async function listSessions(
-  rt: Reads & ReservedReads & CurrentCatalog,
+  deps: Reads & ReservedReads & CurrentCatalog,
   request: FastifyRequest,
   userId: string,
 ) {
-  const sessions = await liveSessionsOf(withoutWaiting(rt), rt.catalog.current(), userId)
+  const sessions = await liveSessionsOf(withoutWaiting(deps), deps.catalog.current(), userId)
   return { sessions: sessions.map((session) => ({ ...session, current: session.id === request.caller.sessionId })) }
 }
 
 /** As above, for administrators. 404 when there is no such user. */
 export async function listSessionsOf(
-  rt: Reads & ReservedReads & CurrentCatalog,
+  deps: Reads & ReservedReads & CurrentCatalog,
   request: FastifyRequest,
   userId: string,
 ) {
-  await checkUser(rt, userId)
-  return listSessions(rt, request, userId)
+  await checkUser(deps, userId)
+  return listSessions(deps, request, userId)
 }
 
 /**
@@ -167,62 +167,65 @@ export async function listSessionsOf(
  * @throws {AppError} 404 when the user has no such session: of those of others nothing is told
  */
 export async function endSessionOf(
-  rt: Writes,
+  deps: Writes,
   request: FastifyRequest,
   userId: string,
   sessionId: string,
 ): Promise<boolean> {
-  const ended = isUuid(sessionId) ? await endSessions(rt, request, userId, sessionId) : []
+  const ended = isUuid(sessionId) ? await endSessions(deps, request, userId, sessionId) : []
   if (ended.length === 0) throw new AppError(404, 'Session not found')
   return ended.includes(request.caller.sessionId ?? '')
 }
 
 /** Ends all live sessions of a user; gives how many. 404 when there is no such user. */
-export async function endAllSessionsOf(rt: Reads & Writes, request: FastifyRequest, userId: string): Promise<number> {
-  await checkUser(rt, userId)
-  return (await endSessions(rt, request, userId)).length
+export async function endAllSessionsOf(deps: Reads & Writes, request: FastifyRequest, userId: string): Promise<number> {
+  await checkUser(deps, userId)
+  return (await endSessions(deps, request, userId)).length
 }
 
 async function endSessions(
-  rt: Writes,
+  deps: Writes,
   request: FastifyRequest,
   userId: string,
   sessionId?: string,
 ): Promise<readonly string[]> {
   const { sessionId: current } = signedIn(request.caller)
-  return commit(rt, actorOf(request), async (tx) => {
+  return commit(deps, actorOf(request), async (tx) => {
     const result = await deleteSessionsOf(tx, userId, sessionId)
     return { result, events: result.map((id) => endingOf(userId, id, current)) }
   })
 }
 
-async function checkUser(rt: Reads & ReservedReads, userId: string): Promise<void> {
-  if (!isUuid(userId) || !(await userExists(withoutWaiting(rt), userId))) throw unknownUser()
+async function checkUser(deps: Reads & ReservedReads, userId: string): Promise<void> {
+  if (!isUuid(userId) || !(await userExists(withoutWaiting(deps), userId))) throw unknownUser()
 }
 
 /**
  * The caller's own row, role and permissions; notes that the user was here. Needs read permission on svc_User. The row is read anew, so that a caller sees what it has just changed.
  */
-export async function me(rt: AuthWrites, request: FastifyRequest) {
+export async function me(deps: AuthWrites, request: FastifyRequest) {
   const { userId, role, tenantId, admin, access } = identified(request.caller)
   if (!admin && access.grant('svc_User', 'read') === undefined) throw errors.actionDenied('read', 'svc_User')
-  const own = await readOwnRow(withoutWaiting(rt), rt.catalog.current(), userId)
+  const own = await readOwnRow(withoutWaiting(deps), deps.catalog.current(), userId)
   if (own === undefined) throw unknownUser()
   if (own.idle && request.caller.preview === undefined)
-    afterwards(rt, 'noting the last access', () => touchLastAccess(rt, userId))
-  return { user: { ...own.user }, ...roleAndPermissions(rt, role), tenant: tenantId ?? null }
+    afterwards(deps, 'noting the last access', () => touchLastAccess(deps, userId))
+  return { user: { ...own.user }, ...roleAndPermissions(deps, role), tenant: tenantId ?? null }
 }
 
 /** As many as are notified one by one: more at once would make every process look at all of its sessions. */
 const batchSize = 50
 
 /** Deletes the rows of expired sessions, unless DISABLE_SESSION_CLEANUP. Stops between two batches. */
-export async function deleteOldSessions(rt: UnloggedWrites & Configuration & Logs, signal: AbortSignal): Promise<void> {
-  if (rt.config.auth.disableSessionCleanup) return
+export async function deleteOldSessions(
+  deps: UnloggedWrites & Configuration & Logs,
+  signal: AbortSignal,
+): Promise<void> {
+  if (deps.config.auth.disableSessionCleanup) return
   let deleted = 0
   for (let count = batchSize; count === batchSize; deleted += count) {
     signal.throwIfAborted()
-    count = await deleteExpiredSessions(rt, batchSize)
+    count = await deleteExpiredSessions(deps, batchSize)
   }
-  if (deleted > 0) rt.log.info({ deleted }, 'expired sessions were deleted')
+  if (deleted > 0) deps.log.info({ deleted }, 'expired sessions were deleted')
 }

@@ -41,42 +41,42 @@ import { openSession } from './sessions.ts'
  * somebody who knows its password. An account with a second factor is asked for it before there is a session.
  */
 export async function login(
-  rt: AuthWrites,
+  deps: AuthWrites,
   request: FastifyRequest,
   { email, password, tenant_Id: tenantId, authType: type = 'default', authMode = 'jwt' }: Static<typeof LoginBody>,
 ): Promise<SignInAnswer> {
   const { account, matches } = await inTurn(async () => {
-    const account = await findAccount(withoutWaiting(rt), emailOf(email))
-    return { account, matches: await verifyPassword(password, account?.password, rt.config.auth.passwordHashCost) }
+    const account = await findAccount(withoutWaiting(deps), emailOf(email))
+    return { account, matches: await verifyPassword(password, account?.password, deps.config.auth.passwordHashCost) }
   })
-  const decided = decidePassword(account, matches, rt.config.auth)
-  if (decided.refusal !== undefined) throw refuseLogin(rt, request, decided)
-  const membership = await membershipOf(rt, withoutWaiting(rt), decided.account.id, tenantId)
-  const answer = await commit(rt, actorOf(request), (tx) =>
-    signIn(rt, tx, request, { account: decided.account, membership, type, authMode }),
+  const decided = decidePassword(account, matches, deps.config.auth)
+  if (decided.refusal !== undefined) throw refuseLogin(deps, request, decided)
+  const membership = await membershipOf(deps, withoutWaiting(deps), decided.account.id, tenantId)
+  const answer = await commit(deps, actorOf(request), (tx) =>
+    signIn(deps, tx, request, { account: decided.account, membership, type, authMode }),
   )
   if (answer === undefined) throw wrongPassword()
   return answer
 }
 
 /** 403 where signing in with a password is switched off (LOCAL in AUTH_SERVICES_ENABLED). */
-export function checkLocal(rt: Configuration): void {
-  if (!rt.config.auth.local) throw new AppError(403, 'Local authentication is disabled')
+export function checkLocal({ config }: Configuration): void {
+  if (!config.auth.local) throw new AppError(403, 'Local authentication is disabled')
 }
 
 type PasswordRefusal = Extract<PasswordDecision, { readonly events: unknown }>
 
 /** The events are appended beside the answer, so that its time tells nothing. */
-function refuseLogin(rt: Writes, request: FastifyRequest, { refusal, events }: PasswordRefusal): AppError {
+function refuseLogin(deps: Writes, request: FastifyRequest, { refusal, events }: PasswordRefusal): AppError {
   const actor = actorOf(request)
   if (events.length > 0)
-    afterwards(rt, 'recording a failed login', () => commit(rt, actor, async () => ({ result: undefined, events })))
+    afterwards(deps, 'recording a failed login', () => commit(deps, actor, async () => ({ result: undefined, events })))
   return refusal
 }
 
 /** 403 for accounts that are not active, or whose address must be verified first. */
-export function checkMaySignIn(rt: Configuration, account: Account): void {
-  const refusal = signInRefusal(account, rt.config.auth)
+export function checkMaySignIn({ config }: Configuration, account: Account): void {
+  const refusal = signInRefusal(account, config.auth)
   if (refusal !== undefined) throw refusal
 }
 
@@ -106,15 +106,15 @@ export type SignInAnswer = {
  * Undefined when the account was suspended or its password changed meanwhile.
  */
 export async function signIn(
-  rt: AuthReads,
+  deps: AuthReads,
   tx: Tx,
   request: FastifyRequest,
   factor: FirstFactor,
 ): Promise<WorkResult<SignInAnswer | undefined>> {
   const { account, membership, type, authMode } = factor
   const pending: PendingSignIn = { tenantId: membership.tenantId, type, authMode }
-  const token = await challengeSecondFactor(rt, tx, account, pending)
-  if (token === undefined) return signInAtOnce(rt, tx, request, factor)
+  const token = await challengeSecondFactor(deps, tx, account, pending)
+  if (token === undefined) return signInAtOnce(deps, tx, request, factor)
   return {
     result: { token: undefined, body: challengeBody(token) },
     events: [{ type: 'auth.2fa_challenged', data: { userId: factor.account.id } }],
@@ -124,7 +124,7 @@ export async function signIn(
 
 /** As above without a challenge: after that was answered, and for passkeys, which are two factors in one. */
 export async function signInAtOnce(
-  rt: AuthReads,
+  deps: AuthReads,
   tx: Tx,
   request: FastifyRequest,
   factor: FirstFactor,
@@ -132,10 +132,10 @@ export async function signInAtOnce(
   const { account, membership, type } = factor
   const { id: userId, password: passwordHash } = account
   const { role, tenantId } = membership
-  const token = await openSession(rt, tx, request, { userId, roleId: role.id, tenantId, type, passwordHash })
+  const token = await openSession(deps, tx, request, { userId, roleId: role.id, tenantId, type, passwordHash })
   if (token === undefined) return { result: undefined }
   return {
-    result: { token, body: bodyOf(rt, account, membership) },
+    result: { token, body: bodyOf(deps, account, membership) },
     events: [{ type: 'auth.login', data: { userId } }],
     actor: signingIn(request, factor),
   }
@@ -152,21 +152,21 @@ export function signingIn(request: FastifyRequest, { account, membership }: Firs
  * there is none.
  */
 export async function membershipOf(
-  rt: Configuration & CurrentCatalog,
+  { catalog, config }: Configuration & CurrentCatalog,
   db: Reader,
   userId: string,
   tenantId: string | undefined,
 ): Promise<Membership> {
-  const memberships = await membershipsOf(db, rt.catalog.current(), userId)
-  return decideMembership(memberships, tenantId, rt.config.tenancy.enabled)
+  const memberships = await membershipsOf(db, catalog.current(), userId)
+  return decideMembership(memberships, tenantId, config.tenancy.enabled)
 }
 
 function challengeBody(twoFactorToken: string) {
   return { twoFactorRequired: true, twoFactorToken, code: 'TWO_FACTOR_REQUIRED' } as const
 }
 
-function bodyOf(rt: Configuration & CurrentAccess, account: Account, { role, tenant }: Membership) {
-  return { user: personBody(account), ...roleAndPermissions(rt, role), tenant: tenantBody(rt, tenant) }
+function bodyOf(deps: Configuration & CurrentAccess, account: Account, { role, tenant }: Membership) {
+  return { user: personBody(account), ...roleAndPermissions(deps, role), tenant: tenantBody(deps, tenant) }
 }
 
 /**
@@ -177,17 +177,17 @@ function bodyOf(rt: Configuration & CurrentAccess, account: Account, { role, ten
  *   address; 403 where LOCAL is off
  */
 export async function requestMagicLink(
-  rt: Reads & Writes & CurrentSettings,
+  deps: Reads & Writes & CurrentSettings,
   request: FastifyRequest,
   body: Static<typeof LinkBody>,
 ): Promise<{ message: string }> {
-  const wanted = linkRequestOf(rt, body)
-  const account = await findAccount(withoutWaiting(rt), wanted.email)
-  const generic = rt.config.auth.genericResponses
+  const wanted = linkRequestOf(deps, body)
+  const account = await findAccount(withoutWaiting(deps), wanted.email)
+  const generic = deps.config.auth.genericResponses
   if (account === undefined && !generic) throw new AppError(404, 'User not found')
   if (account?.status === 'active') {
-    const send = () => queueLink(rt, request, account, wanted)
-    if (generic) afterwards(rt, 'queueing a magic link', send)
+    const send = () => queueLink(deps, request, account, wanted)
+    if (generic) afterwards(deps, 'queueing a magic link', send)
     else await send()
   }
   return { message: `If an account exists for this email, a sign-in ${wanted.mode} has been sent.` }
@@ -199,18 +199,18 @@ export async function requestMagicLink(
  * tried again.
  */
 export async function signInByMagicLink(
-  rt: AuthWrites,
+  deps: AuthWrites,
   request: FastifyRequest,
   typed: string,
   { authMode = 'jwt', authType: type = 'default', email, tenant_Id }: Static<typeof MagicLinkQuery>,
 ): Promise<SignInAnswer> {
   const presented = { purpose: 'magic-link', typed, email: optionalEmailOf(email) } as const
-  const { redeemed, answer } = await commit<SignInResult>(rt, actorOf(request), async (tx) => {
-    const redeemed = await redeem(rt, tx, request, presented, opensNothing)
+  const { redeemed, answer } = await commit<SignInResult>(deps, actorOf(request), async (tx) => {
+    const redeemed = await redeem(deps, tx, request, presented, opensNothing)
     if (redeemed.refusal !== undefined) return { result: { redeemed }, events: redeemed.events }
     const { account, events } = redeemed
-    const membership = await membershipOf(rt, tx, account.id, tenant_Id)
-    const entered = await signIn(rt, tx, request, { account, membership, type, authMode })
+    const membership = await membershipOf(deps, tx, account.id, tenant_Id)
+    const entered = await signIn(deps, tx, request, { account, membership, type, authMode })
     return { ...entered, result: { redeemed, answer: entered.result }, events: [...events, ...(entered.events ?? [])] }
   })
   if (redeemed.refusal !== undefined) throw redeemed.refusal
@@ -225,23 +225,23 @@ export async function signInByMagicLink(
  * @throws {AppError} 400 for an unfit password, and for a token that opens nothing
  */
 export async function firstSignIn(
-  rt: AuthWrites,
+  deps: AuthWrites,
   request: FastifyRequest,
   { token, password, authMode = 'jwt', authType: type = 'default' }: Static<typeof FirstSignInBody>,
 ): Promise<SignInAnswer> {
   checkNewPassword(password)
   // There are no codes of this kind: whatever is no token is not even looked for.
   if (!isToken(token)) throw new AppError(400, opensNoFirst.message)
-  const hash = await hashPassword(password, rt.config.auth.passwordHashCost)
+  const hash = await hashPassword(password, deps.config.auth.passwordHashCost)
   const presented = { purpose: 'first-sign-in', typed: token, email: undefined } as const
-  const { redeemed, answer } = await commit<SignInResult>(rt, actorOf(request), async (tx) => {
-    const redeemed = await redeem(rt, tx, request, presented, opensNoFirst)
+  const { redeemed, answer } = await commit<SignInResult>(deps, actorOf(request), async (tx) => {
+    const redeemed = await redeem(deps, tx, request, presented, opensNoFirst)
     if (redeemed.refusal !== undefined) return { result: { redeemed }, events: redeemed.events }
     const account = { ...redeemed.account, password: hash }
     await setPassword(tx, account.id, hash)
     await endAccess(tx, account)
-    const membership = await membershipOf(rt, tx, account.id, undefined)
-    const entered = await signIn(rt, tx, request, { account, membership, type, authMode })
+    const membership = await membershipOf(deps, tx, account.id, undefined)
+    const entered = await signIn(deps, tx, request, { account, membership, type, authMode })
     const changed = { type: 'auth.password_change', data: { userId: account.id } } as const
     return {
       ...entered,
@@ -260,8 +260,8 @@ type SignInResult = { readonly redeemed: RedemptionResult; readonly answer?: Sig
 
 const opensNothing = { message: 'Invalid or expired magic link', event: 'auth.magic_link_failed' } as const
 
-function queueLink(rt: Writes, request: FastifyRequest, user: Account, { email: to, ...context }: LinkRequest) {
-  return commit(rt, actorOf(request), async (tx) => {
+function queueLink(deps: Writes, request: FastifyRequest, user: Account, { email: to, ...context }: LinkRequest) {
+  return commit(deps, actorOf(request), async (tx) => {
     const { event } = await queueMail(tx, { type: 'magic_link', to, user, context })
     return { result: undefined, events: [{ type: 'auth.magic_link_requested', data: { userId: user.id } }, event] }
   })

@@ -53,8 +53,8 @@ export const userRules: CollectionRules = {
   beforeWrite: userCells,
   guard: {
     applies: (action, cells) => action === 'delete' || cells.some(isIdentity),
-    inserts: ({ rt, requester }, rows) => {
-      const decider = deciderOf(rt, requester.access)
+    inserts: ({ rt: deps, requester }, rows) => {
+      const decider = deciderOf(deps, requester.access)
       for (const cells of rows) decideNewUser(decider, { vouches: vouchesIn(cells) })
     },
     updates: guardUsers,
@@ -68,13 +68,14 @@ export const userRules: CollectionRules = {
 
 export const membershipRules: CollectionRules = {
   // A role that may assign none has no use for memberships, whatever it was granted.
-  checkCaller: (rt, access, action) => {
-    if (!access.admin && deciderOf(rt, access).assignable.size === 0) throw errors.actionDenied(action, 'svc_UserRole')
+  checkCaller: (deps, access, action) => {
+    if (!access.admin && deciderOf(deps, access).assignable.size === 0)
+      throw errors.actionDenied(action, 'svc_UserRole')
   },
   guard: {
     applies: () => true,
-    inserts: ({ rt, requester }, rows) => {
-      const decider = deciderOf(rt, requester.access)
+    inserts: ({ rt: deps, requester }, rows) => {
+      const decider = deciderOf(deps, requester.access)
       for (const cells of rows)
         decideMembership(decider, { before: undefined, after: membershipWith(cells, noMembership) })
     },
@@ -113,7 +114,7 @@ export const inviteRules: CollectionRules = {
 }
 
 export const sessionRules: CollectionRules = {
-  checkCaller: (_rt, access) => {
+  checkCaller: (_deps, access) => {
     if (access.byKey) throw errors.sessionNeeded()
   },
   guard: {
@@ -125,28 +126,28 @@ export const sessionRules: CollectionRules = {
 /** Without `administrator`, `public` or `user` nobody could get in. */
 export const roleRules: CollectionRules = {
   ownKey: ({ roleId }) => roleId,
-  beforeWrite: async (rt, _context, cells, id) => {
+  beforeWrite: async (deps, _context, cells, id) => {
     const name = cells.find((cell) => cell.field.name === 'name')?.value
     if (typeof name !== 'string') return cells
-    if ((id !== undefined && (await isBuiltIn(rt, id))) || readsLikeBuiltIn(name))
+    if ((id !== undefined && (await isBuiltIn(deps, id))) || readsLikeBuiltIn(name))
       throw new AppError(403, 'System role names cannot be changed')
     return cells
   },
-  beforeDelete: async (rt, ids) => {
-    for (const id of ids) if (await isBuiltIn(rt, id)) throw new AppError(403, 'System roles cannot be deleted')
+  beforeDelete: async (deps, ids) => {
+    for (const id of ids) if (await isBuiltIn(deps, id)) throw new AppError(403, 'System roles cannot be deleted')
   },
 }
 
 /** A caller as decisions about identities see it. */
-function deciderOf(rt: Configuration & CurrentAccess, access: Access): Decider {
+function deciderOf(deps: Configuration & CurrentAccess, access: Access): Decider {
   const { admin, userId, byKey = false, byCookie = false, roleId, tenantId = null } = access
-  const rules = rt.access.current()
+  const rules = deps.access.current()
   return {
     userId,
     admin,
     byKey,
     byCookie,
-    tenant: isScoped(access, rt.config) ? { id: tenantId } : undefined,
+    tenant: isScoped(access, deps.config) ? { id: tenantId } : undefined,
     assignable: assignableRoles(rules, rules.roles.get(roleId), admin),
   }
 }
@@ -157,42 +158,42 @@ function deciderOf(rt: Configuration & CurrentAccess, access: Access): Decider {
  */
 export async function checkIdentity(
   {
-    rt,
+    deps,
     access,
     collection,
-  }: { readonly rt: Reads & Configuration & CurrentAccess; readonly access: Access; readonly collection: Collection },
+  }: { readonly deps: Reads & Configuration & CurrentAccess; readonly access: Access; readonly collection: Collection },
   { action, id, field }: { readonly action: Action; readonly id: string; readonly field: string | undefined },
 ): Promise<void> {
-  const decider = deciderOf(rt, access)
+  const decider = deciderOf(deps, access)
   const params = createParams()
   const where = keyCondition(collection, [id], params)
   const changed = identityFields.filter((name) => name === field)
   if (action !== 'update' && action !== 'delete') return
   if (collection.name === 'svc_User')
-    for (const user of await usersWhere(rt.db, { collection }, where, params))
+    for (const user of await usersWhere(deps.db, { collection }, where, params))
       if (action === 'delete') decideUserRemoval(decider, user)
       else decideUserChange(decider, { ...user, changed, vouches: false })
   if (collection.name === 'svc_UserRole')
-    for (const before of (await membershipsWhere(rt.db, where, params)).values())
+    for (const before of (await membershipsWhere(deps.db, where, params)).values())
       decideMembership(decider, { before, after: undefined })
 }
 
 /** Passwords are hashed, addresses canonical. */
 async function userCells(
-  rt: Configuration,
+  deps: Configuration,
   { access }: PayloadContext,
   cells: readonly Cell[],
 ): Promise<readonly Cell[]> {
   if (access.byKey && cells.some(isPassword)) throw errors.sessionNeeded()
-  return Promise.all(cells.map((cell) => userCell(rt, cell)))
+  return Promise.all(cells.map((cell) => userCell(deps, cell)))
 }
 
-async function userCell(rt: Configuration, cell: Cell): Promise<Cell> {
+async function userCell({ config }: Configuration, cell: Cell): Promise<Cell> {
   if (cell.value === null) return cell
   if (isPassword(cell)) {
     const password = cell.value as string
     checkNewPassword(password)
-    return { ...cell, value: await hashPassword(password, rt.config.auth.passwordHashCost) }
+    return { ...cell, value: await hashPassword(password, config.auth.passwordHashCost) }
   }
   if (cell.field.name !== 'email') return cell
   const email = canonicalEmail(cell.value as string)
@@ -203,8 +204,8 @@ async function userCell(rt: Configuration, cell: Cell): Promise<Cell> {
 
 const builtInRoles = new Set([administratorRole, publicRole, 'user'])
 
-async function isBuiltIn(rt: Reads, id: string): Promise<boolean> {
-  const role = await rt.db.maybeOne<{ name: string }>(sql.unsafe`select name from "svc_Role" where id::text = ${id}`)
+async function isBuiltIn({ db }: Reads, id: string): Promise<boolean> {
+  const role = await db.maybeOne<{ name: string }>(sql.unsafe`select name from "svc_Role" where id::text = ${id}`)
   return role !== undefined && builtInRoles.has(role.name)
 }
 

@@ -17,12 +17,12 @@ import type { CurrentSettings } from '../../settings/settings.ts'
 // are the slice `tenants`: they open sessions, so they build on signing in.
 
 /** The invitation of a token; undefined when it is unknown, accepted, revoked or expired, and then it is marked as that. */
-export async function openInvite(rt: Reads & Writes, token: string | undefined): Promise<Invite | undefined> {
+export async function openInvite(deps: Reads & Writes, token: string | undefined): Promise<Invite | undefined> {
   if (token === undefined || !/^[0-9a-f]{64}$/.test(token)) return undefined
   const tokenHash = hashSecret(token)
-  const found = await findInvite(withoutWaiting(rt), tokenHash)
+  const found = await findInvite(withoutWaiting(deps), tokenHash)
   if (found === undefined)
-    await commit(rt, systemActor, async (tx) => ({ result: await expireInvites(tx, { tokenHash }) }))
+    await commit(deps, systemActor, async (tx) => ({ result: await expireInvites(tx, { tokenHash }) }))
   return found
 }
 
@@ -32,11 +32,11 @@ export const invalidInvite = (members?: { valid: false }) =>
 const batchSize = 500
 
 /** Says of invitations that nobody has accepted in time that they are over; they stay, as a record of who was invited. */
-export async function endInvites(rt: Writes, signal: AbortSignal): Promise<void> {
+export async function endInvites(deps: Writes, signal: AbortSignal): Promise<void> {
   for (let count = batchSize; count === batchSize; ) {
     signal.throwIfAborted()
-    count = (await commitRow(rt, systemActor, expireOldInvites(batchSize))).length
-    if (count > 0) rt.log.info({ invitations: count }, 'invitations have expired')
+    count = (await commitRow(deps, systemActor, expireOldInvites(batchSize))).length
+    if (count > 0) deps.log.info({ invitations: count }, 'invitations have expired')
   }
 }
 

@@ -43,7 +43,7 @@ import { type AuthorizationRequest, clientIdOf, type Refusal, type ReplyAddress,
 
 /** A browser on its way. */
 type Visit = {
-  readonly rt: OAuthWrites
+  readonly deps: OAuthWrites
   readonly request: FastifyRequest
   readonly reply: FastifyReply
   readonly query: string
@@ -51,9 +51,9 @@ type Visit = {
 
 /** `GET /oauth/authorize`: the sign-in page, the question, or an answer for the program. */
 export async function authorize(visit: Visit): Promise<FastifyReply> {
-  const { rt, request, query } = visit
+  const { deps, request, query } = visit
   const client = await knownClient(visit)
-  const read = readRequest(rt.config, client, query)
+  const read = readRequest(deps.config, client, query)
   if ('refusal' in read) {
     return refuse(visit, client, read.to, read.refusal)
   }
@@ -75,11 +75,12 @@ export async function authorize(visit: Visit): Promise<FastifyReply> {
  * they would go.
  */
 async function refuse(visit: Visit, client: Client, to: ReplyAddress, refusal: Refusal): Promise<FastifyReply> {
-  const { rt, request, reply } = visit
+  const { deps, request, reply } = visit
   const { error, description } = refusal
-  const address = answerAddress(rt, to, { error, error_description: description })
+  const address = answerAddress(deps, to, { error, error_description: description })
   const isKnown =
-    request.sessionCookie === 'live' && (await hasGrant(withoutWaiting(rt), signedIn(request.caller).userId, client.id))
+    request.sessionCookie === 'live' &&
+    (await hasGrant(withoutWaiting(deps), signedIn(request.caller).userId, client.id))
   return isKnown ? reply.redirect(address, 302) : show(visit, refusalPage(to.redirectUri, address, description), 400)
 }
 
@@ -87,8 +88,8 @@ async function refuse(visit: Visit, client: Client, to: ReplyAddress, refusal: R
 const isSentByOthers = ({ headers }: FastifyRequest): boolean =>
   headers['sec-fetch-site'] === 'cross-site' || headers['sec-fetch-site'] === 'same-site'
 
-async function knownClient({ rt, query }: Visit): Promise<Client> {
-  const client = await findClient(rt, clientIdOf(query))
+async function knownClient({ deps, query }: Visit): Promise<Client> {
+  const client = await findClient(deps, clientIdOf(query))
   if (client === undefined)
     throw new AppError(400, 'The program (client_id) is not known here. It has to register again.')
   return client
@@ -96,33 +97,33 @@ async function knownClient({ rt, query }: Visit): Promise<Client> {
 
 /** The answer of RFC 6749 §4.1.2, with the issuer (RFC 9207), so that no other server's can be taken for it. */
 function answerAddress(
-  rt: OAuthWrites,
+  { config }: OAuthWrites,
   { redirectUri, state }: ReplyAddress,
   parameters: Readonly<Record<string, string>>,
 ) {
-  const { issuer } = issuerOf(rt.config)!
+  const { issuer } = issuerOf(config)!
   const answer = new URLSearchParams({ ...parameters, ...(state !== undefined && { state }), iss: issuer })
   return `${redirectUri}${redirectUri.includes('?') ? '&' : '?'}${answer}`
 }
 
-const show = ({ rt, reply }: Pick<Visit, 'rt' | 'reply'>, page: Page, status = 200): FastifyReply =>
-  sendPage(reply, { project: projectOf(rt) }, page, status)
+const show = ({ deps, reply }: Pick<Visit, 'deps' | 'reply'>, page: Page, status = 200): FastifyReply =>
+  sendPage(reply, { project: projectOf(deps) }, page, status)
 
-function projectOf(rt: OAuthWrites): string {
-  const { project_name: name } = rt.settings.current(undefined)
-  return typeof name === 'string' && name !== '' ? name : (rt.config.project.name ?? 'Daybook')
+function projectOf({ settings, config }: OAuthWrites): string {
+  const { project_name: name } = settings.current(undefined)
+  return typeof name === 'string' && name !== '' ? name : (config.project.name ?? 'Daybook')
 }
 
 /** Whoever signs in has signed in anew: what asked for that is done. */
-function offered({ rt, query }: Visit): { readonly query: string; readonly ways: SignInWays } {
+function offered({ deps, query }: Visit): { readonly query: string; readonly ways: SignInWays } {
   const parameters = new URLSearchParams(query)
   parameters.delete('prompt')
   parameters.delete('max_age')
-  const { config } = rt
+  const { config } = deps
   const origin = new URL(issuerOf(config)!.issuer).origin
   const ways = {
     password: config.auth.local,
-    mail: config.auth.local && senderOf(rt, undefined) !== undefined,
+    mail: config.auth.local && senderOf(deps, undefined) !== undefined,
     passkey: config.passkey?.origins.includes(origin) === true,
     providers: Object.keys(config.oauth.providers),
   }
@@ -134,15 +135,15 @@ const consentKey = (ticket: string): string => `oauth-consent:${hashSecret(ticke
 
 /** The question, and a ticket for its one answer, from this session; undefined where the user is to sign in anew. */
 async function askConsent(
-  { rt, request, query }: Visit,
+  { deps, request, query }: Visit,
   client: Client,
   asked: AuthorizationRequest,
 ): Promise<Page | undefined> {
   const { userId, sessionId, user, tenantId } = signedIn(request.caller)
   const ticket = newSecret()
-  const isFresh = await commit(rt, actorOf(request), async (tx) => {
+  const isFresh = await commit(deps, actorOf(request), async (tx) => {
     const session = await lockSession(tx, sessionId)
-    const age = rt.clock().getTime() / 1000 - (session?.beganAt ?? 0)
+    const age = deps.clock().getTime() / 1000 - (session?.beganAt ?? 0)
     if (session === undefined || (asked.maxAge !== undefined && age > asked.maxAge)) return { result: false }
     await insertChallenge(tx, { identifier: consentKey(ticket), userId, data: { sessionId, query } }, consentSeconds)
     return { result: true }
@@ -157,31 +158,31 @@ async function askConsent(
     redirectUri,
     scopes,
     email,
-    tenant: tenantId && (await tenantName(rt, tenantId)),
+    tenant: tenantId && (await tenantName(deps, tenantId)),
   })
 }
 
-async function tenantName(rt: OAuthWrites, tenantId: string): Promise<string> {
-  const { project_name: name } = rt.settings.current(tenantId)
+async function tenantName({ settings }: OAuthWrites, tenantId: string): Promise<string> {
+  const { project_name: name } = settings.current(tenantId)
   return typeof name === 'string' && name !== '' ? name : tenantId
 }
 
 /** `POST /oauth/consent`: what the user has decided, for the program. Only our own page may say so. */
 export async function decide(visit: Visit, ticket: string, isAllowed: boolean): Promise<FastifyReply> {
-  const { rt, request, query } = visit
+  const { deps, request, query } = visit
   if (request.sessionCookie !== 'live') throw new AppError(401, 'You have been signed out. Begin again at the program.')
-  refuseOtherPages(rt, request)
+  refuseOtherPages(deps, request)
   const client = await knownClient(visit)
-  const read = readRequest(rt.config, client, query)
+  const read = readRequest(deps.config, client, query)
   if ('refusal' in read) throw tooOld()
-  const code = await commit(rt, actorOf(request), async (tx) => {
+  const code = await commit(deps, actorOf(request), async (tx) => {
     const { sessionId, userId } = signedIn(request.caller)
     const asked = await takeChallenge(tx, consentKey(ticket))
     if (asked?.sessionId !== sessionId || asked.query !== query) throw tooOld()
     return isAllowed ? allow(tx, client, userId, consentOf(request, client, read.request)) : { result: undefined }
   })
   const answer: Record<string, string> = code === undefined ? { error: 'access_denied' } : { code }
-  return show(visit, leavingPage(client, answerAddress(rt, read.request, answer)))
+  return show(visit, leavingPage(client, answerAddress(deps, read.request, answer)))
 }
 
 const tooOld = () => new AppError(400, 'This page is too old. Begin again at the program.')
@@ -206,8 +207,8 @@ function consentOf({ caller }: FastifyRequest, client: Client, asked: Authorizat
 }
 
 /** Trusted frontends may act with the cookie, but not answer this question. */
-function refuseOtherPages(rt: OAuthWrites, { headers, protocol, host }: FastifyRequest): void {
-  const own = [`${protocol}://${host}`, new URL(issuerOf(rt.config)!.issuer).origin]
+function refuseOtherPages({ config }: OAuthWrites, { headers, protocol, host }: FastifyRequest): void {
+  const own = [`${protocol}://${host}`, new URL(issuerOf(config)!.issuer).origin]
   const isOwn = headers['sec-fetch-site'] === 'same-origin' || own.includes(headers.origin ?? '')
   if (!isOwn) throw new AppError(403, 'Cross-site request refused', { code: 'CROSS_SITE_REQUEST' })
 }
@@ -218,40 +219,44 @@ type Credentials = { readonly email: string; readonly password: string }
 
 /** By e-mail and password. */
 export function signInByPassword(visit: Visit, { email, password }: Credentials): Promise<FastifyReply> {
-  const { rt, request } = visit
-  return entering(visit, () => login(rt, request, { email, password, authMode: 'cookie' }), signInAgain(visit, email))
+  const { deps, request } = visit
+  return entering(visit, () => login(deps, request, { email, password, authMode: 'cookie' }), signInAgain(visit, email))
 }
 
 /** Mails a code to sign in with. */
 export async function mailCode(visit: Visit, email: string): Promise<FastifyReply> {
-  const { rt, request, query } = visit
-  signInMode(rt, request, 'cookie')
+  const { deps, request, query } = visit
+  signInMode(deps, request, 'cookie')
   return orAgain(visit, signInAgain(visit, email), async () => {
-    await requestMagicLink(rt, request, { email, mode: 'code' })
+    await requestMagicLink(deps, request, { email, mode: 'code' })
     return show(visit, codePage({ query, email }))
   })
 }
 
 /** By the code of that mail. */
 export function signInByCode(visit: Visit, email: string, code: string): Promise<FastifyReply> {
-  const { rt, request, query } = visit
+  const { deps, request, query } = visit
   const again = async (problem: string) => codePage({ query, email, problem })
-  return entering(visit, () => signInByMagicLink(rt, request, code, { email, authMode: 'cookie' }), again)
+  return entering(visit, () => signInByMagicLink(deps, request, code, { email, authMode: 'cookie' }), again)
 }
 
 /** By the second factor, after any of the others. */
 export function signInBySecondFactor(visit: Visit, token: string, code: string): Promise<FastifyReply> {
-  const { rt, request, query } = visit
+  const { deps, request, query } = visit
   const again = async (problem: string) => secondFactorPage({ query, token, problem })
-  return entering(visit, () => verifyTwoFactor(rt, request, { twoFactorToken: token, code, authMode: 'cookie' }), again)
+  return entering(
+    visit,
+    () => verifyTwoFactor(deps, request, { twoFactorToken: token, code, authMode: 'cookie' }),
+    again,
+  )
 }
 
 /** At a provider, which sends the browser back to {@link comeBack}. */
-export async function signInElsewhere({ rt, request, reply, query }: Visit, provider: string): Promise<FastifyReply> {
-  const { issuer } = issuerOf(rt.config)!
+export async function signInElsewhere({ deps, request, reply, query }: Visit, provider: string): Promise<FastifyReply> {
+  const { issuer } = issuerOf(deps.config)!
   clientIdOf(query)
   const returnTo = `${issuer}/oauth/sign-in?${new URLSearchParams({ request: query })}`
-  const { url, cookie } = await startForPage(rt, request, provider, returnTo)
+  const { url, cookie } = await startForPage(deps, request, provider, returnTo)
   if (cookie !== undefined) reply.header('set-cookie', cookie)
   return reply.redirect(url, 302)
 }
@@ -270,10 +275,10 @@ export async function comeBack(
 
 /** Ends the browser's session, for somebody who has another account. */
 export async function signOut(visit: Visit): Promise<FastifyReply> {
-  const { rt, request, reply } = visit
-  refuseOtherPages(rt, request)
-  if (request.sessionCookie === 'live') await endSession(rt, request)
-  dropSessionCookie(rt, reply)
+  const { deps, request, reply } = visit
+  refuseOtherPages(deps, request)
+  if (request.sessionCookie === 'live') await endSession(deps, request)
+  dropSessionCookie(deps, reply)
   return show(visit, await signInAgain(visit, '')(undefined))
 }
 
@@ -284,14 +289,14 @@ const signInAgain = (visit: Visit, email: string) => async (problem: string | un
 
 /** Gives the browser the session of a sign-in and leads it back to the question; or asks for the second factor. */
 async function entering(visit: Visit, enter: () => Promise<SignInAnswer>, again: Again): Promise<FastifyReply> {
-  const { rt, request, reply, query } = visit
+  const { deps, request, reply, query } = visit
   clientIdOf(query)
-  signInMode(rt, request, 'cookie')
+  signInMode(deps, request, 'cookie')
   return orAgain(visit, again, async () => {
     const { token, body } = await enter()
     if (token === undefined && 'twoFactorToken' in body)
       return show(visit, secondFactorPage({ query, token: body.twoFactorToken }))
-    setSessionCookie(rt, reply, token!)
+    setSessionCookie(deps, reply, token!)
     return reply.redirect(`authorize?${query}`, 303)
   })
 }
@@ -312,10 +317,10 @@ async function orAgain(visit: Visit, again: Again, work: () => Promise<FastifyRe
 
 /** A refusal, as a page. */
 export const showProblem = (
-  rt: OAuthWrites,
+  deps: OAuthWrites,
   reply: FastifyReply,
   { status, message, headers }: AppError,
-): FastifyReply => show({ rt, reply: reply.headers({ ...headers }) }, problemPage(message), status)
+): FastifyReply => show({ deps, reply: reply.headers({ ...headers }) }, problemPage(message), status)
 
 /** The capabilities that changes of this folder need. */
 export type OAuthWrites = GrantWrites & SocialWrites & SecondFactorWrites & Parameters<typeof login>[0]

@@ -55,13 +55,13 @@ export type ClientMetadata = Static<typeof ClientMetadata>
  * The client of an id: the one that a metadata document at that https address describes, or one that has registered.
  * Undefined for an unknown one. 400 for a document that cannot be had or does not hold.
  */
-export function findClient(rt: ClientReads, clientId: string): Promise<Client | undefined> {
-  if (clientId.startsWith('https://')) return documented(rt, clientId)
-  return /^dbc_[\w-]{43}$/.test(clientId) ? registered(rt, clientId) : Promise.resolve(undefined)
+export function findClient(deps: ClientReads, clientId: string): Promise<Client | undefined> {
+  if (clientId.startsWith('https://')) return documented(deps, clientId)
+  return /^dbc_[\w-]{43}$/.test(clientId) ? registered(deps, clientId) : Promise.resolve(undefined)
 }
 
-async function registered(rt: Reads & ReservedReads, clientId: string): Promise<Client | undefined> {
-  const metadata = await readClient(withoutWaiting(rt), clientId)
+async function registered(deps: Reads & ReservedReads, clientId: string): Promise<Client | undefined> {
+  const metadata = await readClient(withoutWaiting(deps), clientId)
   return metadata && { ...clientOf(clientId, metadata), host: undefined }
 }
 
@@ -81,11 +81,11 @@ type Believed = { readonly client: Promise<Client>; readonly until: number }
 const documents = oncePer((_config: object) => new Map<string, Believed>())
 
 /** Asked for once by all who come at the same time; what fails is asked for again. */
-function documented(rt: Configuration, clientId: string): Promise<Client> {
-  const known = documents(rt.config)
+function documented(deps: Configuration, clientId: string): Promise<Client> {
+  const known = documents(deps.config)
   const before = known.get(clientId)
   if (before !== undefined && before.until > performance.now()) return before.client
-  const client = readDocument(rt, clientId)
+  const client = readDocument(deps, clientId)
   known.delete(clientId)
   known.set(clientId, { client, until: performance.now() + believedForMs })
   if (known.size > documentsAtMost) known.delete(known.keys().next().value!)
@@ -138,13 +138,13 @@ export const usedForSeconds = 90 * 86_400
  *
  * @throws {AppError} 400 for metadata that do not hold; 429 where the network has registered too many; 503 where all have
  */
-export async function registerClient(rt: Writes, request: FastifyRequest, metadata: ClientMetadata) {
+export async function registerClient(deps: Writes, request: FastifyRequest, metadata: ClientMetadata) {
   const problem = problemOf(metadata)
   if (problem !== undefined) throw problem
   const stored = storedMetadata(metadata)
   const id = `dbc_${createHash('sha256').update(JSON.stringify(stored)).digest('base64url')}`
   const network = clientNetwork(request.ip)
-  const expiresAt = await commit(rt, actorOf(request), async (tx) => {
+  const expiresAt = await commit(deps, actorOf(request), async (tx) => {
     await lockRegistrations(tx)
     const { ofNetwork, all, isKnown } = await countClients(tx, id, network)
     if (!isKnown && ofNetwork >= clientsPerNetwork) throw tooMany()

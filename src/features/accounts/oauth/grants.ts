@@ -107,25 +107,25 @@ type Attempt = { readonly refusal: AppError } | Issued
 
 /** Trades a code for the tokens of a new session. 400 in the words of RFC 6749 for a code that is worth nothing. */
 export async function redeemCode(
-  rt: GrantWrites,
+  deps: GrantWrites,
   request: FastifyRequest,
   presented: PresentedCode,
 ): Promise<TokenAnswer> {
   const hash = hashSecret(presented.code)
-  const attempt = await commit<Attempt>(rt, actorOf(request), async (tx) => {
+  const attempt = await commit<Attempt>(deps, actorOf(request), async (tx) => {
     const stored = await lockCode(tx, hash)
     const decided = decideCode(stored, presented)
-    if (decided.refusal === undefined) return openGrant(rt, tx, request, hash, stored!.userId, decided.consent)
+    if (decided.refusal === undefined) return openGrant(deps, tx, request, hash, stored!.userId, decided.consent)
     if (decided.uses) await useCode(tx, hash, null)
     const ended = decided.ends && stored?.sessionId != null && (await deleteSession(tx, stored.sessionId))
     return { result: { refusal: decided.refusal }, ...(ended && reuse(request, stored, stored.consent, 'code')) }
   })
-  return answerOf(rt, attempt)
+  return answerOf(deps, attempt)
 }
 
 /** The session that tokens of the client open; ended with the user's other ones, and listed among them. */
 async function openGrant(
-  rt: GrantWrites,
+  { newId, config }: GrantWrites,
   tx: Tx,
   request: FastifyRequest,
   hash: string,
@@ -134,13 +134,13 @@ async function openGrant(
 ): Promise<WorkResult<Attempt>> {
   const refusal = invalidGrant('The user has signed out, or may not sign in any more')
   const isThere = (await lockSession(tx, consent.sessionId)) !== undefined
-  const id = rt.newId()
+  const id = newId()
   const { roleId, tenantId, clientId, clientName, scopes, resources } = consent
   const opened = isThere
     ? await insertSession(tx, {
         ...{ userId, roleId, tenantId, type: 'default', passwordHash: undefined, ip: request.ip },
-        tokenHash: hashSecret(sessionTokenOf(rt.config, id)),
-        seconds: lifeOf(rt.config, consent),
+        tokenHash: hashSecret(sessionTokenOf(config, id)),
+        seconds: lifeOf(config, consent),
         userAgent: request.headers['user-agent']?.slice(0, 512) ?? null,
       })
     : undefined
@@ -186,13 +186,13 @@ export type PresentedRefresh = {
  * tell which of the two who have it is the program. 400 in the words of RFC 6749.
  */
 export async function refreshGrant(
-  rt: GrantWrites,
+  deps: GrantWrites,
   request: FastifyRequest,
   presented: PresentedRefresh,
 ): Promise<TokenAnswer> {
-  const shown = readRefreshToken(rt.config, presented.token)
+  const shown = readRefreshToken(deps.config, presented.token)
   if (shown === undefined) throw invalidGrant('The refresh token is not known')
-  const attempt = await commit<Attempt>(rt, actorOf(request), async (tx) => {
+  const attempt = await commit<Attempt>(deps, actorOf(request), async (tx) => {
     const grant = await lockGrant(tx, shown.id)
     if (grant === undefined) return { result: { refusal: invalidGrant('The access has ended') } }
     const narrowed = decideRefresh(grant, shown.generation, presented)
@@ -201,8 +201,8 @@ export async function refreshGrant(
       return { result: { refusal: narrowed.refusal }, ...(ended && reuse(request, grant, grant, 'refresh token')) }
     }
     await nextGeneration(tx, grant.id)
-    const tokenHash = hashSecret(sessionTokenOf(rt.config, grant.id))
-    await renewSession(tx, grant.sessionId, tokenHash, rt.config.oauthServer.refreshTokenExpiresIn)
+    const tokenHash = hashSecret(sessionTokenOf(deps.config, grant.id))
+    await renewSession(tx, grant.sessionId, tokenHash, deps.config.oauthServer.refreshTokenExpiresIn)
     const { userId, clientId } = grant
     return {
       result: { grant: { ...narrowed, generation: grant.generation + 1 } },
@@ -210,7 +210,7 @@ export async function refreshGrant(
       events: [{ type: 'oauth.refreshed', data: { userId, clientId } }],
     }
   })
-  return answerOf(rt, attempt)
+  return answerOf(deps, attempt)
 }
 
 /** The grant as the next access token has it: what is asked for, within what was allowed. */
@@ -231,10 +231,15 @@ export function decideRefresh(
 /**
  * Ends the access that a token of the client belongs to (RFC 7009). Nothing is told of tokens that are none, or of others.
  */
-export async function revoke(rt: GrantWrites, request: FastifyRequest, token: string, clientId: string): Promise<void> {
-  const shown = readRefreshToken(rt.config, token)
-  const claims = shown === undefined ? verifyToken(rt.config, token, rt.clock()) : undefined
-  await commit(rt, actorOf(request), async (tx) => {
+export async function revoke(
+  deps: GrantWrites,
+  request: FastifyRequest,
+  token: string,
+  clientId: string,
+): Promise<void> {
+  const shown = readRefreshToken(deps.config, token)
+  const claims = shown === undefined ? verifyToken(deps.config, token, deps.clock()) : undefined
+  await commit(deps, actorOf(request), async (tx) => {
     const id = shown?.id ?? (claims && (await grantOfSession(tx, hashSecret(claims.sessionToken)))?.id)
     const grant = id === undefined ? undefined : await lockGrant(tx, id)
     if (grant?.clientId !== clientId || !(await deleteSession(tx, grant.sessionId))) return { result: undefined }
@@ -244,35 +249,35 @@ export async function revoke(rt: GrantWrites, request: FastifyRequest, token: st
   })
 }
 
-async function answerOf(rt: GrantReads, attempt: Attempt): Promise<TokenAnswer> {
+async function answerOf(deps: GrantReads, attempt: Attempt): Promise<TokenAnswer> {
   if ('refusal' in attempt) throw attempt.refusal
   const { grant, consent } = attempt
-  const { config } = rt
+  const { config } = deps
   const { accessTokenExpiresIn } = config.oauthServer
   const { userId, roleId, tenantId, userRoleId, clientId, scopes, resources: audience } = grant
   const delegation = { clientId, scopes, audience }
   const sessionToken = sessionTokenOf(config, grant.id)
   const claims = { userId, roleId, tenantId: tenantId ?? undefined, userRoleId, sessionToken, delegation }
   return {
-    access_token: signToken(config, claims, rt.clock(), accessTokenExpiresIn),
+    access_token: signToken(config, claims, deps.clock(), accessTokenExpiresIn),
     token_type: 'Bearer',
     expires_in: accessTokenExpiresIn,
     scope: scopes.join(' '),
     ...((consent?.refreshes ?? true) && { refresh_token: refreshTokenOf(config, grant) }),
-    ...(consent !== undefined && scopes.includes('openid') && { id_token: await idTokenOf(rt, userId, consent) }),
+    ...(consent !== undefined && scopes.includes('openid') && { id_token: await idTokenOf(deps, userId, consent) }),
   }
 }
 
 async function idTokenOf(
-  rt: GrantReads,
+  deps: GrantReads,
   userId: string,
   { clientId, scopes, nonce, beganAt, idTokenAlgorithm = idTokenAlgorithms[0] }: Consent,
 ): Promise<string> {
-  const iat = Math.floor(rt.clock().getTime() / 1000)
-  const about = await userClaims(rt, userId, scopes)
-  const { issuer } = issuerOf(rt.config)!
-  const exp = iat + rt.config.oauthServer.accessTokenExpiresIn
-  return signIdToken(rt.config, idTokenAlgorithm, {
+  const iat = Math.floor(deps.clock().getTime() / 1000)
+  const about = await userClaims(deps, userId, scopes)
+  const { issuer } = issuerOf(deps.config)!
+  const exp = iat + deps.config.oauthServer.accessTokenExpiresIn
+  return signIdToken(deps.config, idTokenAlgorithm, {
     ...about,
     iss: issuer,
     aud: clientId,
@@ -284,8 +289,8 @@ async function idTokenOf(
 }
 
 /** What scopes tell of a user (OpenID Connect Core §5.4). */
-export async function userClaims(rt: Reads & ReservedReads, userId: string, scopes: readonly string[]) {
-  const account = await accountOf(withoutWaiting(rt), userId)
+export async function userClaims(deps: Reads & ReservedReads, userId: string, scopes: readonly string[]) {
+  const account = await accountOf(withoutWaiting(deps), userId)
   if (account === undefined) throw new AppError(401, 'The session has ended')
   const { email, emailVerified, firstName, lastName } = account
   return {

@@ -34,21 +34,21 @@ import { resourcesOf, supportedScopes } from './requests.ts'
  */
 
 /** What an ID token says, for whoever has the access token of it. */
-export function userInfoRoutes(app: App, rt: OAuthWrites): void {
-  if (issuerOf(rt.config) === undefined) return
+export function userInfoRoutes(app: App, deps: OAuthWrites): void {
+  if (issuerOf(deps.config) === undefined) return
   prepare(app)
   const answer = (request: FastifyRequest) => {
     const { userId, client } = identified(request.caller)
     if (client !== undefined && !client.scopes.includes('openid')) throw errors.insufficientScope('openid')
-    return userClaims(rt, userId, client?.scopes ?? supportedScopes)
+    return userClaims(deps, userId, client?.scopes ?? supportedScopes)
   }
   app.get('/oauth/userinfo', userInfoRoute, answer)
   app.post('/oauth/userinfo', userInfoRoute, answer)
 }
 
 /** What programs read before they ask for anything. */
-export function oauthMetadataRoutes(app: App, rt: Configuration): void {
-  const { config } = rt
+export function oauthMetadataRoutes(app: App, deps: Configuration): void {
+  const { config } = deps
   if (issuerOf(config) === undefined) return
   const notFound = () => new AppError(404, 'Not found')
   const pathOf = ({ params }: FastifyRequest) => {
@@ -75,43 +75,43 @@ export function oauthMetadataRoutes(app: App, rt: Configuration): void {
 const publicly = 'public, max-age=300'
 
 /** The pages; refusals are pages, too. They emit oauth.authorized, and what signing in emits. */
-export function oauthPageRoutes(app: App, rt: OAuthWrites): void {
-  if (issuerOf(rt.config) === undefined) return
+export function oauthPageRoutes(app: App, deps: OAuthWrites): void {
+  if (issuerOf(deps.config) === undefined) return
   prepare(app)
   acceptForms(app)
   app.setErrorHandler((error: FastifyError | AppError, _request, reply) => {
     const refusal = refusalOf(error)
     if (refusal === undefined) throw error
-    return showProblem(rt, reply, refusal)
+    return showProblem(deps, reply, refusal)
   })
   app.get('/oauth/authorize', authorizeRoute, (request, reply) =>
-    authorize({ rt, request, reply, query: queryOf(request) }),
+    authorize({ deps, request, reply, query: queryOf(request) }),
   )
   app.post('/oauth/consent', consentRoute, (request, reply) => {
     const { request: query, ticket, decision } = request.body
-    return decide({ rt, request, reply, query }, ticket, decision === 'allow')
+    return decide({ deps, request, reply, query }, ticket, decision === 'allow')
   })
   app.post('/oauth/sign-in', signInRoute, (request, reply) =>
-    signInByPassword({ rt, request, reply, query: request.body.request }, request.body),
+    signInByPassword({ deps, request, reply, query: request.body.request }, request.body),
   )
   app.get('/oauth/sign-in', cameBackRoute, (request, reply) =>
-    comeBack({ rt, request, reply, query: request.query.request }, request.query),
+    comeBack({ deps, request, reply, query: request.query.request }, request.query),
   )
   app.post('/oauth/sign-in-mail', mailRoute, (request, reply) =>
-    mailCode({ rt, request, reply, query: request.body.request }, request.body.email),
+    mailCode({ deps, request, reply, query: request.body.request }, request.body.email),
   )
   app.post('/oauth/sign-in-code', codeRoute, (request, reply) =>
-    signInByCode({ rt, request, reply, query: request.body.request }, request.body.email, request.body.code),
+    signInByCode({ deps, request, reply, query: request.body.request }, request.body.email, request.body.code),
   )
   app.post('/oauth/sign-in-second-factor', secondFactorRoute, (request, reply) => {
     const { request: query, twoFactorToken, code } = request.body
-    return signInBySecondFactor({ rt, request, reply, query }, twoFactorToken, code)
+    return signInBySecondFactor({ deps, request, reply, query }, twoFactorToken, code)
   })
   app.get('/oauth/sign-in-social', socialRoute, (request, reply) =>
-    signInElsewhere({ rt, request, reply, query: request.query.request }, request.query.provider),
+    signInElsewhere({ deps, request, reply, query: request.query.request }, request.query.provider),
   )
   app.post('/oauth/sign-out', signOutRoute, (request, reply) =>
-    signOut({ rt, request, reply, query: request.body.request }),
+    signOut({ deps, request, reply, query: request.body.request }),
   )
   for (const name of pageFiles)
     app.get(`/oauth/${name}`, fileRoute(name), (_request, reply) => sendPageFile(reply, name))
@@ -131,14 +131,14 @@ function refusalOf(error: FastifyError | AppError): AppError | undefined {
  * What programs ask, without a browser; cookies that come along say nothing. They emit oauth.signed_in, oauth.refreshed,
  * oauth.revoked, oauth.reuse_detected and oauth.client_registered.
  */
-export function oauthTokenRoutes(app: App, rt: OAuthWrites): void {
-  if (issuerOf(rt.config) === undefined) return
+export function oauthTokenRoutes(app: App, deps: OAuthWrites): void {
+  if (issuerOf(deps.config) === undefined) return
   prepare(app)
   acceptForms(app)
   app.post('/oauth/token', tokenRoute, async (request, reply) => {
     const { grant_type: type, client_id: clientId, resource, scope } = request.body
     if (clientId === undefined) throw noClient()
-    const resources = resource === undefined ? undefined : resourcesOf(rt.config, [resource])
+    const resources = resource === undefined ? undefined : resourcesOf(deps.config, [resource])
     if (resource !== undefined && resources === undefined)
       throw oauthError('INVALID_TARGET', 'The resource is none of this server')
     const {
@@ -149,21 +149,21 @@ export function oauthTokenRoutes(app: App, rt: OAuthWrites): void {
     } = request.body
     reply.header('pragma', 'no-cache')
     if (type === 'authorization_code')
-      return redeemCode(rt, request, { code, clientId, redirectUri, verifier, resources })
+      return redeemCode(deps, request, { code, clientId, redirectUri, verifier, resources })
     if (type !== 'refresh_token')
       throw oauthError('UNSUPPORTED_GRANT_TYPE', 'The grant_type must be authorization_code or refresh_token')
     const scopes = scope?.split(' ').filter((one) => one !== '')
-    return refreshGrant(rt, request, { token, clientId, scopes, resources })
+    return refreshGrant(deps, request, { token, clientId, scopes, resources })
   })
   app.post('/oauth/revoke', revokeRoute, async (request) => {
     const { token, client_id: clientId } = request.body
     if (clientId === undefined) throw noClient()
-    await revoke(rt, request, token, clientId)
+    await revoke(deps, request, token, clientId)
     return {}
   })
-  if (!rt.config.oauthServer.registration) return
+  if (!deps.config.oauthServer.registration) return
   app.post('/oauth/register', registerRoute, async (request, reply) =>
-    reply.code(201).send(await registerClient(rt, request, request.body)),
+    reply.code(201).send(await registerClient(deps, request, request.body)),
   )
 }
 

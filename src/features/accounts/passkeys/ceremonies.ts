@@ -49,16 +49,16 @@ import {
  * The options from which the caller's authenticator makes a passkey; the challenge in it replaces an earlier one. Needs a fresh
  * proof, without which there is no challenge that a new passkey could answer.
  */
-export async function beginRegistration(rt: Reads & Writes, request: FastifyRequest, proof: ProofInput) {
-  const passkey = enabledPasskeys(rt)
+export async function beginRegistration(deps: Reads & Writes, request: FastifyRequest, proof: ProofInput) {
+  const passkey = enabledPasskeys(deps)
   const { userId } = signedIn(request.caller)
-  const account = await accountOf(withoutWaiting(rt), userId)
+  const account = await accountOf(withoutWaiting(deps), userId)
   if (account === undefined) throw errors.unauthorized('Unauthorized')
-  await requireFreshProof(rt, request, proof)
+  await requireFreshProof(deps, request, proof)
   const { email, firstName, lastName } = account
   const person = { id: userId, email: email ?? userId, name: [firstName, lastName].filter(Boolean).join(' ') }
-  const options = await registrationOptions(passkey, person, await credentialIdsOf(withoutWaiting(rt), userId))
-  await commit(rt, actorOf(request), async (tx) => {
+  const options = await registrationOptions(passkey, person, await credentialIdsOf(withoutWaiting(deps), userId))
+  await commit(deps, actorOf(request), async (tx) => {
     await insertChallenge(tx, { identifier: identifierOf(userId), userId, data: { challenge: options.challenge } })
     return { result: undefined }
   })
@@ -71,14 +71,14 @@ export async function beginRegistration(rt: Reads & Writes, request: FastifyRequ
  * @throws {AppError} 401 for one that does not fit, also a passkey that somebody has already
  */
 export async function finishRegistration(
-  rt: Writes,
+  deps: Writes,
   request: FastifyRequest,
   { response, name: typedName }: Static<typeof RegisterPasskeyBody>,
 ) {
-  const passkey = enabledPasskeys(rt)
+  const passkey = enabledPasskeys(deps)
   const { userId } = signedIn(request.caller)
   const name = nameOf(typedName)
-  const data = await commit(rt, actorOf(request), async (tx) => ({
+  const data = await commit(deps, actorOf(request), async (tx) => ({
     result: await takeChallenge(tx, identifierOf(userId)),
   }))
   if (data === undefined) throw registrationFailed()
@@ -87,7 +87,7 @@ export async function finishRegistration(
     request.log.info({ err: credential.refused }, 'a passkey was refused')
     throw registrationFailed()
   }
-  return commit(rt, actorOf(request), async (tx) => {
+  return commit(deps, actorOf(request), async (tx) => {
     const row = await insertPasskey(tx, userId, name, credential)
     if (row === undefined) throw registrationFailed()
     const result = { verified: true as const, passkey: row }
@@ -106,16 +106,16 @@ function nameOf(typed = 'Passkey'): string {
 }
 
 /** The caller's passkeys. */
-export async function listPasskeys(rt: Reads & Configuration, request: FastifyRequest) {
-  enabledPasskeys(rt)
-  return { passkeys: [...(await passkeysOf(rt.db, signedIn(request.caller).userId))] }
+export async function listPasskeys(deps: Reads & Configuration, request: FastifyRequest) {
+  enabledPasskeys(deps)
+  return { passkeys: [...(await passkeysOf(deps.db, signedIn(request.caller).userId))] }
 }
 
 /** Ends a passkey of the caller's; sessions that it opened go on. 404 when there is none. */
-export async function removePasskey(rt: Writes, request: FastifyRequest, id: string): Promise<{ deleted: true }> {
-  enabledPasskeys(rt)
+export async function removePasskey(deps: Writes, request: FastifyRequest, id: string): Promise<{ deleted: true }> {
+  enabledPasskeys(deps)
   const { userId } = signedIn(request.caller)
-  await commit(rt, actorOf(request), async (tx) => {
+  await commit(deps, actorOf(request), async (tx) => {
     if (!(await deletePasskey(tx, userId, id))) throw new AppError(404, 'Passkey not found')
     return {
       result: undefined,
@@ -126,10 +126,10 @@ export async function removePasskey(rt: Writes, request: FastifyRequest, id: str
 }
 
 /** A challenge for whoever has a passkey; it names no account, so it tells nothing about any. */
-export async function beginAuthentication(rt: Writes, request: FastifyRequest) {
-  const options = await authenticationOptions(enabledPasskeys(rt))
+export async function beginAuthentication(deps: Writes, request: FastifyRequest) {
+  const options = await authenticationOptions(enabledPasskeys(deps))
   const challengeId = newSecret()
-  await commit(rt, actorOf(request), async (tx) => {
+  await commit(deps, actorOf(request), async (tx) => {
     const data = { challenge: options.challenge }
     await insertChallenge(tx, { identifier: challengeKey(challengeId), userId: null, data })
     return { result: undefined }
@@ -145,47 +145,47 @@ export async function beginAuthentication(rt: Writes, request: FastifyRequest) {
  *   that are not active; 403 for a tenant that the user has no role at
  */
 export async function finishAuthentication(
-  rt: PasskeyWrites,
+  deps: PasskeyWrites,
   request: FastifyRequest,
   { challengeId, response, authType: type = 'default', tenant_Id }: Static<typeof AuthenticateBody>,
   authMode: AuthMode,
 ): Promise<SignInAnswer> {
-  const { stored, assertion } = await proven(rt, request, { challengeId, response })
-  const account = await accountOf(withoutWaiting(rt), stored.userId)
-  if (account === undefined || signInRefusal(account, rt.config.auth) !== undefined) throw authenticationFailed()
-  const membership = await membershipOf(rt, withoutWaiting(rt), account.id, tenant_Id)
+  const { stored, assertion } = await proven(deps, request, { challengeId, response })
+  const account = await accountOf(withoutWaiting(deps), stored.userId)
+  if (account === undefined || signInRefusal(account, deps.config.auth) !== undefined) throw authenticationFailed()
+  const membership = await membershipOf(deps, withoutWaiting(deps), account.id, tenant_Id)
   const factor = { account, membership, type, authMode }
-  const answer = await commit(rt, signingIn(request, factor), (tx) =>
-    openWith(rt, tx, request, { stored, assertion, factor }),
+  const answer = await commit(deps, signingIn(request, factor), (tx) =>
+    openWith(deps, tx, request, { stored, assertion, factor }),
   )
   if (answer === undefined) throw authenticationFailed()
   return answer
 }
 
 /** The passkey that signed the challenge, and what its authenticator said. */
-async function proven(rt: Reads & Writes, request: FastifyRequest, given: ChallengeResponse): Promise<Proof> {
-  const proof = await checkPasskey(rt, request, given)
+async function proven(deps: Reads & Writes, request: FastifyRequest, given: ChallengeResponse): Promise<Proof> {
+  const proof = await checkPasskey(deps, request, given)
   if (!('refused' in proof)) return proof
   if (proof.stored === undefined) throw authenticationFailed()
-  throw failed(rt, request, proof.stored, proof.refused)
+  throw failed(deps, request, proof.stored, proof.refused)
 }
 
 async function openWith(
-  rt: Clock & Configuration & CurrentAccess & CurrentSettings,
+  deps: Clock & Configuration & CurrentAccess & CurrentSettings,
   tx: Tx,
   request: FastifyRequest,
   { stored, assertion, factor }: Proof & { factor: FirstFactor },
 ): Promise<WorkResult<SignInAnswer | undefined>> {
   if (!(await noteUse(tx, stored.id, assertion.counter, assertion.backedUp))) return { result: undefined }
-  return signInAtOnce(rt, tx, request, factor)
+  return signInAtOnce(deps, tx, request, factor)
 }
 
 /** The event is appended beside the answer, as for a wrong password: its time would tell that the passkey is known. */
-function failed(rt: Writes, request: FastifyRequest, { userId }: StoredCredential, reason: unknown): AppError {
+function failed(deps: Writes, request: FastifyRequest, { userId }: StoredCredential, reason: unknown): AppError {
   const actor = actorOf(request)
   request.log.info({ err: reason, userId }, 'a passkey was refused')
-  afterwards(rt, 'recording a failed login', () =>
-    commit(rt, actor, async () => ({
+  afterwards(deps, 'recording a failed login', () =>
+    commit(deps, actor, async () => ({
       result: undefined,
       events: [{ type: 'auth.login_failed', data: { userId } }],
     })),

@@ -20,31 +20,31 @@ import {
 } from './ceremonies.ts'
 
 /** Signing in with a passkey. Emits auth.login and auth.login_failed. */
-export function passkeyPublicRoutes(app: App, rt: PasskeyWrites): void {
+export function passkeyPublicRoutes(app: App, deps: PasskeyWrites): void {
   prepare(app)
-  const enabled = { preValidation: async () => void enabledPasskeys(rt) }
+  const enabled = { preValidation: async () => void enabledPasskeys(deps) }
   app.post('/auth/passkey/authenticate/options', { ...authenticationOptionsRoute, ...enabled }, (request) =>
-    beginAuthentication(rt, request),
+    beginAuthentication(deps, request),
   )
   app.post('/auth/passkey/authenticate/verify', { ...authenticateRoute, ...enabled }, async (request, reply) => {
-    const authMode = signInMode(rt, request, request.body.authMode)
-    const { token, body } = await finishAuthentication(rt, request, request.body, authMode)
-    return deliver(rt, reply, authMode, token, body)
+    const authMode = signInMode(deps, request, request.body.authMode)
+    const { token, body } = await finishAuthentication(deps, request, request.body, authMode)
+    return deliver(deps, reply, authMode, token, body)
   })
 }
 
 /** A user's own passkeys. They emit auth.passkey_added and auth.passkey_removed. */
-export function passkeyRoutes(app: App, rt: Reads & Writes): void {
+export function passkeyRoutes(app: App, deps: Reads & Writes): void {
   prepare(app)
-  const enabled = { preValidation: async () => void enabledPasskeys(rt) }
+  const enabled = { preValidation: async () => void enabledPasskeys(deps) }
   app.post('/auth/passkey/register/options', { ...registrationOptionsRoute, ...enabled }, (request) =>
-    beginRegistration(rt, request, request.body),
+    beginRegistration(deps, request, request.body),
   )
   app.post('/auth/passkey/register/verify', { ...registerRoute, ...enabled }, (request) =>
-    finishRegistration(rt, request, request.body),
+    finishRegistration(deps, request, request.body),
   )
-  app.get('/auth/passkey', listRoute, (request) => listPasskeys(rt, request))
-  app.delete('/auth/passkey/:id', removeRoute, (request) => removePasskey(rt, request, request.params.id))
+  app.get('/auth/passkey', listRoute, (request) => listPasskeys(deps, request))
+  app.delete('/auth/passkey/:id', removeRoute, (request) => removePasskey(deps, request, request.params.id))
 }
 
 const declared = authRoutes('Passkeys')

@@ -34,17 +34,17 @@ export type AclsById = ReadonlyMap<string, StoredRule>
  * members; 403 for a system rule, which nobody changes. Nothing for an id that does not exist: the statement says so.
  */
 export async function checkRule(
-  rt: Reads & Clock & Configuration & CurrentCatalog,
+  deps: Reads & Clock & Configuration & CurrentCatalog,
   collection: RuleCollection,
   given: Row,
   id?: string,
 ): Promise<void> {
-  const stored = id === undefined ? {} : await storedRow(rt.db, rt.catalog.current(), collection, id)
+  const stored = id === undefined ? {} : await storedRow(deps.db, deps.catalog.current(), collection, id)
   if (stored === undefined) return
   const row = { ...stored, ...given }
-  if (collection === 'svc_Permission') return checkPermission(rt, row)
+  if (collection === 'svc_Permission') return checkPermission(deps, row)
   refuseSystemRule(stored)
-  await checkAcl(rt, row, id)
+  await checkAcl(deps, row, id)
 }
 
 /** A column that is about to be written, and its value as a parameter. */
@@ -52,48 +52,48 @@ type RuleCell = { readonly field: Field; readonly value: unknown }
 
 /** The same for the cells of an item that is about to be written; other collections pass. */
 export async function checkRuleCells(
-  rt: Reads & Clock & Configuration & CurrentCatalog,
+  deps: Reads & Clock & Configuration & CurrentCatalog,
   collection: string,
   cells: readonly RuleCell[],
   id?: string,
 ): Promise<void> {
   if (collection !== 'svc_Permission' && collection !== 'svc_ACL') return
   const row = Object.fromEntries(cells.map(({ field, value }) => [field.name, givenValue(field, value)]))
-  await checkRule(rt, collection, row, id)
+  await checkRule(deps, collection, row, id)
 }
 
 /** For every route that deletes: 409 for a named rule that is in use, 403 for one of the system's. */
 export async function checkRuleDelete(
-  rt: Reads & CurrentCatalog,
+  { db, catalog }: Reads & CurrentCatalog,
   collection: string,
   ids: readonly string[],
 ): Promise<void> {
   if (collection !== 'svc_ACL') return
   for (const id of ids) {
-    const usedOn = await collectionsUsingAcl(rt.db, id)
+    const usedOn = await collectionsUsingAcl(db, id)
     if (usedOn.length > 0) throw errors.conflict('The rule is in use', { collections: usedOn })
-    refuseSystemRule((await storedRow(rt.db, rt.catalog.current(), collection, id)) ?? {})
+    refuseSystemRule((await storedRow(db, catalog.current(), collection, id)) ?? {})
   }
 }
 
-async function checkPermission(rt: Reads & Clock & Configuration & CurrentCatalog, permission: Row): Promise<void> {
+async function checkPermission(deps: Reads & Clock & Configuration & CurrentCatalog, permission: Row): Promise<void> {
   const ids = Array.isArray(permission.acl_Ids) ? permission.acl_Ids.map(String) : []
-  const acls = new Map((ids.length === 0 ? [] : await aclsById(rt.db, ids)).map((acl) => [acl.id, acl]))
+  const acls = new Map((ids.length === 0 ? [] : await aclsById(deps.db, ids)).map((acl) => [acl.id, acl]))
   // Another process may have created it just now.
-  if (!rt.catalog.current().collections.has(String(permission.collection))) await rt.catalog.reloadIfStale()
-  await refuseProblems(rt, (catalog) => permissionProblems(catalog, resolveEnv(rt), permission, acls))
+  if (!deps.catalog.current().collections.has(String(permission.collection))) await deps.catalog.reloadIfStale()
+  await refuseProblems(deps, (catalog) => permissionProblems(catalog, resolveEnv(deps), permission, acls))
 }
 
 /** A rule must make sense on every collection that a permission uses it on. */
 async function checkAcl(
-  rt: Reads & Clock & Configuration & CurrentCatalog,
+  deps: Reads & Clock & Configuration & CurrentCatalog,
   acl: Row,
   id: string | undefined,
 ): Promise<void> {
-  const usedOn = id === undefined ? [] : await collectionsUsingAcl(rt.db, id)
-  await refuseProblems(rt, (catalog) => [
+  const usedOn = id === undefined ? [] : await collectionsUsingAcl(deps.db, id)
+  await refuseProblems(deps, (catalog) => [
     ...aclProblems(catalog, acl),
-    ...usedOn.flatMap((name) => ruleProblems(catalog, resolveEnv(rt), name, ruleOf(acl))),
+    ...usedOn.flatMap((name) => ruleProblems(catalog, resolveEnv(deps), name, ruleOf(acl))),
   ])
 }
 
@@ -294,11 +294,14 @@ function attempt(member: string, work: () => unknown): readonly FieldProblem[] {
 }
 
 /** A collection or field that another process has just made is not unknown. */
-async function refuseProblems(rt: CurrentCatalog, find: (catalog: Catalog) => readonly FieldProblem[]): Promise<void> {
-  const catalog = rt.catalog.current()
+async function refuseProblems(
+  deps: CurrentCatalog,
+  find: (catalog: Catalog) => readonly FieldProblem[],
+): Promise<void> {
+  const catalog = deps.catalog.current()
   let problems = find(catalog)
   if (problems.length === 0) return
-  const newest = await rt.catalog.reloadIfStale()
+  const newest = await deps.catalog.reloadIfStale()
   if (newest.version !== catalog.version) problems = find(newest)
   if (problems.length > 0) throw errors.validation(problems)
 }

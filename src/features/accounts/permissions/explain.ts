@@ -102,15 +102,15 @@ type RowAnswer = {
  * for an unknown role or user, and for an unknown collection, unless the role has a permission that waits for it.
  */
 export async function explain(
-  rt: PermissionReads,
+  deps: PermissionReads,
   asked: Static<typeof ExplainParameters> & Partial<Pick<Static<typeof ExplainBody>, 'record' | 'fields'>>,
 ): Promise<Explanation> {
   const query = questionOf(asked)
-  const catalog = rt.catalog.current()
+  const catalog = deps.catalog.current()
   const collection = catalog.collections.get(query.collection)
-  if (collection === undefined) return waiting(rt, query)
-  const party = await partyOf(rt, query)
-  const question: Question = { rt, query, collection, party }
+  if (collection === undefined) return waiting(deps, query)
+  const party = await partyOf(deps, query)
+  const question: Question = { deps, query, collection, party }
   const row = await rowAnswer(question)
   const found = await examined(question, row)
   const verdict = (await refusalOf(question, row)) ?? refusalOfRecord(question, found.terms) ?? grantedBy(question)
@@ -118,16 +118,16 @@ export async function explain(
 }
 
 type Question = {
-  readonly rt: PermissionReads
+  readonly deps: PermissionReads
   readonly query: ExplainQuery
   readonly collection: Collection
   readonly party: Party
 }
 
 /** A permission for what is not there yet: it grants nothing until somebody declares the collection. */
-async function waiting(rt: PermissionReads, query: ExplainQuery): Promise<Explanation> {
+async function waiting(deps: PermissionReads, query: ExplainQuery): Promise<Explanation> {
   const unknown = errors.unknownCollection(query.collection)
-  const party = isCollectionName(query.collection) ? await partyOf(rt, query) : undefined
+  const party = isCollectionName(query.collection) ? await partyOf(deps, query) : undefined
   const stored = party && storedOf(party, query)
   if (party === undefined || stored === undefined) throw unknown
   const grant = party.access.grant(query.collection, query.action)
@@ -135,7 +135,7 @@ async function waiting(rt: PermissionReads, query: ExplainQuery): Promise<Explan
   return {
     ...refused('collection', `${unknown.message}: the permission waits for the collection to be created`),
     ...toldOf(party, query),
-    permission: permissionOf(rt, party, stored, grant),
+    permission: permissionOf(deps, party, stored, grant),
     fields: null,
     dropped: null,
     asked: [],
@@ -156,7 +156,7 @@ const refused = (decidedBy: Verdict['decidedBy'], reason: string): Verdict => ({
 
 /** In the order in which a request meets them. */
 async function refusalOf(question: Question, row: RowAnswer | null): Promise<Verdict | undefined> {
-  const { party, query, collection, rt } = question
+  const { party, query, collection, deps } = question
   const { action, id } = query
   if (party.blocked !== undefined) return refused('account', party.blocked)
   if (!party.access.admin && grantIn(question) === undefined)
@@ -172,10 +172,12 @@ async function refusalOf(question: Question, row: RowAnswer | null): Promise<Ver
   if (row !== null && !row.matches && action !== 'create') return rowRefusal(row, action)
   if (id === undefined) return undefined
   const { access } = party
-  const identity = await failureOf(() => checkIdentity({ rt, access, collection }, { action, id, field: query.field }))
+  const identity = await failureOf(() =>
+    checkIdentity({ deps, access, collection }, { action, id, field: query.field }),
+  )
   if (identity !== undefined) return refused('row', identity.message)
   if (action !== 'delete') return undefined
-  const protection = await failureOf(async () => rt.systemRules.get(collection.name)?.beforeDelete?.(rt, [id]))
+  const protection = await failureOf(async () => deps.systemRules.get(collection.name)?.beforeDelete?.(deps, [id]))
   return protection && refused('collection', protection.message)
 }
 
@@ -216,12 +218,12 @@ function relationOf({ party, query }: Question): string | undefined {
 }
 
 function described(question: Question): Omit<Explanation, keyof Verdict | keyof Examined | 'row'> {
-  const { rt, party, query } = question
+  const { deps, party, query } = question
   const grant = grantIn(question)
   const stored = storedOf(party, query)
   return {
     ...toldOf(party, query),
-    permission: stored === undefined ? null : permissionOf(rt, party, stored, grant),
+    permission: stored === undefined ? null : permissionOf(deps, party, stored, grant),
     fields: fieldsOf(question),
     relations: stored === undefined || party.access.admin ? [] : openedBy(party.rules, party.access, stored),
     through: throughOthers(question),
@@ -278,31 +280,31 @@ function isTenantScoped(question: Question): boolean {
 }
 
 async function termsFor(question: Question, row: RowAnswer | null): Promise<Term | null> {
-  const { rt, query, collection, party } = question
+  const { deps, query, collection, party } = question
   const conditions = grantIn(question)?.conditions
   if (isNone(conditions) || ruleProblem(question) !== null) return null
   const { id, record } = query
   const item = record !== undefined ? { record } : row?.exists === true ? { id: id! } : undefined
   const tests = testsIn(conditions)
-  return termsOf(rt, collection, tests, item, {
+  return termsOf(deps, collection, tests, item, {
     condition: (part) => {
       const access = withConditions(party.access, part)
       return conditionOf(question, { access, anyTenant: true, includeDeleted: true, as: 'read' })
     },
     resolved: (stored) => explained(question, stored).resolved,
-    values: await readValuesOf(rt, collection, tests, item),
+    values: await readValuesOf(deps, collection, tests, item),
   })
 }
 
 const storedOf = ({ rules, role }: Party, query: ExplainQuery): PermissionRow | undefined =>
   role && rules.permissions.get(role.id)?.find((row) => isAbout(row, query))
 
-function permissionOf(rt: Clock & Configuration, { rules }: Party, stored: PermissionRow, grant: Grant | undefined) {
+function permissionOf(deps: Clock & Configuration, { rules }: Party, stored: PermissionRow, grant: Grant | undefined) {
   return {
     id: stored.id,
     acls: namedRules(stored.acl_Ids, rules.acls).map(({ id, name }) => ({ id, name })),
     fields: grant?.fields ?? null,
-    problems: storedProblems(rules, resolveEnv(rt), stored),
+    problems: storedProblems(rules, resolveEnv(deps), stored),
   }
 }
 
@@ -326,9 +328,9 @@ const grantIn = ({ party, query }: Question, orAdmin = false): Grant | undefined
 const anything: Grant = { fields: null, conditions: null, relConditions: null, defaultValues: null }
 
 /** What a write of this kind would be made with. */
-function writeOf({ rt, party, query, collection }: Question) {
+function writeOf({ deps, party, query, collection }: Question) {
   const requester = { actor: systemActor, access: party.access }
-  return openWrite(rt, requester, collection.name, query.action as Exclude<Action, 'read'>)
+  return openWrite(deps, requester, collection.name, query.action as Exclude<Action, 'read'>)
 }
 
 /** Why no row at all can be in question: a role of a tenant without one. */
@@ -342,26 +344,26 @@ function conditionOf(
   question: Question,
   only: { access?: Access; anyTenant?: boolean; includeDeleted?: boolean; as?: 'read' } = {},
 ): ResolvedFilter | undefined {
-  const { rt, party, query } = question
+  const { deps, party, query } = question
   const { access = party.access, includeDeleted = query.action === 'update' } = only
-  const asked = query.action === 'read' || only.as === 'read' ? resolveEnv(rt) : writeOf(question).env
+  const asked = query.action === 'read' || only.as === 'read' ? resolveEnv(deps) : writeOf(question).env
   const env = only.anyTenant ? { ...asked, multiTenant: { ...asked.multiTenant, enabled: false } } : asked
-  return resolveCondition(rt.catalog.current(), access, query.collection, query.action, env, { includeDeleted })
+  return resolveCondition(deps.catalog.current(), access, query.collection, query.action, env, { includeDeleted })
 }
 
 function ruleProblem(question: Question): string | null {
-  const { rt, party, query } = question
+  const { deps, party, query } = question
   const conditions = grantIn(question)?.conditions
   if (isNone(conditions)) return null
   const problem = failure(() =>
-    checkConditions(rt.catalog.current(), party.access, query.collection, conditions, resolveEnv(rt)),
+    checkConditions(deps.catalog.current(), party.access, query.collection, conditions, resolveEnv(deps)),
   )
   return problem === undefined ? null : detailOf(problem)
 }
 
-function explained({ rt, party }: Question, stored: unknown): ValueExplanation {
+function explained({ deps, party }: Question, stored: unknown): ValueExplanation {
   if (isNone(stored)) return { stored: stored ?? null, resolved: null, problem: null }
-  const scope = variableScope(rt.catalog.current(), party.access, rt.clock())
+  const scope = variableScope(deps.catalog.current(), party.access, deps.clock())
   let resolved: unknown = null
   const problem = failure(() => {
     resolved = resolveDefaults({ stored }, scope).stored
@@ -370,28 +372,29 @@ function explained({ rt, party }: Question, stored: unknown): ValueExplanation {
 }
 
 function fieldsOf(question: Question): readonly string[] | null {
-  const { rt, party, query, collection } = question
+  const { deps, party, query, collection } = question
   if (query.action === 'delete' || (!party.access.admin && grantIn(question) === undefined)) return null
   if (query.action === 'read')
-    return readableFields(rt.catalog.current(), party.access, collection.name).map(({ name }) => name)
+    return readableFields(deps.catalog.current(), party.access, collection.name).map(({ name }) => name)
   if (failure(() => writeOf(question)) !== undefined) return null
   return [...collection.fields.keys()].filter((name) => writeRefusal(question, name) === undefined)
 }
 
 /** Own columns that somebody can read or write by the rules that they are given. */
-export function usableFields(rt: PermissionReads, party: Party, collection: Collection, action: Action) {
+export function usableFields(deps: PermissionReads, party: Party, collection: Collection, action: Action) {
   const of = { collection: collection.name, action, who: { role: '' }, tenant: undefined, id: undefined }
   const query: ExplainQuery = { ...of, field: undefined, fields: [], record: undefined }
-  return fieldsOf({ rt, query, collection, party }) ?? []
+  return fieldsOf({ deps, query, collection, party }) ?? []
 }
 
 function fieldRefusal(question: Question): string | undefined {
-  const { rt, party, query, collection } = question
+  const { deps, party, query, collection } = question
   const { field, action } = query
   if (field === undefined || action === 'delete') return undefined
   if (action !== 'read') return writeRefusal(question, field)
   const list = parseListQuery({ fields: [field] })
-  return failure(() => resolveList(rt.catalog.current(), party.access, collection.name, list, resolveEnv(rt)))?.message
+  return failure(() => resolveList(deps.catalog.current(), party.access, collection.name, list, resolveEnv(deps)))
+    ?.message
 }
 
 /** Why a member of a payload would not be written: it is refused, or dropped as none of the payload's business. */
@@ -415,7 +418,7 @@ function payloadOf(question: Question, payload: Readonly<Record<string, null>>) 
 }
 
 async function rowAnswer(question: Question): Promise<RowAnswer | null> {
-  const { rt, query, collection, party } = question
+  const { deps, query, collection, party } = question
   if (query.id === undefined || query.action === 'create' || failure(() => conditionOf(question)) !== undefined)
     return null
   const access = withoutConditions(party.access)
@@ -429,7 +432,7 @@ async function rowAnswer(question: Question): Promise<RowAnswer | null> {
       ${sql(conditionOf(question, { access, includeDeleted: true }))} as tenant,
       not ${sql(conditionOf(question, { access, anyTenant: true, includeDeleted: false }))} as deleted
     from ${ident(collection.name)} t where t.${ident(primaryKey.name)} = ${id}`
-  const found = await rt.db.maybeOne<Omit<RowAnswer, 'exists'>>(rawQuery(text, params.values))
+  const found = await deps.db.maybeOne<Omit<RowAnswer, 'exists'>>(rawQuery(text, params.values))
   if (found === undefined) return { exists: false, matches: false, conditions: false, tenant: false, deleted: false }
   return { exists: true, ...found }
 }

@@ -37,16 +37,16 @@ type Drafts = { readonly changes: readonly PermissionDraft[]; readonly acls?: re
  * requests. 400 for what could not be stored, 403 for a named rule of the system, 404 for unknown roles, collections and
  * named rules.
  */
-export async function impactOf(rt: PermissionReads, { changes, acls = [] }: Drafts) {
-  const before = rt.access.current()
+export async function impactOf(deps: PermissionReads, { changes, acls = [] }: Drafts) {
+  const before = deps.access.current()
   const edited = withAcls(before, acls)
   const results = []
-  for (const draft of changes) results.push(await impactOfOne(rt, [before, edited], draft))
+  for (const draft of changes) results.push(await impactOfOne(deps, [before, edited], draft))
   return results
 }
 
 async function impactOfOne(
-  rt: PermissionReads,
+  deps: PermissionReads,
   [before, edited]: readonly [AccessRules, AccessRules],
   draft: PermissionDraft,
 ) {
@@ -56,11 +56,11 @@ async function impactOfOne(
   if (role.name === administratorRole) throw errors.badBody('The administrator role needs no permissions')
   const now = storedRow(before, role, draft)
   const next = draft.permission === null ? undefined : rowOf(draft, role, now)
-  if (next !== undefined) refuseProblems(rt, edited, next)
+  if (next !== undefined) refuseProblems(deps, edited, next)
   const after = withPermission(edited, role, draft, next)
   const isPersonal = namesCaller(before, now) || namesCaller(after, next)
-  const members = await membersOf(rt, [before, after], role, { isPersonal, atMost: usersAtMost })
-  const rows = draft.action === 'create' ? null : await countRows(rt, collection, draft.action, members.viewers)
+  const members = await membersOf(deps, [before, after], role, { isPersonal, atMost: usersAtMost })
+  const rows = draft.action === 'create' ? null : await countRows(deps, collection, draft.action, members.viewers)
   const users = members.viewers.map(({ users }) => users)
   const sum = (of: readonly boolean[] | undefined) => (of ?? []).reduce((all, yes, i) => all + (yes ? users[i]! : 0), 0)
   return {
@@ -77,7 +77,7 @@ async function impactOfOne(
     },
     rows: rows === null || rows === undefined ? null : rows.counts,
     fields: fieldsOf(
-      rt,
+      deps,
       [
         { rules: before, row: now },
         { rules: after, row: next },
@@ -103,8 +103,8 @@ function rowOf(
   return { ...written, ...none, ...now, ...permission, role_Id: role.id, collection, action }
 }
 
-function refuseProblems(rt: PermissionReads, { catalog, acls }: AccessRules, row: PermissionRow): void {
-  const problems = permissionProblems(catalog, resolveEnv(rt), row, acls)
+function refuseProblems(deps: PermissionReads, { catalog, acls }: AccessRules, row: PermissionRow): void {
+  const problems = permissionProblems(catalog, resolveEnv(deps), row, acls)
   if (problems.length > 0) throw errors.validation(problems)
 }
 
@@ -151,21 +151,21 @@ type RowCounts = {
 
 /** Undefined where there was no time. Every row is looked at once, for all viewers together. */
 async function countRows(
-  rt: PermissionReads,
+  deps: PermissionReads,
   collection: Collection,
   action: Action,
   viewers: readonly Viewer[],
 ): Promise<RowCounts | undefined> {
   const table = ident(collection.name)
-  const exact = await count(rt, { collection, action, viewers, source: table, ms: exactMs })
+  const exact = await count(deps, { collection, action, viewers, source: table, ms: exactMs })
   if (exact !== undefined) return exact
-  const [{ rows }] = (await rt.db.run<{ rows: number }>(
+  const [{ rows }] = (await deps.db.run<{ rows: number }>(
     `select greatest(reltuples, 1)::float8 as rows from pg_class where oid = $1::regclass`,
     [table],
   )) as [{ rows: number }]
   const percent = Math.min(100, (100 * sampleSize) / rows)
   const source = `(select * from ${table} tablesample system (${percent}))`
-  const sampled = await count(rt, { collection, action, viewers, source, ms: sampleMs })
+  const sampled = await count(deps, { collection, action, viewers, source, ms: sampleMs })
   if (sampled === undefined) return undefined
   const { total, gained, lost } = sampled.counts
   const scaled = (one: number) => Math.round((one * rows) / Math.max(1, total))
@@ -181,12 +181,12 @@ type CountQuestion = {
 }
 
 async function count(
-  rt: PermissionReads,
+  deps: PermissionReads,
   { collection, action, viewers, source, ms }: CountQuestion,
 ): Promise<RowCounts | undefined> {
   const params = createParams()
   const conditions = viewers.map(({ accesses: [before, after] }) => {
-    const [old, next] = [before!, after!].map((access) => rowsSql(rt, access, collection.name, action, params))
+    const [old, next] = [before!, after!].map((access) => rowsSql(deps, access, collection.name, action, params))
     return { gain: `(${next} and not ${old})`, loss: `(${old} and not ${next})` }
   })
   const columns = conditions.flatMap(({ gain, loss }, i) => [`${gain} as g${i}`, `${loss} as l${i}`])
@@ -197,7 +197,7 @@ async function count(
       json_build_array(${each('g')}) as gaining, json_build_array(${each('l')}) as losing
     from (select ${['1 as one', ...columns].join(', ')} from ${source} t) decided`
   const rows = await within(ms, (signal) =>
-    rt.db.run<{ total: number; gained: number; lost: number; gaining: boolean[]; losing: boolean[] }>(
+    deps.db.run<{ total: number; gained: number; lost: number; gaining: boolean[]; losing: boolean[] }>(
       text,
       params.values,
       'unnamed',
@@ -213,15 +213,15 @@ type Version = { readonly rules: AccessRules; readonly row: PermissionRow | unde
 
 /** Of somebody in the role where it is held: own columns, and those of relations that the permission opens by naming them. */
 function fieldsOf(
-  rt: PermissionReads,
+  deps: PermissionReads,
   versions: readonly [Version, Version],
   { role, collection, action }: { readonly role: Role; readonly collection: Collection; readonly action: Action },
   viewer: Viewer | undefined,
 ) {
   const tenantId = viewer?.accesses[0]?.tenantId
   const [before, after] = versions.map(({ rules, row }) => {
-    const access = accessOfRole(rt, rules, role, tenantId)
-    const own = usableFields(rt, { access, rules, role, user: undefined, tenantId }, collection, action)
+    const access = accessOfRole(deps, rules, role, tenantId)
+    const own = usableFields(deps, { access, rules, role, user: undefined, tenantId }, collection, action)
     const related = row === undefined ? [] : openedBy(rules, access, row)
     return new Set([...own, ...related.flatMap(({ relation, fields }) => fields.map((name) => `${relation}.${name}`))])
   }) as [Set<string>, Set<string>]

@@ -50,26 +50,26 @@ type MemberRow = PrincipalRow & { readonly person: Person }
  * users of one tenant are one viewer.
  */
 export async function membersOf(
-  rt: PermissionReads,
+  deps: PermissionReads,
   versions: readonly AccessRules[],
   role: Role,
   { isPersonal, atMost }: { readonly isPersonal: boolean; readonly atMost: number },
 ): Promise<Members> {
-  const tenants = await tenantsOf(rt, role)
+  const tenants = await tenantsOf(deps, role)
   const total = tenants.reduce((sum, { users }) => sum + users, 0)
   if (!isPersonal) {
     const viewers = tenants.slice(0, atMost).map(({ tenantId, users, people }) => ({
-      accesses: versions.map((rules) => accessOfRole(rt, rules, rules.roles.get(role.id)!, tenantId ?? undefined)),
+      accesses: versions.map((rules) => accessOfRole(deps, rules, rules.roles.get(role.id)!, tenantId ?? undefined)),
       users,
       people,
     }))
     return { total, viewers, complete: tenants.length <= atMost }
   }
-  const rows = await personsOf(rt, versions[0]!, role, atMost)
+  const rows = await personsOf(deps, versions[0]!, role, atMost)
   const viewers: Viewer[] = []
   for (const { person, ...row } of rows)
     viewers.push({
-      accesses: await Promise.all(versions.map((rules) => accessBy(rt, rules, row))),
+      accesses: await Promise.all(versions.map((rules) => accessBy(deps, rules, row))),
       users: 1,
       people: [person],
     })
@@ -83,17 +83,17 @@ export function namesCaller({ acls }: AccessRules, row: PermissionRow | undefine
   return JSON.stringify(rules).includes('$CURRENT')
 }
 
-async function accessBy(rt: PermissionReads, rules: AccessRules, row: PrincipalRow): Promise<Access> {
-  return accessOfPrincipal(rt, await principalOf(rt.db, rules, rt.config.tenancy.enabled, row, rt.log))
+async function accessBy(deps: PermissionReads, rules: AccessRules, row: PrincipalRow): Promise<Access> {
+  return accessOfPrincipal(deps, await principalOf(deps.db, rules, deps.config.tenancy.enabled, row, deps.log))
 }
 
 const personSql = `json_build_object('id', u.id, 'email', u.email, 'firstName', u."firstName", 'lastName', u."lastName")`
 /** Named of those who are one viewer. */
 export const peopleAtMost = 20
 
-async function tenantsOf(rt: PermissionReads, role: Role) {
-  const at = rt.config.tenancy.enabled ? `ur."tenant_Id"::text` : 'null::text'
-  return rt.db.any<{ tenantId: string | null; users: number; people: readonly Person[] }>(
+async function tenantsOf({ config, db }: PermissionReads, role: Role) {
+  const at = config.tenancy.enabled ? `ur."tenant_Id"::text` : 'null::text'
+  return db.any<{ tenantId: string | null; users: number; people: readonly Person[] }>(
     rawQuery(
       `select m."tenantId", count(*)::int as users, coalesce(json_agg(m.person) filter (where m.nth <= ${peopleAtMost}), '[]') as people
        from (select ${at} as "tenantId", ${personSql} as person,
@@ -106,8 +106,8 @@ async function tenantsOf(rt: PermissionReads, role: Role) {
   )
 }
 
-function personsOf(rt: PermissionReads, { catalog }: AccessRules, role: Role, atMost: number) {
-  return rt.db.any<MemberRow>(
+function personsOf({ db }: PermissionReads, { catalog }: AccessRules, role: Role, atMost: number) {
+  return db.any<MemberRow>(
     rawQuery(
       `select u.id as "userId", ur."tenant_Id" as "tenantId", ${personSql} as person, ${principalSql(catalog)}
        from "svc_UserRole" ur
@@ -122,14 +122,14 @@ function personsOf(rt: PermissionReads, { catalog }: AccessRules, role: Role, at
 
 /** The rows `t` that an access lets through, as SQL; `false` where it refuses the action. */
 export function rowsSql(
-  rt: PermissionReads,
+  deps: PermissionReads,
   access: Access,
   collection: string,
   action: Action,
   params: Params,
 ): string {
   const condition = attempt(() =>
-    resolveCondition(rt.catalog.current(), access, collection, action, resolveEnv(rt), {
+    resolveCondition(deps.catalog.current(), access, collection, action, resolveEnv(deps), {
       includeDeleted: action === 'update',
     }),
   )

@@ -30,11 +30,11 @@ export type Party = {
 
 /** The party of a question; 404 for an unknown user or role. */
 export async function partyOf(
-  rt: PermissionReads,
+  deps: PermissionReads,
   { who, tenant }: { readonly who: Subject; readonly tenant: string | undefined },
 ): Promise<Party> {
   const tenantId = tenant?.toLowerCase()
-  return 'user' in who ? userParty(rt, who.user, tenantId) : roleParty(rt, who.role, tenantId)
+  return 'user' in who ? userParty(deps, who.user, tenantId) : roleParty(deps, who.role, tenantId)
 }
 
 /** 404 where there is none. */
@@ -44,16 +44,16 @@ export function roleNamed({ roles }: AccessRules, idOrName: string): Role {
   return role
 }
 
-function roleParty(rt: PermissionReads, idOrName: string, tenantId: string | undefined): Party {
-  const rules = rt.access.current()
+function roleParty(deps: PermissionReads, idOrName: string, tenantId: string | undefined): Party {
+  const rules = deps.access.current()
   const role = roleNamed(rules, idOrName)
-  const at = rt.config.tenancy.enabled ? tenantId : undefined
-  return { access: accessOfRole(rt, rules, role, at), rules, role, user: undefined, tenantId: at }
+  const at = deps.config.tenancy.enabled ? tenantId : undefined
+  return { access: accessOfRole(deps, rules, role, at), rules, role, user: undefined, tenantId: at }
 }
 
 /** In the role at the tenant, else in the oldest one, as at sign-in. */
-async function userParty(rt: PermissionReads, userId: string, tenantId: string | undefined): Promise<Party> {
-  const rules = rt.access.current()
+async function userParty(deps: PermissionReads, userId: string, tenantId: string | undefined): Promise<Party> {
+  const rules = deps.access.current()
   const text = `
     select u.id as "userId", ur."tenant_Id" as "tenantId", u.status, ur.id is not null as "hasRole", ${principalSql(rules.catalog)}
     from "svc_User" u
@@ -61,26 +61,26 @@ async function userParty(rt: PermissionReads, userId: string, tenantId: string |
     left join "svc_Role" r on r.id = ur."role_Id"
     left join "svc_Tenant" t on t.id = ur."tenant_Id"
     where u.id::text = $1 order by ur."createdAt", ur.id limit 1`
-  const at = rt.config.tenancy.enabled ? (tenantId ?? null) : null
-  const row = await rt.db.maybeOne<PrincipalRow & { status: string; hasRole: boolean }>(
+  const at = deps.config.tenancy.enabled ? (tenantId ?? null) : null
+  const row = await deps.db.maybeOne<PrincipalRow & { status: string; hasRole: boolean }>(
     rawQuery(text, [userId.toLowerCase(), at]),
   )
   if (row === undefined) throw new AppError(404, 'User not found')
   const user = { id: row.userId, status: row.status }
-  if (!row.hasRole) return nobody(rt, rules, user, at)
-  const principal = await principalOf(rt.db, rules, rt.config.tenancy.enabled, row, rt.log)
+  if (!row.hasRole) return nobody(deps, rules, user, at)
+  const principal = await principalOf(deps.db, rules, deps.config.tenancy.enabled, row, deps.log)
   const { role, tenantId: actual } = principal
   const blocked = row.status === 'active' ? {} : { blocked: `Account is ${row.status}` }
-  return { access: accessOfPrincipal(rt, principal), rules, role, user, tenantId: actual, ...blocked }
+  return { access: accessOfPrincipal(deps, principal), rules, role, user, tenantId: actual, ...blocked }
 }
 
 function nobody(
-  rt: CurrentCatalog & CurrentSettings,
+  deps: CurrentCatalog & CurrentSettings,
   rules: AccessRules,
   user: Party['user'],
   tenantId: string | null,
 ): Party {
   const blocked = tenantId === null ? 'No role is assigned to this account' : 'Access denied for specified tenant'
-  const access = withGrants(accessOfRole(rt, rules, rules.publicRole, undefined), () => undefined)
+  const access = withGrants(accessOfRole(deps, rules, rules.publicRole, undefined), () => undefined)
   return { access, rules, role: undefined, user, tenantId: undefined, blocked }
 }

@@ -95,14 +95,14 @@ function storedOf(filter: Filter): unknown {
 
 /** The parts with their answers for an item; without one nothing holds or fails. */
 export async function termsOf(
-  rt: Reads,
+  deps: Reads,
   collection: Collection,
   test: Test,
   item: Item | undefined,
   ways: Ways,
 ): Promise<Term> {
   const all = flat(test)
-  const answers = item === undefined || all.length > partsAtMost ? [] : await ask(rt, collection, all, item, ways)
+  const answers = item === undefined || all.length > partsAtMost ? [] : await ask(deps, collection, all, item, ways)
   const holds = new Map(all.map((one, i) => [one, answers[i] ?? null]))
   const termOf = (one: Test): Term => {
     const { filter, parts } = one
@@ -124,7 +124,7 @@ export async function termsOf(
 const flat = (test: Test): readonly Test[] => [test, ...test.parts.flatMap(flat)]
 
 async function ask(
-  rt: Reads,
+  { db }: Reads,
   collection: Collection,
   tests: readonly Test[],
   item: Item,
@@ -137,7 +137,7 @@ async function ask(
   })
   const text = `select json_build_array(${columns.join(', ')}) as answers from ${sourceOf(collection, item, params)}`
   try {
-    const row = await rt.db.maybeOne<{ answers: boolean[] }>(rawQuery(text, params.values))
+    const row = await db.maybeOne<{ answers: boolean[] }>(rawQuery(text, params.values))
     return row?.answers ?? []
   } catch (error) {
     if ('record' in item && sqlState(error)?.startsWith('22')) throw unfit(error)
@@ -164,7 +164,7 @@ function sourceOf(collection: Collection, item: Item, params: Params): string {
 
 /** What the item has where the tests look, whatever the caller may read: for administrators, without hidden fields. */
 export async function readValuesOf(
-  rt: Reads & Configuration & Clock & CurrentCatalog,
+  deps: Reads & Configuration & Clock & CurrentCatalog,
   collection: Collection,
   test: Test,
   item: Item | undefined,
@@ -175,7 +175,7 @@ export async function readValuesOf(
     return new Map([...paths].flatMap((path) => (path in item.record ? [[path, [item.record[path]]] as const] : [])))
   const values = new Map<string, readonly unknown[]>()
   for (const path of paths) {
-    const found = await valueAt(rt, collection, path, item.id)
+    const found = await valueAt(deps, collection, path, item.id)
     if (found !== undefined) values.set(path, found)
   }
   return values
@@ -186,16 +186,16 @@ const valuesAtMost = 20
 
 /** Undefined for paths that are no plain fields. */
 async function valueAt(
-  rt: Reads & Configuration & Clock & CurrentCatalog,
+  deps: Reads & Configuration & Clock & CurrentCatalog,
   collection: Collection,
   path: string,
   id: string,
 ): Promise<readonly unknown[] | undefined> {
   try {
     const query = parseListQuery({ fields: [path] })
-    const plan = resolveOne(rt.catalog.current(), systemAccess, collection.name, id, query, resolveEnv(rt))
+    const plan = resolveOne(deps.catalog.current(), systemAccess, collection.name, id, query, resolveEnv(deps))
     const { text, values } = compileOne(plan)
-    const [row] = await rt.db.run<{ data: string | null }>(text, values)
+    const [row] = await deps.db.run<{ data: string | null }>(text, values)
     const tree: unknown = row?.data == null ? null : JSON.parse(row.data)
     const found = valuesAt(tree, path.split('.'))
     return found.every((value) => !isObject(value)) ? found.slice(0, valuesAtMost) : undefined

@@ -32,17 +32,17 @@ import {
 const formatVersion = '1.0'
 
 /** The file, as `GET /permissions-export` answers it. */
-export async function exportPermissions(rt: Reads & Clock) {
-  const roles = await rolesWithPermissions(rt.db)
-  return { version: formatVersion, timestamp: rt.clock().toISOString(), roles }
+export async function exportPermissions({ db, clock }: Reads & Clock) {
+  const roles = await rolesWithPermissions(db)
+  return { version: formatVersion, timestamp: clock().toISOString(), roles }
 }
 
 /** What an import of the file would change now. 400 `Invalid import data format` with everything that is wrong. */
-export async function previewImport(rt: PermissionReads, file: unknown) {
-  const wanted = await readImport(rt, file)
+export async function previewImport(deps: PermissionReads, file: unknown) {
+  const wanted = await readImport(deps, file)
   const names = wanted.roles.map((role) => role.name)
-  const changes = compare(await permissionsOfRoles(rt.db, names), wanted.permissions)
-  const known = await existingRoles(rt.db, names)
+  const changes = compare(await permissionsOfRoles(deps.db, names), wanted.permissions)
+  const known = await existingRoles(deps.db, names)
   return {
     importVersion: wanted.version,
     importTimestamp: wanted.timestamp,
@@ -57,10 +57,10 @@ export async function previewImport(rt: PermissionReads, file: unknown) {
 }
 
 /** Does what the preview says, in one transaction. 400 as above; then nothing has changed. */
-export async function importPermissions(rt: PermissionWrites, actor: Actor, file: unknown) {
-  const wanted = await readImport(rt, file)
+export async function importPermissions(deps: PermissionWrites, actor: Actor, file: unknown) {
+  const wanted = await readImport(deps, file)
   const names = wanted.roles.map((role) => role.name)
-  const changes = await commit(rt, actor, async (tx) => {
+  const changes = await commit(deps, actor, async (tx) => {
     const known = await lockRoles(tx, names)
     const missing = wanted.roles.filter((role) => !known.has(role.name))
     if (missing.length > 0) await insertRoles(tx, missing)
@@ -83,7 +83,7 @@ export async function importPermissions(rt: PermissionWrites, actor: Actor, file
       },
     }
   })
-  await rt.access.reload()
+  await deps.access.reload()
   return { message: 'Roles and permissions import completed', changes }
 }
 
@@ -124,12 +124,12 @@ type Import = {
 }
 
 /** Reads a file completely before anything is changed: its shape, then what every permission in it means. */
-async function readImport(rt: PermissionReads, file: unknown): Promise<Import> {
+async function readImport(deps: PermissionReads, file: unknown): Promise<Import> {
   const { version = null, timestamp = null, roles } = isObject(file) ? file : {}
   if (!Array.isArray(roles)) throw invalid([{ field: 'roles', message: 'must be a list', rule: 'import' }])
-  const acls = await aclIdsByName(rt.db)
+  const acls = await aclIdsByName(deps.db)
   const read = readRoles(roles, acls)
-  const problems = read.problems.length > 0 ? read.problems : await meaningProblems(rt, read.permissions)
+  const problems = read.problems.length > 0 ? read.problems : await meaningProblems(deps, read.permissions)
   if (problems.length > 0) throw invalid(problems)
   return { version, timestamp, roles: read.roles, permissions: read.permissions.map(({ permission }) => permission) }
 }
@@ -182,14 +182,14 @@ function contentOf(role: string, entry: unknown, acls: ReadonlyMap<string, strin
 }
 
 async function meaningProblems(
-  rt: PermissionReads,
+  deps: PermissionReads,
   listed: readonly ListedPermission[],
 ): Promise<readonly FieldProblem[]> {
   const ids = listed.flatMap(({ permission }) => (Array.isArray(permission.acl_Ids) ? permission.acl_Ids : []))
-  const acls: AclsById = new Map((await aclsById(rt.db, ids.map(String))).map((acl) => [acl.id, acl]))
-  const catalog = await rt.catalog.reloadIfStale()
+  const acls: AclsById = new Map((await aclsById(deps.db, ids.map(String))).map((acl) => [acl.id, acl]))
+  const catalog = await deps.catalog.reloadIfStale()
   return listed.flatMap(({ at, permission }) =>
-    permissionProblems(catalog, resolveEnv(rt), permission, acls).map((found) => ({
+    permissionProblems(catalog, resolveEnv(deps), permission, acls).map((found) => ({
       ...found,
       field: `${at}.${found.field}`,
     })),

@@ -41,22 +41,22 @@ const longestMs = 4000
  * `POST /permissions/who`: which users may see an item, or change or delete it, by role. Permissions decide here; what protects
  * accounts besides is for `explain`. 404 for an item that is not there.
  */
-export async function whoMay(rt: PermissionReads, { collection: name, id, action = 'read' }: WhoQuestion) {
-  const collection = rt.catalog.current().collections.get(name)
+export async function whoMay(deps: PermissionReads, { collection: name, id, action = 'read' }: WhoQuestion) {
+  const collection = deps.catalog.current().collections.get(name)
   if (collection === undefined) throw errors.unknownCollection(name)
   const item = { collection, id: String(id), action }
-  await requireItem(rt, item)
-  const rules = rt.access.current()
+  await requireItem(deps, item)
+  const rules = deps.access.current()
   const until = performance.now() + longestMs
   const roles: RoleAnswer[] = []
   let complete = true
   for (const role of rules.roles.values()) {
-    const answer = await answerOf(rt, rules, role, item, until)
+    const answer = await answerOf(deps, rules, role, item, until)
     complete &&= answer.complete
     roles.push(answer.answer)
   }
-  const nobody = { users: 0, people: [], accesses: [accessOfRole(rt, rules, rules.publicRole, undefined)] }
-  const [stranger] = await decided(rt, { total: 0, viewers: [nobody], complete }, item, until)
+  const nobody = { users: 0, people: [], accesses: [accessOfRole(deps, rules, rules.publicRole, undefined)] }
+  const [stranger] = await decided(deps, { total: 0, viewers: [nobody], complete }, item, until)
   if (stranger === undefined) complete = false
   return {
     complete,
@@ -67,13 +67,13 @@ export async function whoMay(rt: PermissionReads, { collection: name, id, action
 
 type ItemQuestion = { readonly collection: Collection; readonly id: string; readonly action: Exclude<Action, 'create'> }
 
-async function requireItem(rt: PermissionReads, item: ItemQuestion): Promise<void> {
-  const [row] = await rt.db.run(...statement(item, () => 'true'))
+async function requireItem({ db }: PermissionReads, item: ItemQuestion): Promise<void> {
+  const [row] = await db.run(...statement(item, () => 'true'))
   if (row === undefined) throw new AppError(404, 'Item not found')
 }
 
 async function answerOf(
-  rt: PermissionReads,
+  deps: PermissionReads,
   rules: AccessRules,
   role: Role,
   item: ItemQuestion,
@@ -86,8 +86,8 @@ async function answerOf(
   )
   const stored = permission !== undefined
   const isPersonal = namesCaller(rules, permission)
-  const members = await membersOf(rt, [rules], role, { isPersonal, atMost: usersAtMost })
-  const looked = isAdministrator || !stored ? members.viewers : await decided(rt, members, item, until)
+  const members = await membersOf(deps, [rules], role, { isPersonal, atMost: usersAtMost })
+  const looked = isAdministrator || !stored ? members.viewers : await decided(deps, members, item, until)
   const allowed = isAdministrator
     ? members.viewers
     : stored
@@ -107,7 +107,7 @@ async function answerOf(
 
 /** The viewers that there was time to ask about. */
 async function decided(
-  rt: PermissionReads,
+  deps: PermissionReads,
   { viewers }: Members,
   item: ItemQuestion,
   until: number,
@@ -117,7 +117,7 @@ async function decided(
     const batch = viewers.slice(i, i + batchSize)
     const [text, values] = statement(item, (params) => {
       const conditions = batch.map(({ accesses }) =>
-        rowsSql(rt, accesses[0]!, item.collection.name, item.action, params),
+        rowsSql(deps, accesses[0]!, item.collection.name, item.action, params),
       )
       return `json_build_array(${conditions.join(', ')})`
     })
@@ -125,7 +125,7 @@ async function decided(
     const rows =
       left <= 0
         ? undefined
-        : await within(left, (signal) => rt.db.run<{ answer: readonly boolean[] }>(text, values, 'unnamed', signal))
+        : await within(left, (signal) => deps.db.run<{ answer: readonly boolean[] }>(text, values, 'unnamed', signal))
     if (rows === undefined) break
     answered.push(...batch.map((viewer, n) => ({ ...viewer, isAllowed: rows[0]?.answer[n] === true })))
   }

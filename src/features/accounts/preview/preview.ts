@@ -37,13 +37,13 @@ type PreviewReads = Reads & ReservedReads & Configuration & CurrentAccess
  * @throws {AppError} 400 unless it is of a user or a role, 404 for an unknown one, 409 for somebody who cannot sign in
  */
 export async function startPreview(
-  rt: PreviewReads & Writes,
+  deps: PreviewReads & Writes,
   request: FastifyRequest,
   wanted: PreviewRequest,
 ): Promise<PreviewState> {
   const { sessionId, userId } = signedIn(request.caller)
-  const target = await targetOf(rt, wanted)
-  await commit(rt, actorOf(request), async (tx) => {
+  const target = await targetOf(deps, wanted)
+  await commit(deps, actorOf(request), async (tx) => {
     await upsertPreview(tx, sessionId, target)
     const { userId: asUserId, roleId: asRoleId, tenantId } = target
     return {
@@ -51,13 +51,13 @@ export async function startPreview(
       events: [{ type: 'auth.preview_started', data: { userId, asUserId, asRoleId, tenantId } }],
     }
   })
-  return (await readPreview(rt, request))!
+  return (await readPreview(deps, request))!
 }
 
 /** Ends the preview of the caller's session; nothing where there is none. */
-export async function stopPreview(rt: Writes, request: FastifyRequest): Promise<void> {
+export async function stopPreview(deps: Writes, request: FastifyRequest): Promise<void> {
   const { sessionId, userId } = signedIn(request.caller)
-  await commit(rt, actorOf(request), async (tx) => {
+  await commit(deps, actorOf(request), async (tx) => {
     const stopped = await deletePreview(tx, sessionId)
     return { result: undefined, events: stopped ? [{ type: 'auth.preview_stopped', data: { userId } }] : [] }
   })
@@ -65,11 +65,11 @@ export async function stopPreview(rt: Writes, request: FastifyRequest): Promise<
 
 /** The preview of the caller's session. */
 export async function readPreview(
-  rt: Reads & ReservedReads,
+  deps: Reads & ReservedReads,
   request: FastifyRequest,
 ): Promise<PreviewState | undefined> {
   const { sessionId } = signedIn(request.caller)
-  const row = await withoutWaiting(rt).maybeOne<{ state: PreviewState }>(
+  const row = await withoutWaiting(deps).maybeOne<{ state: PreviewState }>(
     rawQuery(
       `select json_build_object(
          'startedAt', to_char(p."startedAt" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
@@ -88,18 +88,18 @@ export async function readPreview(
   return row?.state
 }
 
-async function targetOf(rt: PreviewReads, { user, role, tenant }: PreviewRequest): Promise<PreviewOf> {
+async function targetOf(deps: PreviewReads, { user, role, tenant }: PreviewRequest): Promise<PreviewOf> {
   if ((user === undefined) === (role === undefined)) throw errors.badBody('Either user or role is required')
-  const at = rt.config.tenancy.enabled ? tenant?.toLowerCase() : undefined
+  const at = deps.config.tenancy.enabled ? tenant?.toLowerCase() : undefined
   if (at !== undefined && !isUuid(at)) throw new AppError(404, 'Tenant not found')
-  if (user !== undefined) return userTarget(withoutWaiting(rt), user, at)
-  const found = roleNamed(rt, role!)
-  if (at !== undefined && !(await tenantExists(withoutWaiting(rt), at))) throw new AppError(404, 'Tenant not found')
+  if (user !== undefined) return userTarget(withoutWaiting(deps), user, at)
+  const found = roleNamed(deps, role!)
+  if (at !== undefined && !(await tenantExists(withoutWaiting(deps), at))) throw new AppError(404, 'Tenant not found')
   return { userId: null, roleId: found.id, tenantId: at ?? null }
 }
 
-function roleNamed(rt: CurrentAccess, idOrName: string): Role {
-  const { roles } = rt.access.current()
+function roleNamed({ access }: CurrentAccess, idOrName: string): Role {
+  const { roles } = access.current()
   const found = roles.get(idOrName) ?? [...roles.values()].find(({ name }) => name === idOrName)
   if (found === undefined) throw new AppError(404, 'Role not found')
   return found

@@ -5,19 +5,19 @@ import { type AuthWrites, authRoutes, prepare } from '../auth/auth.ts'
 import { readPreview, startPreview, stopPreview } from './preview.ts'
 
 /** Administrators with a session. Emits auth.preview_started. */
-export function previewAdminRoutes(app: App, rt: AuthWrites): void {
+export function previewAdminRoutes(app: App, deps: AuthWrites): void {
   prepare(app)
   app.post('/auth/preview', startRoute, async (request) => ({
-    preview: await startPreview(rt, request, request.body),
+    preview: await startPreview(deps, request, request.body),
   }))
 }
 
 /** Whoever has begun one; a role that is lost meanwhile must not keep anybody in it. Emits auth.preview_stopped. */
-export function previewRoutes(app: App, rt: AuthWrites): void {
+export function previewRoutes(app: App, deps: AuthWrites): void {
   prepare(app)
-  app.get('/auth/preview', readRoute, async (request) => ({ preview: (await readPreview(rt, request)) ?? null }))
+  app.get('/auth/preview', readRoute, async (request) => ({ preview: (await readPreview(deps, request)) ?? null }))
   app.delete('/auth/preview', stopRoute, async (request) => {
-    await stopPreview(rt, request)
+    await stopPreview(deps, request)
     return { message: 'Preview stopped' }
   })
 }

@@ -23,30 +23,36 @@ type KeyPrincipal = Principal & {
  * the user no longer has the role it was narrowed to. Always asks the database, so that whatever ends a key does so at
  * once; except for a typo, which the checksum tells. 503 when the database can't tell.
  */
-export async function findApiKey(rt: ApiKeyReads, text: string): Promise<KeyPrincipal | undefined> {
+export async function findApiKey(deps: ApiKeyReads, text: string): Promise<KeyPrincipal | undefined> {
   if (!isApiKey(text)) return undefined
   try {
-    return await readKey(rt, hashSecret(text))
+    return await readKey(deps, hashSecret(text))
   } catch (error) {
-    rt.log.warn({ err: error }, 'an API key could not be checked')
+    deps.log.warn({ err: error }, 'an API key could not be checked')
     throw Object.assign(errors.unavailable(), { cause: error })
   }
 }
 
 type FoundRow = PrincipalRow & { keyId: string; idle: boolean; endsInMs: number | null }
 
-async function readKey(rt: ApiKeyReads, hash: string): Promise<KeyPrincipal | undefined> {
-  const row = await readRow(rt, hash)
+async function readKey(deps: ApiKeyReads, hash: string): Promise<KeyPrincipal | undefined> {
+  const row = await readRow(deps, hash)
   if (row === undefined) return undefined
   const { keyId, idle, endsInMs, ...found } = row
-  const principal = await principalOf(rt.reserved, rt.access.current(), rt.config.tenancy.enabled, found, rt.log)
+  const principal = await principalOf(
+    deps.reserved,
+    deps.access.current(),
+    deps.config.tenancy.enabled,
+    found,
+    deps.log,
+  )
   return { ...principal, keyId, idle, endsInMs: endsInMs ?? Number.POSITIVE_INFINITY }
 }
 
-async function readRow(rt: ReservedReads & CurrentCatalog, hash: string): Promise<FoundRow | undefined> {
-  return withFreshPlan(rt.catalog, async () => {
-    const text = keySql(rt.catalog.current())
-    const [row] = await rt.reserved.run<FoundRow>(text, [hash], 'prepared')
+async function readRow(deps: ReservedReads & CurrentCatalog, hash: string): Promise<FoundRow | undefined> {
+  return withFreshPlan(deps.catalog, async () => {
+    const text = keySql(deps.catalog.current())
+    const [row] = await deps.reserved.run<FoundRow>(text, [hash], 'prepared')
     return row
   })
 }

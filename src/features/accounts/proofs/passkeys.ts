@@ -37,15 +37,15 @@ export function refusedPasskey(message: string): AppError {
  * signed in and must show that they are there.
  */
 export async function usePasskey(
-  rt: Reads & Writes,
+  deps: Reads & Writes,
   request: FastifyRequest,
   given: ChallengeResponse,
   userId: string,
 ): Promise<boolean> {
-  const proof = await checkPasskey(rt, request, given)
+  const proof = await checkPasskey(deps, request, given)
   if ('refused' in proof || proof.stored.userId !== userId) return false
   const { stored, assertion } = proof
-  return commit(rt, actorOf(request), async (tx) => ({
+  return commit(deps, actorOf(request), async (tx) => ({
     result: await noteUse(tx, stored.id, assertion.counter, assertion.backedUp),
   }))
 }
@@ -56,19 +56,23 @@ export type Proof = { readonly stored: StoredCredential; readonly assertion: Ass
 
 /** The passkey that signed a challenge and what its authenticator said, or why not, and of which passkey. Uses the challenge up. */
 export async function checkPasskey(
-  rt: Reads & Writes,
+  deps: Reads & Writes,
   request: FastifyRequest,
   { challengeId, response }: ChallengeResponse,
 ): Promise<Proof | PasskeyFailure> {
-  const data = await commit(rt, actorOf(request), async (tx) => ({
+  const data = await commit(deps, actorOf(request), async (tx) => ({
     result: await takeChallenge(tx, challengeKey(challengeId)),
   }))
-  const stored = typeof response.id === 'string' ? await findCredential(withoutWaiting(rt), response.id) : undefined
+  const stored = typeof response.id === 'string' ? await findCredential(withoutWaiting(deps), response.id) : undefined
   if (data === undefined || stored === undefined) return { refused: 'no such challenge or passkey', stored: undefined }
   if (!namesOwner(response, stored.userId)) return { refused: 'it names another user', stored }
-  const assertion = await verifyAssertion(enabledPasskeys(rt), response, data.challenge as string, stored)
+  const assertion = await verifyAssertion(enabledPasskeys(deps), response, data.challenge as string, stored)
   if ('refused' in assertion) return { refused: assertion.refused, stored }
-  if (!assertion.userVerified && rt.config.auth.twoFactor && (await hasSecondFactor(withoutWaiting(rt), stored.userId)))
+  if (
+    !assertion.userVerified &&
+    deps.config.auth.twoFactor &&
+    (await hasSecondFactor(withoutWaiting(deps), stored.userId))
+  )
     return { refused: 'its user was not verified', stored }
   return { stored, assertion }
 }

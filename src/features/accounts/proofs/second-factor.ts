@@ -12,12 +12,12 @@ import { AppError } from '../../../errors.ts'
  * what the sign-in asked for: it is kept until the challenge is answered. A new password ends the challenge.
  */
 export async function challengeSecondFactor(
-  rt: Configuration,
+  { config }: Configuration,
   tx: Tx,
   account: { readonly id: string; readonly password: string | null },
   pending: object,
 ): Promise<string | undefined> {
-  if (!rt.config.auth.twoFactor || !(await hasSecondFactor(tx, account.id))) return undefined
+  if (!config.auth.twoFactor || !(await hasSecondFactor(tx, account.id))) return undefined
   const token = newSecret()
   const data = { ...pending, passwordMark: passwordMark(account) }
   await insertChallenge(tx, { identifier: challengeIdentifier(token), userId: account.id, data })
@@ -42,8 +42,8 @@ export function newBackupCodes(): string[] {
 }
 
 /** The form in which a backup code is stored; as `keyedHashes`. */
-export function backupCodeHashes(rt: Configuration, owner: string, code: string): string[] {
-  return keyedHashes(rt.config, { purpose: 'two-factor backup code', owner }, code)
+export function backupCodeHashes({ config }: Configuration, owner: string, code: string): string[] {
+  return keyedHashes(config, { purpose: 'two-factor backup code', owner }, code)
 }
 
 export const secretOf = (owner: string) => ({ purpose: 'two-factor secret', owner })
@@ -53,27 +53,27 @@ export const secretOf = (owner: string) => ({ purpose: 'two-factor secret', owne
  * a backup code. Anything else counts as wrong, codes that were used before too. While the account is locked no code
  * is right, and none is counted.
  */
-export async function acceptCode(rt: Configuration, tx: Tx, userId: string, typed: string): Promise<boolean> {
+export async function acceptCode(deps: Configuration, tx: Tx, userId: string, typed: string): Promise<boolean> {
   const enrolment = await lockEnrolment(tx, userId)
   if (enrolment === undefined || !enrolment.enabled || enrolment.locked) return false
   const code = typed.replaceAll(/[\s-]/g, '').toLowerCase()
   const isRight = /^[0-9]{6}$/.test(code)
-    ? await acceptAppCode(rt, tx, userId, { ...enrolment, code })
-    : /^[0-9a-f]{10}$/.test(code) && (await acceptBackupCode(tx, userId, backupCodeHashes(rt, userId, code)))
+    ? await acceptAppCode(deps, tx, userId, { ...enrolment, code })
+    : /^[0-9a-f]{10}$/.test(code) && (await acceptBackupCode(tx, userId, backupCodeHashes(deps, userId, code)))
   if (!isRight) await countWrongCode(tx, userId, lockSeconds(enrolment.failures + 1))
   return isRight
 }
 
 async function acceptAppCode(
-  rt: Configuration,
+  { config }: Configuration,
   tx: Tx,
   userId: string,
   { secret, now, code }: { secret: string; now: number; code: string },
 ): Promise<boolean> {
-  const { text, outdated } = unseal(rt.config, secretOf(userId), secret)
+  const { text, outdated } = unseal(config, secretOf(userId), secret)
   const step = totpStep(text, code, now)
   if (step === undefined || !(await acceptStep(tx, userId, step))) return false
-  if (outdated) await resealSecret(tx, userId, seal(rt.config, secretOf(userId), text))
+  if (outdated) await resealSecret(tx, userId, seal(config, secretOf(userId), text))
   return true
 }
 

@@ -25,10 +25,10 @@ export type Client = { readonly id: string; readonly provider: Provider; readonl
  *
  * @throws {OAuthUnavailable} when the endpoints have to be asked for and can't be
  */
-export function clientOf(rt: Configuration, configured: SocialProvider): Promise<Client> {
+export function clientOf(deps: Configuration, configured: SocialProvider): Promise<Client> {
   const known = clients.get(configured)
   if (known !== undefined) return known
-  const opened = openClient(rt, configured, providerOf(configured))
+  const opened = openClient(deps, configured, providerOf(configured))
   clients.set(configured, opened)
   opened.catch(() => clients.delete(configured))
   return opened
@@ -44,7 +44,11 @@ export function providerOf({ id, issuer, extra }: SocialProvider): Provider {
   return filled(row, { tenant: extra.tenantId ?? 'common', domain: extra.domain ?? '' })
 }
 
-export async function openClient(rt: Configuration, configured: SocialProvider, provider: Provider): Promise<Client> {
+export async function openClient(
+  { config }: Configuration,
+  configured: SocialProvider,
+  provider: Provider,
+): Promise<Client> {
   const { id, clientId, clientSecret } = configured
   const usesSecret = id === 'line' && configured.issuer === undefined
   const oauth = await openOAuthClient({
@@ -53,7 +57,7 @@ export async function openClient(rt: Configuration, configured: SocialProvider, 
     authenticate: authenticationOf(configured, provider),
     hmacSecret: usesSecret ? clientSecret : undefined,
     adapt: adapterOf(configured, provider),
-    allowPrivate: rt.config.files.allowPrivateUrlFetch,
+    allowPrivate: config.files.allowPrivateUrlFetch,
   })
   return { id, provider, oauth }
 }
@@ -128,22 +132,22 @@ function filled(provider: Provider, values: Readonly<Record<string, string>>): P
  * @throws {OAuthRefusal}
  * @throws {OAuthUnavailable}
  */
-export async function readProfile(rt: Configuration, client: Client, tokens: Tokens): Promise<Profile> {
+export async function readProfile(deps: Configuration, client: Client, tokens: Tokens): Promise<Profile> {
   const { provider } = client
   const raw =
-    provider.profile === undefined ? (tokens.claims ?? {}) : await askProfile(rt, client, provider.profile, tokens)
+    provider.profile === undefined ? (tokens.claims ?? {}) : await askProfile(deps, client, provider.profile, tokens)
   const profile = profileOf(provider.map(raw))
   if (profile === undefined) throw new OAuthRefusal('the provider did not say whose account it is')
   return profile
 }
 
-async function askProfile(rt: Configuration, client: Client, wanted: ProfileRequest, tokens: Tokens) {
-  const answer = objectOf(await ask(rt, client, wanted, tokens))
+async function askProfile(deps: Configuration, client: Client, wanted: ProfileRequest, tokens: Tokens) {
+  const answer = objectOf(await ask(deps, client, wanted, tokens))
   if (wanted.emails === undefined) return answer
-  return { ...answer, emails: await ask(rt, client, { url: wanted.emails }, tokens) }
+  return { ...answer, emails: await ask(deps, client, { url: wanted.emails }, tokens) }
 }
 
-async function ask(rt: Configuration, { oauth }: Client, wanted: ProfileRequest, tokens: Tokens): Promise<unknown> {
+async function ask(deps: Configuration, { oauth }: Client, wanted: ProfileRequest, tokens: Tokens): Promise<unknown> {
   const { url, headers, json, form, query } = wanted
   const address = new URL(url)
   for (const name of query ?? []) address.searchParams.set(name, String(tokens.raw[name]))
@@ -154,7 +158,7 @@ async function ask(rt: Configuration, { oauth }: Client, wanted: ProfileRequest,
     fetchUrl(address, {
       ...(sent !== undefined && { method: 'POST', body: sent.body }),
       headers: { accept: 'application/json', ...bearer, ...headers, ...sent?.headers },
-      allowPrivate: rt.config.files.allowPrivateUrlFetch,
+      allowPrivate: deps.config.files.allowPrivateUrlFetch,
       ...providerLimits,
     }),
   )

@@ -28,9 +28,9 @@ export type Journey = {
 const journeySeconds = 600
 
 /** Remembers a journey under a new state, and gives the state. The database knows its hash only. */
-export async function beginJourney(rt: Writes, request: FastifyRequest, journey: Journey): Promise<string> {
+export async function beginJourney(deps: Writes, request: FastifyRequest, journey: Journey): Promise<string> {
   const state = newSecret()
-  await commit(rt, actorOf(request), async (tx) => {
+  await commit(deps, actorOf(request), async (tx) => {
     const challenge = { identifier: identifierOf(state), userId: null, data: journey }
     await insertChallenge(tx, challenge, journeySeconds)
     return { result: undefined }
@@ -43,12 +43,12 @@ export async function beginJourney(rt: Writes, request: FastifyRequest, journey:
  * expired, of another provider, or of another browser.
  */
 export async function endJourney(
-  rt: Writes,
+  deps: Writes,
   request: FastifyRequest,
   provider: string,
   state: string,
 ): Promise<Journey> {
-  const taken = await commit(rt, actorOf(request), async (tx) => ({
+  const taken = await commit(deps, actorOf(request), async (tx) => ({
     result: await takeChallenge(tx, identifierOf(state)),
   }))
   const journey = taken as Journey | undefined

@@ -34,14 +34,14 @@ export type Identity = { readonly provider: string; readonly profile: Profile; r
  * @throws {AppError} 403 when the address is another account's, or there is no account and registration is closed
  */
 export async function linkedAccount(
-  rt: Configuration & CurrentAccess & IdSource,
+  deps: Configuration & CurrentAccess & IdSource,
   tx: Tx,
   identity: Identity,
 ): Promise<ProvenAccount> {
   const { provider } = identity
   await lockIdentity(tx, provider, identity.profile.accountId)
-  const proven = await openedAccount(rt, tx, identity)
-  const isNew = await saveLink(tx, { ...sealed(rt, identity), userId: proven.account.id })
+  const proven = await openedAccount(deps, tx, identity)
+  const isNew = await saveLink(tx, { ...sealed(deps, identity), userId: proven.account.id })
   const linked: DomainEvent[] = isNew
     ? [{ type: 'auth.social_linked', data: { userId: proven.account.id, provider } }]
     : []
@@ -49,12 +49,12 @@ export async function linkedAccount(
 }
 
 async function openedAccount(
-  rt: Configuration & CurrentAccess & IdSource,
+  deps: Configuration & CurrentAccess & IdSource,
   tx: Tx,
   identity: Identity,
 ): Promise<ProvenAccount> {
   const { profile } = identity
-  const rules = rulesOf(rt)
+  const rules = rulesOf(deps)
   const linked = await accountOfIdentity(tx, identity)
   const ofAddress =
     linked !== undefined || profile.email === undefined ? undefined : await findAccount(tx, profile.email)
@@ -63,7 +63,7 @@ async function openedAccount(
   if (account !== undefined) return decision.isProof ? proveOwnership(tx, account) : { account, events: [] }
   // The account has lost the address meanwhile.
   if (decision.account !== undefined) decideLink({ linked: undefined, ofAddress: undefined }, profile, rules)
-  return createAccount(rt, tx, profile)
+  return createAccount(deps, tx, profile)
 }
 
 type LinkRules = { readonly allowUnverifiedLink: boolean; readonly registers: boolean }
@@ -114,12 +114,12 @@ async function lockOfAddress(tx: Tx, { id }: Account, { email }: Profile): Promi
 }
 
 async function createAccount(
-  rt: Configuration & CurrentAccess & IdSource,
+  deps: Configuration & CurrentAccess & IdSource,
   tx: Tx,
   profile: Profile,
 ): Promise<ProvenAccount> {
   const { email = null, emailVerified, firstName, lastName } = profile
-  const user = { id: rt.newId(), email, emailVerified, firstName, lastName, roleId: registeredRole(rt).id }
+  const user = { id: deps.newId(), email, emailVerified, firstName, lastName, roleId: registeredRole(deps).id }
   if (!(await insertSocialUser(tx, user)))
     throw errors.conflict('The account was created at the same time. Please try again.')
   const account = await lockAccount(tx, user.id)
@@ -129,10 +129,10 @@ async function createAccount(
 /** Ten years; what a provider says is bounded by nothing. */
 const longestSeconds = 315_360_000
 
-function sealed(rt: Configuration, { provider, profile, grant }: Identity) {
+function sealed(deps: Configuration, { provider, profile, grant }: Identity) {
   const { accountId } = profile
   const sealedFor = { purpose: 'social-tokens', owner: JSON.stringify([provider, accountId]) }
-  const hide = (token: string | undefined) => (token === undefined ? null : seal(rt.config, sealedFor, token))
+  const hide = (token: string | undefined) => (token === undefined ? null : seal(deps.config, sealedFor, token))
   return {
     providerId: provider,
     accountId,

@@ -22,22 +22,22 @@ import {
  * Social sign-in. The callbacks and POST /auth/social/signin emit auth.register, auth.social_linked,
  * auth.login, auth.2fa_challenged, auth.email_verified and auth.unverified_credentials_dropped.
  */
-export function socialRoutes(app: App, rt: SocialWrites): void {
+export function socialRoutes(app: App, deps: SocialWrites): void {
   prepare(app)
 
   app.post('/auth/social/signin', startRoute, async (request, reply) => {
-    const authMode = signInMode(rt, request, request.body.authMode)
-    if (request.body.idToken === undefined) return started(reply, await startByRequest(rt, request, request.body))
-    const { token, body } = await signInByIdToken(rt, request, request.body, authMode)
-    return { redirect: false, ...deliver(rt, reply, authMode, token, body) }
+    const authMode = signInMode(deps, request, request.body.authMode)
+    if (request.body.idToken === undefined) return started(reply, await startByRequest(deps, request, request.body))
+    const { token, body } = await signInByIdToken(deps, request, request.body, authMode)
+    return { redirect: false, ...deliver(deps, reply, authMode, token, body) }
   })
   app.get('/auth/signin/:provider', startByLinkRoute, async (request, reply) => {
-    const { url } = started(reply, await startByLink(rt, request, request.params.provider, request.query))
+    const { url } = started(reply, await startByLink(deps, request, request.params.provider, request.query))
     return reply.redirect(url, 302)
   })
   const finish = async (request: FastifyRequest, reply: FastifyReply, provider: string, parameters: Callback) => {
-    const ended = await endSocialSignIn(rt, request, provider, parameters)
-    return delivered(rt, reply, ended)
+    const ended = await endSocialSignIn(deps, request, provider, parameters)
+    return delivered(deps, reply, ended)
   }
   app.get('/auth/callback/:provider', callbackRoute, (request, reply) =>
     finish(request, reply, request.params.provider, request.query),
@@ -63,19 +63,19 @@ function started(reply: FastifyReply, { url, cookie }: Start) {
  * To the app's address where the journey has one, else as JSON. A token is in the address only where the app asked for
  * tokens and the browser has no session cookie.
  */
-function delivered(rt: Configuration & CurrentAccess, reply: FastifyReply, ended: JourneyEnd) {
+function delivered(deps: Configuration & CurrentAccess, reply: FastifyReply, ended: JourneyEnd) {
   const { journey } = ended
-  if (journey.bound) reply.header('set-cookie', journeyCookie(rt.config, journey.provider, undefined))
+  if (journey.bound) reply.header('set-cookie', journeyCookie(deps.config, journey.provider, undefined))
   if ('refusal' in ended) {
     if (journey.errorTo === null) throw ended.refusal
     const { message: error, code } = ended.refusal
     return redirect(reply, journey.errorTo, { error, error_code: code })
   }
   const { token, body } = ended.answer
-  if (journey.returnTo === null) return deliver(rt, reply, journey.authMode, token, body)
+  if (journey.returnTo === null) return deliver(deps, reply, journey.authMode, token, body)
   if (token === undefined) return redirect(reply, journey.returnTo, { ...body } as Record<string, unknown>)
   if (deliveryTo(reply.request, journey.authMode) === 'jwt') return redirect(reply, journey.returnTo, { token })
-  setSessionCookie(rt, reply, token)
+  setSessionCookie(deps, reply, token)
   return redirect(reply, journey.returnTo, {})
 }
 

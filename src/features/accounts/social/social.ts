@@ -47,17 +47,17 @@ export type Start = { readonly url: string; readonly cookie: string | undefined 
  * @throws {AppError} 400 for an unknown provider or an address that is not trusted; 502 when the provider is out of reach
  */
 export function startByRequest(
-  rt: Writes & CurrentSettings,
+  deps: Writes & CurrentSettings,
   request: FastifyRequest,
   body: Static<typeof SocialBody>,
 ): Promise<Start> {
-  const configured = namedProvider(rt, body.provider)
+  const configured = namedProvider(deps, body.provider)
   const { callbackURL, errorCallbackURL: errorUrl } = body
-  const own = callbackOf(rt, configured.id)
-  const redirectUri = !callbackURL || callbackURL === own ? own : trustedCallback(rt, callbackURL)
-  const errorTo = !errorUrl ? null : trustedReturn(rt, errorUrl, 'Invalid errorCallbackURL')
+  const own = callbackOf(deps, configured.id)
+  const redirectUri = !callbackURL || callbackURL === own ? own : trustedCallback(deps, callbackURL)
+  const errorTo = !errorUrl ? null : trustedReturn(deps, errorUrl, 'Invalid errorCallbackURL')
   return start(
-    rt,
+    deps,
     request,
     configured,
     { ...wantedOf(request, body), redirectUri, returnTo: null, errorTo },
@@ -69,16 +69,16 @@ export function startByRequest(
  * Begins a sign-in by a link, which ends at `redirect_url`. Throws as above.
  */
 export function startByLink(
-  rt: Writes & CurrentSettings,
+  deps: Writes & CurrentSettings,
   request: FastifyRequest,
   provider: string,
   query: Static<typeof SocialLinkQuery>,
 ): Promise<Start> {
-  const configured = namedProvider(rt, provider)
-  const returnTo = trustedReturn(rt, query.redirect_url, 'Invalid or missing redirect_url')
-  const redirectUri = callbackOf(rt, configured.id)
+  const configured = namedProvider(deps, provider)
+  const returnTo = trustedReturn(deps, query.redirect_url, 'Invalid or missing redirect_url')
+  const redirectUri = callbackOf(deps, configured.id)
   return start(
-    rt,
+    deps,
     request,
     configured,
     { ...wantedOf(request, query), redirectUri, returnTo, errorTo: returnTo },
@@ -87,25 +87,30 @@ export function startByLink(
 }
 
 /** Begins a sign-in for a page of this server, which gets the session as its cookie. Throws as above. */
-export function startForPage(rt: Writes, request: FastifyRequest, provider: string, returnTo: string): Promise<Start> {
-  const configured = namedProvider(rt, provider)
+export function startForPage(
+  deps: Writes,
+  request: FastifyRequest,
+  provider: string,
+  returnTo: string,
+): Promise<Start> {
+  const configured = namedProvider(deps, provider)
   const wanted = { authMode: 'cookie', type: 'default', tenantId: null, returnTo, errorTo: returnTo } as const
-  return start(rt, request, configured, { ...wanted, redirectUri: callbackOf(rt, configured.id) }, undefined)
+  return start(deps, request, configured, { ...wanted, redirectUri: callbackOf(deps, configured.id) }, undefined)
 }
 
 /** The active provider of this id; 400 where there is none. */
-function namedProvider(rt: Configuration, typed: string): SocialProvider {
+function namedProvider({ config }: Configuration, typed: string): SocialProvider {
   const id = typed.trim().toLowerCase()
-  const { providers } = rt.config.oauth
+  const { providers } = config.oauth
   const provider = Object.hasOwn(providers, id) ? providers[id] : undefined
   if (provider === undefined) throw new AppError(400, `Provider '${id.slice(0, 40)}' not found`)
   return provider
 }
 
 /** The client of a provider, 502 when it can't be asked for its endpoints. */
-async function reachableClient(rt: Configuration, configured: SocialProvider): Promise<Client> {
+async function reachableClient(deps: Configuration, configured: SocialProvider): Promise<Client> {
   try {
-    return await clientOf(rt, configured)
+    return await clientOf(deps, configured)
   } catch (error) {
     if (error instanceof OAuthUnavailable) throw outOfReach(error)
     throw error
@@ -153,19 +158,19 @@ export function addressed(id: string, url: URL, clientId: string): URL {
 type JourneyRequest = Omit<Journey, 'provider' | 'bound'>
 
 async function start(
-  rt: Writes,
+  deps: Writes,
   request: FastifyRequest,
   configured: SocialProvider,
   wanted: JourneyRequest,
   furtherScopes: Scopes | undefined,
 ): Promise<Start> {
   const { id } = configured
-  const { oauth, provider } = await reachableClient(rt, configured)
+  const { oauth, provider } = await reachableClient(deps, configured)
   const scopes = [...new Set([...provider.scopes, ...scopesOf(furtherScopes)])]
   // A session that comes as a cookie is as good as forced upon a browser that did not begin it.
-  const bound = rt.config.oauth.stateCookieBinding || wanted.authMode === 'cookie'
-  const state = await beginJourney(rt, request, { ...wanted, provider: id, bound })
-  const secrets = secretsOf(rt.config, state)
+  const bound = deps.config.oauth.stateCookieBinding || wanted.authMode === 'cookie'
+  const state = await beginJourney(deps, request, { ...wanted, provider: id, bound })
+  const secrets = secretsOf(deps.config, state)
   const parameters = await authorizationParameters(provider, {
     redirectUri: wanted.redirectUri,
     scopes,
@@ -174,7 +179,7 @@ async function start(
   })
   const url = authorizationUrl(oauth, parameters)
   const address = configured.issuer === undefined ? addressed(id, url, oauth.clientId) : url
-  return { url: address.href, cookie: bound ? journeyCookie(rt.config, id, state) : undefined }
+  return { url: address.href, cookie: bound ? journeyCookie(deps.config, id, state) : undefined }
 }
 
 function wantedOf(
@@ -185,14 +190,14 @@ function wantedOf(
 }
 
 /** Of configured values only: no header of a request has a say in it. */
-function callbackOf(rt: Configuration, id: string): string {
-  return new URL(`${rt.config.server.baseUrl}/auth/callback/${id}`).href
+function callbackOf({ config }: Configuration, id: string): string {
+  return new URL(`${config.server.baseUrl}/auth/callback/${id}`).href
 }
 
 /** Written as the token request will write it again; a query would not come back. */
-function trustedCallback(rt: Configuration & CurrentSettings, callbackURL: string): string {
+function trustedCallback(deps: Configuration & CurrentSettings, callbackURL: string): string {
   const refusal = 'Invalid callbackURL'
-  const { href, search } = new URL(trustedReturn(rt, callbackURL, refusal))
+  const { href, search } = new URL(trustedReturn(deps, callbackURL, refusal))
   if (search !== '') throw new AppError(400, refusal)
   return href
 }
@@ -222,19 +227,19 @@ export type JourneyEnd =
  * @throws {AppError} 400 where there is no journey to end
  */
 export async function endSocialSignIn(
-  rt: SocialWrites,
+  deps: SocialWrites,
   request: FastifyRequest,
   provider: string,
   parameters: Callback,
 ): Promise<JourneyEnd> {
-  const { id } = namedProvider(rt, provider)
+  const { id } = namedProvider(deps, provider)
   const { state, code, error: failure } = parameters
   if (state === undefined || (code === undefined && failure === undefined))
     throw new AppError(400, 'Missing code or state parameter')
-  const journey = await endJourney(rt, request, id, state)
+  const journey = await endJourney(deps, request, id, state)
   try {
     if (failure !== undefined) throw new AppError(400, saidBy(parameters.error_description ?? failure))
-    return { journey, answer: await arrive(rt, request, journey, state, parameters) }
+    return { journey, answer: await arrive(deps, request, journey, state, parameters) }
   } catch (error) {
     if (!(error instanceof AppError)) throw error
     return { journey, refusal: error }
@@ -242,17 +247,17 @@ export async function endSocialSignIn(
 }
 
 async function arrive(
-  rt: SocialWrites,
+  deps: SocialWrites,
   request: FastifyRequest,
   journey: Journey,
   state: string,
   parameters: Callback,
 ): Promise<SignInAnswer> {
-  const client = await reachableClient(rt, namedProvider(rt, journey.provider))
+  const client = await reachableClient(deps, namedProvider(deps, journey.provider))
   try {
-    const tokens = await trade(rt, client, journey, state, parameters)
-    const profile = await readProfile(rt, client, withName(tokens, parameters))
-    return await enter(rt, request, { provider: client.id, profile, grant: tokens }, journey)
+    const tokens = await trade(deps, client, journey, state, parameters)
+    const profile = await readProfile(deps, client, withName(tokens, parameters))
+    return await enter(deps, request, { provider: client.id, profile, grant: tokens }, journey)
   } catch (error) {
     if (error instanceof OAuthUnavailable) throw outOfReach(error)
     if (!(error instanceof OAuthRefusal)) throw error
@@ -263,7 +268,7 @@ async function arrive(
 
 /** The parameters of the callback that the code is checked with, by RFC 6749, RFC 9207 and VK ID. */
 function trade(
-  rt: Configuration,
+  { config }: Configuration,
   { id, oauth, provider }: Client,
   { redirectUri }: Journey,
   state: string,
@@ -275,7 +280,7 @@ function trade(
     const value = parameters[name]
     if (value !== undefined) callback.searchParams.set(name, value)
   }
-  const { verifier, nonce } = secretsOf(rt.config, state)
+  const { verifier, nonce } = secretsOf(config, state)
   const deviceId = id === 'vk' ? parameters.device_id : undefined
   return exchangeCode(oauth, callback, {
     state,
@@ -319,15 +324,15 @@ function saidBy(words: string): string {
  * @throws {AppError} 400 where that is switched off or the provider has no ID tokens; 401 for any token that does not hold
  */
 export async function signInByIdToken(
-  rt: SocialWrites,
+  deps: SocialWrites,
   request: FastifyRequest,
   { provider, idToken = {}, authType: type = 'default', tenant_Id }: Static<typeof SocialBody>,
   authMode: AuthMode,
 ): Promise<SignInAnswer> {
-  const configured = namedProvider(rt, provider)
-  if (!rt.config.oauth.allowDirectIdToken)
+  const configured = namedProvider(deps, provider)
+  if (!deps.config.oauth.allowDirectIdToken)
     throw new AppError(400, 'Direct ID-token sign-in is disabled. Use the OAuth redirect flow.')
-  const client = await reachableClient(rt, configured)
+  const client = await reachableClient(deps, configured)
   const { token, nonce, accessToken, refreshToken } = idToken
   if (!token || !nonce || !hasIdTokens(client.provider)) throw invalidIdToken()
   const profile = profileOf(client.provider.map(await verified(request, client, token, nonce)))
@@ -340,7 +345,7 @@ export async function signInByIdToken(
     expiresIn: undefined,
   }
   const wanted = { authMode, type, tenantId: tenant_Id ?? null }
-  return enter(rt, request, { provider: client.id, profile, grant }, wanted)
+  return enter(deps, request, { provider: client.id, profile, grant }, wanted)
 }
 
 async function verified(request: FastifyRequest, client: Client, token: string, nonce: string) {
@@ -361,17 +366,17 @@ type WantedSession = Pick<Journey, 'authMode' | 'type' | 'tenantId'>
 
 /** Signs an identity in: finds or makes its account and ends like every first factor. One transaction. 403 where it may not. */
 async function enter(
-  rt: SocialWrites,
+  deps: SocialWrites,
   request: FastifyRequest,
   identity: Identity,
   wanted: WantedSession,
 ): Promise<SignInAnswer> {
-  const answer = await commit(rt, actorOf(request), async (tx) => {
-    const { account, events } = await linkedAccount(rt, tx, identity)
-    checkMaySignIn(rt, account)
-    const membership = await membershipOf(rt, tx, account.id, wanted.tenantId ?? undefined)
+  const answer = await commit(deps, actorOf(request), async (tx) => {
+    const { account, events } = await linkedAccount(deps, tx, identity)
+    checkMaySignIn(deps, account)
+    const membership = await membershipOf(deps, tx, account.id, wanted.tenantId ?? undefined)
     const { authMode, type } = wanted
-    const entered = await signIn(rt, tx, request, { account, membership, type, authMode })
+    const entered = await signIn(deps, tx, request, { account, membership, type, authMode })
     return { ...entered, events: [...events, ...(entered.events ?? [])] }
   })
   if (answer === undefined) throw new AppError(403, 'The account can not be signed in to')

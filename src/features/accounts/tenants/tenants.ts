@@ -52,23 +52,23 @@ import { type InviteBody, type SwitchBody, untrusted } from './schema.ts'
  * the mail is sent and lives from then. 400 when the address is a member or invited already, for an untrusted link;
  * 403 for a role or a tenant that is not the caller's to give; 404 for one that does not exist.
  */
-export async function invite(rt: TenantWrites, request: FastifyRequest, body: Static<typeof InviteBody>) {
-  const link = body.link === undefined ? defaultLink(rt, untrusted) : trustedLink(rt, body.link, untrusted)
+export async function invite(deps: TenantWrites, request: FastifyRequest, body: Static<typeof InviteBody>) {
+  const link = body.link === undefined ? defaultLink(deps, untrusted) : trustedLink(deps, body.link, untrusted)
   const email = emailOf(body.email)
-  const role = decideInvitedRole(request.caller, rt.access.current().roles.get(body.role_Id.toLowerCase()))
-  const { strictIsolation } = rt.config.tenancy
+  const role = decideInvitedRole(request.caller, deps.access.current().roles.get(body.role_Id.toLowerCase()))
+  const { strictIsolation } = deps.config.tenancy
   const tenantId = decideInvitedTenant(request.caller, body.tenant_Id?.toLowerCase(), strictIsolation)
-  if (!isUuid(tenantId) || (await findTenant(rt.db, rt.catalog.current(), tenantId)) === undefined)
+  if (!isUuid(tenantId) || (await findTenant(deps.db, deps.catalog.current(), tenantId)) === undefined)
     throw new AppError(404, 'Tenant not found')
-  const sent = await send(rt, request, { email, roleId: role.id, tenantId, link })
+  const sent = await send(deps, request, { email, roleId: role.id, tenantId, link })
   return { message: 'Invitation sent successfully', invite: { ...sent } }
 }
 
 /** An invitation as the holder of its token sees it; `acceptUrl` with a trusted link. 400 with `valid: false`. */
-export async function describeInvite(rt: TenantWrites, token: string, link: string | undefined) {
-  const base = link === undefined ? undefined : trustedLink(rt, link, untrusted)
-  const found = await openInvite(rt, token)
-  const role = found && rt.access.current().roles.get(found.roleId)
+export async function describeInvite(deps: TenantWrites, token: string, link: string | undefined) {
+  const base = link === undefined ? undefined : trustedLink(deps, link, untrusted)
+  const found = await openInvite(deps, token)
+  const role = found && deps.access.current().roles.get(found.roleId)
   if (found === undefined || role === undefined) throw invalidInvite({ valid: false })
   const { email, userExists, tenantId, tenantName } = found
   return {
@@ -81,16 +81,16 @@ export async function describeInvite(rt: TenantWrites, token: string, link: stri
 type Invitation = { email: string; roleId: string; tenantId: string; link: string }
 
 async function send(
-  rt: Writes & CurrentCatalog,
+  deps: Writes & CurrentCatalog,
   request: FastifyRequest,
   { email, roleId, tenantId, link }: Invitation,
 ) {
   const { userId } = signedIn(request.caller)
-  return commit(rt, actorOf(request), async (tx) => {
+  return commit(deps, actorOf(request), async (tx) => {
     await checkInvitee(tx, email, tenantId)
     const place = { email, roleId, tenantId, invitedBy: userId }
     const secret = { tokenHash: hashSecret(newSecret()), lifetimeSeconds: inviteLifetimeSeconds }
-    const sent = await insertInvite(tx, rt.catalog.current(), { ...place, ...secret })
+    const sent = await insertInvite(tx, deps.catalog.current(), { ...place, ...secret })
     const account = await findAccount(tx, email)
     const { event } = await queueMail(tx, {
       type: account === undefined ? 'inviteNewUser' : 'inviteExistingUser',
@@ -119,23 +119,31 @@ function acceptUrl(base: string, token: string, { email, userExists }: Invite): 
  *
  * @throws {AppError} 400 when the invitation is over or the caller a member already, 403 when it is another address's
  */
-export async function acceptInvitation(rt: TenantWrites, request: FastifyRequest, inviteToken: string | undefined) {
+export async function acceptInvitation(deps: TenantWrites, request: FastifyRequest, inviteToken: string | undefined) {
   const { userId, user } = signedIn(request.caller)
-  const { invite, role } = decideAcceptance(await openInvite(rt, inviteToken), user?.email, rt.access.current().roles)
+  const { invite, role } = decideAcceptance(
+    await openInvite(deps, inviteToken),
+    user?.email,
+    deps.access.current().roles,
+  )
   const { id: inviteId, tenantId, roleId } = invite
   const actor = actorOf(request, { userId, tenantId, role })
-  const { token, tenant } = await commit(rt, actor, async (tx) => {
+  const { token, tenant } = await commit(deps, actor, async (tx) => {
     if (!(await acceptInvite(tx, inviteId, userId))) throw invalidInvite()
     if (!(await insertMembership(tx, { userId, roleId, tenantId })))
       throw errors.badBody('User is already a member of this tenant')
-    const moved = await moveSession(rt, tx, request, { roleId, tenantId, type: undefined })
-    const joined = (await findTenant(tx, rt.catalog.current(), tenantId)) ?? null
+    const moved = await moveSession(deps, tx, request, { roleId, tenantId, type: undefined })
+    const joined = (await findTenant(tx, deps.catalog.current(), tenantId)) ?? null
     return {
       result: { token: moved, tenant: joined },
       events: [{ type: 'auth.invite_accepted', data: { userId, inviteId } }],
     }
   })
-  const about = { user: personBody(user as Person), ...roleAndPermissions(rt, role), tenant: tenantBody(rt, tenant) }
+  const about = {
+    user: personBody(user as Person),
+    ...roleAndPermissions(deps, role),
+    tenant: tenantBody(deps, tenant),
+  }
   return { token, body: { message: 'Invitation accepted successfully', ...about } }
 }
 
@@ -145,8 +153,8 @@ export function checkMultiTenant({ config }: Configuration): void {
 }
 
 /** The tenants where the caller has a role, in the order of joining, with what the caller is there. */
-export async function listTenants(rt: Reads & CurrentCatalog, request: FastifyRequest) {
-  const memberships = await membershipsOf(rt.db, rt.catalog.current(), signedIn(request.caller).userId)
+export async function listTenants({ db, catalog }: Reads & CurrentCatalog, request: FastifyRequest) {
+  const memberships = await membershipsOf(db, catalog.current(), signedIn(request.caller).userId)
   return {
     tenants: memberships.filter(isAtTenant).map(({ tenant, userRoleId, role }) => ({
       ...tenant,
@@ -163,44 +171,48 @@ export async function listTenants(rt: Reads & CurrentCatalog, request: FastifyRe
  *   session type asked for, 404 for an unknown one
  */
 export async function switchTenant(
-  rt: TenantWrites,
+  deps: TenantWrites,
   request: FastifyRequest,
   { tenant_Id, userRole_Id, authType }: Static<typeof SwitchBody>,
 ) {
-  const membership = await chosenMembership(rt, request, tenant_Id, userRole_Id)
-  return enterTenant(rt, request, membership, authType)
+  const membership = await chosenMembership(deps, request, tenant_Id, userRole_Id)
+  return enterTenant(deps, request, membership, authType)
 }
 
 /** Replaces the caller's session by one with this role; the answer of everything that signs somebody in. */
 async function enterTenant(
-  rt: TenantWrites,
+  deps: TenantWrites,
   request: FastifyRequest,
   { tenantId, tenant, role, userRoleId }: AtTenant,
   type: SessionType | undefined,
 ) {
   const { userId, user } = signedIn(request.caller)
   const actor = actorOf(request, { userId, tenantId, role })
-  const token = await commit(rt, actor, async (tx) => ({
-    result: await moveSession(rt, tx, request, { roleId: role.id, tenantId, type }),
+  const token = await commit(deps, actor, async (tx) => ({
+    result: await moveSession(deps, tx, request, { roleId: role.id, tenantId, type }),
     events: [{ type: 'auth.tenant_switched', data: { userId, tenantId } }],
   }))
-  const about = { user: personBody(user as Person), ...roleAndPermissions(rt, role), tenant: tenantBody(rt, tenant) }
+  const about = {
+    user: personBody(user as Person),
+    ...roleAndPermissions(deps, role),
+    tenant: tenantBody(deps, tenant),
+  }
   return { token, body: { ...about, userRole_Id: userRoleId } }
 }
 
 async function chosenMembership(
-  rt: Reads & CurrentCatalog,
+  deps: Reads & CurrentCatalog,
   request: FastifyRequest,
   tenantId: string | undefined,
   userRoleId: string | undefined,
 ): Promise<AtTenant> {
-  const memberships = await membershipsOf(rt.db, rt.catalog.current(), signedIn(request.caller).userId)
+  const memberships = await membershipsOf(deps.db, deps.catalog.current(), signedIn(request.caller).userId)
   const chosen = decideSwitch(memberships, { tenantId, userRoleId })
-  if (chosen === undefined) throw await noMembership(rt, tenantId!)
+  if (chosen === undefined) throw await noMembership(deps, tenantId!)
   return chosen
 }
 
-async function noMembership(rt: Reads & CurrentCatalog, tenantId: string): Promise<AppError> {
-  const exists = isUuid(tenantId) && (await findTenant(rt.db, rt.catalog.current(), tenantId)) !== undefined
+async function noMembership({ db, catalog }: Reads & CurrentCatalog, tenantId: string): Promise<AppError> {
+  const exists = isUuid(tenantId) && (await findTenant(db, catalog.current(), tenantId)) !== undefined
   return exists ? new AppError(403, 'Access denied for specified tenant') : new AppError(404, 'Tenant not found')
 }

@@ -23,13 +23,13 @@ import {
 } from '../proofs/proofs.ts'
 
 /** 400 unless TWOFACTOR is in AUTH_SERVICES_ENABLED. */
-export function checkEnabled(rt: Configuration): void {
-  if (!rt.config.auth.twoFactor) throw new AppError(400, 'Two-factor authentication is not enabled on this server')
+export function checkEnabled({ config }: Configuration): void {
+  if (!config.auth.twoFactor) throw new AppError(400, 'Two-factor authentication is not enabled on this server')
 }
 
 /** Whether the caller has a second factor; one whose setup was not finished is none. */
-export async function stateOf(rt: Reads, request: FastifyRequest): Promise<{ enabled: boolean }> {
-  return { enabled: await hasSecondFactor(rt.db, signedIn(request.caller).userId) }
+export async function stateOf({ db }: Reads, request: FastifyRequest): Promise<{ enabled: boolean }> {
+  return { enabled: await hasSecondFactor(db, signedIn(request.caller).userId) }
 }
 
 /**
@@ -38,29 +38,29 @@ export async function stateOf(rt: Reads, request: FastifyRequest): Promise<{ ena
  *
  * @throws {AppError} 400 when the account has no password (nothing could switch it off again) or a second factor already
  */
-export async function beginSetup(rt: Reads & Writes, request: FastifyRequest, proof: ProofInput) {
-  const { id: userId, email, password } = await ownAccount(rt, request)
+export async function beginSetup(deps: Reads & Writes, request: FastifyRequest, proof: ProofInput) {
+  const { id: userId, email, password } = await ownAccount(deps, request)
   if (password === null) throw passwordNeeded()
-  await requireFreshProof(rt, request, proof)
+  await requireFreshProof(deps, request, proof)
   const secret = newTotpSecret()
   const backupCodes = newBackupCodes()
   const enrolment = {
     userId,
-    secret: seal(rt.config, secretOf(userId), secret),
-    backupCodes: backupCodes.map((code) => backupCodeHashes(rt, userId, code)[0]!),
+    secret: seal(deps.config, secretOf(userId), secret),
+    backupCodes: backupCodes.map((code) => backupCodeHashes(deps, userId, code)[0]!),
   }
-  await commit(rt, actorOf(request), async (tx) => {
+  await commit(deps, actorOf(request), async (tx) => {
     if (!(await beginEnrolment(tx, enrolment))) throw alreadyEnabled()
     return { result: undefined }
   })
-  return { secret, otpauthUrl: totpUrl(secret, rt.config.project.name, email ?? userId), backupCodes }
+  return { secret, otpauthUrl: totpUrl(secret, deps.config.project.name, email ?? userId), backupCodes }
 }
 
 /** Switches the second factor on: the caller's app shows the right code. 401 for another one, which may be tried again. */
-export async function finishSetup(rt: Writes, request: FastifyRequest, code: string): Promise<{ enabled: true }> {
+export async function finishSetup(deps: Writes, request: FastifyRequest, code: string): Promise<{ enabled: true }> {
   const { userId } = signedIn(request.caller)
-  await commit(rt, actorOf(request), async (tx) => {
-    const step = await stepOfSetup(rt, tx, userId, code.replaceAll(/\s/g, ''))
+  await commit(deps, actorOf(request), async (tx) => {
+    const step = await stepOfSetup(deps, tx, userId, code.replaceAll(/\s/g, ''))
     if (!(await finishEnrolment(tx, userId, step))) throw alreadyEnabled()
     return { result: undefined, events: [{ type: 'auth.2fa_enabled', data: { userId } }] }
   })
@@ -69,31 +69,31 @@ export async function finishSetup(rt: Writes, request: FastifyRequest, code: str
 
 /** Switches the second factor off and forgets secret and backup codes; needs the password, works when there is none. */
 export async function disable(
-  rt: Reads & Writes,
+  deps: Reads & Writes,
   request: FastifyRequest,
   password: string,
 ): Promise<{ disabled: true }> {
-  const { id: userId, password: hash } = await ownAccount(rt, request)
-  if (!(await verifyPassword(password, hash, rt.config.auth.passwordHashCost)))
+  const { id: userId, password: hash } = await ownAccount(deps, request)
+  if (!(await verifyPassword(password, hash, deps.config.auth.passwordHashCost)))
     throw new AppError(401, 'Invalid password')
-  await commit(rt, actorOf(request), async (tx) => {
+  await commit(deps, actorOf(request), async (tx) => {
     const ended = await deleteEnrolment(tx, userId, hash)
     return { result: undefined, events: ended?.enabled ? [{ type: 'auth.2fa_disabled', data: { userId } }] : [] }
   })
   return { disabled: true }
 }
 
-async function ownAccount(rt: Reads & ReservedReads, request: FastifyRequest): Promise<Account> {
-  const account = await accountOf(withoutWaiting(rt), signedIn(request.caller).userId)
+async function ownAccount(deps: Reads & ReservedReads, request: FastifyRequest): Promise<Account> {
+  const account = await accountOf(withoutWaiting(deps), signedIn(request.caller).userId)
   if (account === undefined) throw errors.unauthorized('Unauthorized')
   return account
 }
 
-async function stepOfSetup(rt: Configuration, tx: Tx, userId: string, code: string): Promise<number> {
+async function stepOfSetup({ config }: Configuration, tx: Tx, userId: string, code: string): Promise<number> {
   const enrolment = await lockEnrolment(tx, userId)
   if (enrolment === undefined) throw new AppError(400, 'Two-factor setup has not been started')
   if (enrolment.enabled) throw alreadyEnabled()
-  const step = totpStep(unseal(rt.config, secretOf(userId), enrolment.secret).text, code, enrolment.now)
+  const step = totpStep(unseal(config, secretOf(userId), enrolment.secret).text, code, enrolment.now)
   if (step === undefined) throw wrongCode('Invalid code')
   return step
 }

@@ -16,25 +16,25 @@ import {
 } from './verify.ts'
 
 /** The second step of signing in. Emits auth.login and auth.2fa_failed. */
-export function twoFactorPublicRoutes(app: App, rt: SecondFactorWrites): void {
+export function twoFactorPublicRoutes(app: App, deps: SecondFactorWrites): void {
   prepare(app)
-  const enabled = { preValidation: async () => checkEnabled(rt) }
+  const enabled = { preValidation: async () => checkEnabled(deps) }
   app.post('/auth/2fa/verify', { ...verifyRoute, ...enabled }, async (request, reply) => {
-    const { authMode, token, body } = await verifyTwoFactor(rt, request, request.body)
-    return deliver(rt, reply, authMode, token, body)
+    const { authMode, token, body } = await verifyTwoFactor(deps, request, request.body)
+    return deliver(deps, reply, authMode, token, body)
   })
 }
 
 /** A user's own second factor. They emit auth.2fa_enabled and auth.2fa_disabled. */
-export function twoFactorRoutes(app: App, rt: Reads & Writes): void {
+export function twoFactorRoutes(app: App, deps: Reads & Writes): void {
   prepare(app)
-  const enabled = { preValidation: async () => checkEnabled(rt) }
-  app.get('/auth/2fa', { ...stateRoute, ...enabled }, (request) => stateOf(rt, request))
-  app.post('/auth/2fa/enable', { ...enableRoute, ...enabled }, (request) => beginSetup(rt, request, request.body))
+  const enabled = { preValidation: async () => checkEnabled(deps) }
+  app.get('/auth/2fa', { ...stateRoute, ...enabled }, (request) => stateOf(deps, request))
+  app.post('/auth/2fa/enable', { ...enableRoute, ...enabled }, (request) => beginSetup(deps, request, request.body))
   app.post('/auth/2fa/verify-setup', { ...verifySetupRoute, ...enabled }, (request) =>
-    finishSetup(rt, request, request.body.code),
+    finishSetup(deps, request, request.body.code),
   )
-  app.post('/auth/2fa/disable', disableRoute, (request) => disable(rt, request, request.body.password))
+  app.post('/auth/2fa/disable', disableRoute, (request) => disable(deps, request, request.body.password))
 }
 
 const tag = 'Two-factor'

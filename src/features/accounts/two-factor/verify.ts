@@ -38,15 +38,15 @@ const triesAtMost = 5
  * @throws {AppError} 401 for a wrong code or challenge, 403 for an account that is not active
  */
 export async function verifyTwoFactor(
-  rt: SecondFactorWrites,
+  deps: SecondFactorWrites,
   request: FastifyRequest,
   { twoFactorToken: token, code, authMode }: Static<typeof VerifyBody>,
 ): Promise<SignInAnswer & { authMode: AuthMode }> {
   const identifier = challengeIdentifier(token)
-  const factor = await challengedFactor(rt, identifier, authMode)
-  if (deliveryTo(request, factor.authMode) === 'cookie') refuseForeignPage(rt.config, request)
-  const answer = await commit(rt, signingIn(request, factor), (tx) =>
-    answerChallenge(rt, tx, request, { identifier, code, factor }),
+  const factor = await challengedFactor(deps, identifier, authMode)
+  if (deliveryTo(request, factor.authMode) === 'cookie') refuseForeignPage(deps.config, request)
+  const answer = await commit(deps, signingIn(request, factor), (tx) =>
+    answerChallenge(deps, tx, request, { identifier, code, factor }),
   )
   if (answer === undefined) throw wrongCode()
   return { ...answer, authMode: factor.authMode }
@@ -54,17 +54,17 @@ export async function verifyTwoFactor(
 
 /** The user and the sign-in that were challenged. The delivery may be asked for anew; everything else was remembered. */
 async function challengedFactor(
-  rt: SecondFactorReads,
+  deps: SecondFactorReads,
   identifier: string,
   authMode: AuthMode | undefined,
 ): Promise<FirstFactor> {
-  const challenge = await findChallenge(withoutWaiting(rt), identifier)
-  const account = challenge?.userId && (await accountOf(withoutWaiting(rt), challenge.userId))
+  const challenge = await findChallenge(withoutWaiting(deps), identifier)
+  const account = challenge?.userId && (await accountOf(withoutWaiting(deps), challenge.userId))
   if (!challenge || !account) throw wrongCode()
   const pending = challenge.data as PendingSignIn & { readonly passwordMark: string }
   if (pending.passwordMark !== passwordMark(account)) throw wrongCode()
-  checkMaySignIn(rt, account)
-  const membership = await membershipOf(rt, withoutWaiting(rt), account.id, pending.tenantId ?? undefined)
+  checkMaySignIn(deps, account)
+  const membership = await membershipOf(deps, withoutWaiting(deps), account.id, pending.tenantId ?? undefined)
   return { account, membership, type: pending.type, authMode: authMode ?? pending.authMode }
 }
 
@@ -72,17 +72,17 @@ type Given = { readonly identifier: string; readonly code: string; readonly fact
 
 /** A wrong code is committed as one: that it was tried must outlast the refusal. */
 async function answerChallenge(
-  rt: SecondFactorReads,
+  deps: SecondFactorReads,
   tx: Tx,
   request: FastifyRequest,
   { identifier, code, factor }: Given,
 ): Promise<WorkResult<SignInAnswer | undefined>> {
   const { id: userId } = factor.account
   if (!(await attemptChallenge(tx, identifier, triesAtMost))) return { result: undefined }
-  if (!(await acceptCode(rt, tx, userId, code)))
+  if (!(await acceptCode(deps, tx, userId, code)))
     return { result: undefined, events: [{ type: 'auth.2fa_failed', data: { userId } }] }
   await takeChallenge(tx, identifier)
-  return signInAtOnce(rt, tx, request, factor)
+  return signInAtOnce(deps, tx, request, factor)
 }
 
 /** The capabilities that changes of this folder need. */

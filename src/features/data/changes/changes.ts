@@ -38,35 +38,37 @@ export { type ChangesReads, type FollowedCollection, readableCollections } from 
  *
  * Errors: those of {@link readRequest}; 410 with the oldest moment kept when the log no longer reaches back to `since`.
  */
-export async function readChanges(rt: ChangesReads, access: Access, raw: Record<string, unknown>): Promise<string> {
-  const request = readRequest(rt.catalog.current(), access, raw)
+export async function readChanges(deps: ChangesReads, access: Access, raw: Record<string, unknown>): Promise<string> {
+  const request = readRequest(deps.catalog.current(), access, raw)
   const { since } = request
-  if (since === undefined) return fromNow(rt, access)
-  return admitted(rt.admission, { shape: 'changes', presumed: 'cheap' }, () => readRound(rt, access, request, since))
+  if (since === undefined) return fromNow(deps, access)
+  return admitted(deps.admission, { shape: 'changes', presumed: 'cheap' }, () =>
+    readRound(deps, access, request, since),
+  )
 }
 
-async function readRound(rt: ChangesReads, access: Access, request: ChangesRequest, since: Cursor): Promise<string> {
+async function readRound(deps: ChangesReads, access: Access, request: ChangesRequest, since: Cursor): Promise<string> {
   const { followed, limit } = request
-  const page = await pullRound(rt.db, since, { collections: [...followed.keys()], limit })
-  if (page.resync) throw errors.historyGone(await oldestMoment(rt.db))
-  const changes = await visibleChanges(rt, access, followed, page.events)
-  const resync = beginsRound(since) ? await resyncOf(rt, access, request, since, page.cursor) : []
-  if (resync.length > 0) await readFromNowOn(rt, access)
+  const page = await pullRound(deps.db, since, { collections: [...followed.keys()], limit })
+  if (page.resync) throw errors.historyGone(await oldestMoment(deps.db))
+  const changes = await visibleChanges(deps, access, followed, page.events)
+  const resync = beginsRound(since) ? await resyncOf(deps, access, request, since, page.cursor) : []
+  if (resync.length > 0) await readFromNowOn(deps, access)
   return answer(changes, page.cursor, page.more, resync)
 }
 
 /** The lists that are read next must hold what came before the cursor. */
-async function fromNow(rt: Reads & ReplicaReads, access: Access): Promise<string> {
-  const cursor = await currentCursor(rt.db)
-  await readFromNowOn(rt, access)
+async function fromNow(deps: Reads & ReplicaReads, access: Access): Promise<string> {
+  const cursor = await currentCursor(deps.db)
+  await readFromNowOn(deps, access)
   return answer([], cursor, false, [])
 }
 
 /** The later pages of a round would find what the first one has told; a change on a socket has told nothing. */
 const beginsRound = (cursor: Cursor): boolean => cursor.kind === 'event' || cursor.upTo === undefined
 
-function resyncOf(rt: ChangesReads, access: Access, request: ChangesRequest, since: Cursor, reached: Cursor) {
-  return disturbedCollections(rt, access, request, { from: since.snapshot, upTo: reached.upTo ?? reached.snapshot })
+function resyncOf(deps: ChangesReads, access: Access, request: ChangesRequest, since: Cursor, reached: Cursor) {
+  return disturbedCollections(deps, access, request, { from: since.snapshot, upTo: reached.upTo ?? reached.snapshot })
 }
 
 function answer(changes: readonly string[], cursor: Cursor, more: boolean, resync: readonly string[]): string {
@@ -75,7 +77,7 @@ function answer(changes: readonly string[], cursor: Cursor, more: boolean, resyn
 
 /** The events as JSON texts in their order, without those that the caller may not see. */
 async function visibleChanges(
-  rt: ChangesReads,
+  deps: ChangesReads,
   access: Access,
   followed: ReadonlyMap<string, FollowedCollection>,
   events: readonly LogEvent[],
@@ -83,19 +85,26 @@ async function visibleChanges(
   const rowEvents = events.filter(({ type }) => type === 'data')
   const seen = new Map<string, ChangedRow>()
   for (const [name, ofIt] of Map.groupBy(rowEvents, ({ entity }) => entity))
-    for (const row of await seenRows(rt, access, followed.get(name)!, ofIt)) seen.set(row.position, row)
+    for (const row of await seenRows(deps, access, followed.get(name)!, ofIt)) seen.set(row.position, row)
   return rowEvents.flatMap((event) => changeText(event, seen.get(event.position)) ?? [])
 }
 
 function seenRows(
-  rt: ChangesReads,
+  deps: ChangesReads,
   access: Access,
   { collection, fields }: FollowedCollection,
   events: readonly LogEvent[],
 ) {
-  const view = viewOf({ catalog: rt.catalog.current(), access, collection, fields, env: resolveEnv(rt), scoped: true })
+  const view = viewOf({
+    catalog: deps.catalog.current(),
+    access,
+    collection,
+    fields,
+    env: resolveEnv(deps),
+    scoped: true,
+  })
   const positions = events.map(({ position }) => position)
-  return changedRows(rt.db, view, [view.values], positions)
+  return changedRows(deps.db, view, [view.values], positions)
 }
 
 function changeText({ entity, position, createdAt }: LogEvent, row: ChangedRow | undefined): string | undefined {

@@ -37,20 +37,20 @@ export function movesSight({ collections, rows }: RuleSources, touched: EventSco
  * erased. In order of their names; of those that the request names, if it does.
  */
 export async function disturbedCollections(
-  rt: ChangesReads,
+  deps: ChangesReads,
   access: Access,
   { followed, named }: Pick<ChangesRequest, 'followed' | 'named'>,
   round: Round,
 ): Promise<readonly string[]> {
-  const catalog = rt.catalog.current()
-  const rules = rt.access.current()
+  const catalog = deps.catalog.current()
+  const rules = deps.access.current()
   const sources = new Map(
     [...followed.values()].map(({ collection, filter }) => [
       collection.name,
-      ruleSources(catalog, rules, access, collection, resolveEnv(rt), filter),
+      ruleSources(catalog, rules, access, collection, resolveEnv(deps), filter),
     ]),
   )
-  const found = await disturbancesIn(rt.db, round, {
+  const found = await disturbancesIn(deps.db, round, {
     collections: [...new Set([...sources.values()].flatMap((source) => [...source.collections]))],
     rows: [...sources.values()].flatMap((source) => source.rows),
     followed: [...followed.keys()],

@@ -7,9 +7,9 @@ import { readChanges } from './changes.ts'
 import type { ChangesReads } from './request.ts'
 
 /** Pull synchronisation: open to whoever may read a collection, like the items themselves. */
-export function changesRoutes(app: App, rt: ChangesReads): void {
+export function changesRoutes(app: App, deps: ChangesReads): void {
   app.get('/changes', changesRoute, async (request, reply) => {
-    const changes = await readChanges(rt, request.caller.access, queryOf(request))
+    const changes = await readChanges(deps, request.caller.access, queryOf(request))
     return sendJson(reply, changes)
   })
 }

@@ -34,7 +34,7 @@ import {
  * `nextCursor` of the page before. 403 for an item that the caller may see neither now nor in any retained event.
  */
 export async function readHistory(
-  rt: HistoryReads,
+  deps: HistoryReads,
   access: Access,
   name: string,
   id: string,
@@ -44,15 +44,15 @@ export async function readHistory(
   const cursor = readString('cursor', raw.cursor)
   const position = cursor === undefined || cursor === '' ? undefined : positionOf(cursor)
   const via = { replicaFor: access }
-  const sight = sightOf(rt, access, name)
+  const sight = sightOf(deps, access, name)
   const place = { id: canonicalKey(sight.collection, id), position, limit: limit + 1 }
   const statement = historyStatement(sight, place)
-  const rows = await admitted(rt.admission, { shape: statement.text, presumed: 'heavy' }, () =>
-    readAnywhere(rt, access, (db) => run<{ id: string; data: string }>(db, statement)),
+  const rows = await admitted(deps.admission, { shape: statement.text, presumed: 'heavy' }, () =>
+    readAnywhere(deps, access, (db) => run<{ id: string; data: string }>(db, statement)),
   )
   // Answers 403 unless the item is the caller's to see.
   if (rows.length === 0)
-    await readOne(rt, access, name, id, { fields: sight.collection.primaryKey.name, paranoid: 'false' }, via)
+    await readOne(deps, access, name, id, { fields: sight.collection.primaryKey.name, paranoid: 'false' }, via)
   const page = rows.slice(0, limit)
   const next = rows.length > limit ? page.at(-1)!.id : null
   return `{"data":[${page.map(({ data }) => data).join(',')}],"nextCursor":${JSON.stringify(next)}}`
@@ -63,23 +63,23 @@ export async function readHistory(
  * there is no such version for the caller.
  */
 export async function readEventVersion(
-  rt: HistoryReads,
+  deps: HistoryReads,
   access: Access,
   name: string,
   id: string,
   event: string,
   side: 'before' | 'after',
 ): Promise<Readonly<Record<string, unknown>>> {
-  const sight = sightOf(rt, access, name)
+  const sight = sightOf(deps, access, name)
   const key = canonicalKey(sight.collection, id)
-  const [row] = await run<{ data: string }>(rt.db, versionStatement(sight, key, positionOf(event), side))
+  const [row] = await run<{ data: string }>(deps.db, versionStatement(sight, key, positionOf(event), side))
   if (row === undefined) throw errors.itemDenied('read')
   return JSON.parse(row.data)
 }
 
 /** `GET /history/now`: a cursor of this moment, for `asOf`, the database's time, and the oldest moment that can be read. */
-export async function readNow(rt: Reads): Promise<{ data: { cursor: string; time: string; oldest: string | null } }> {
-  const { snapshot, time, oldest } = await presentMoment(rt)
+export async function readNow(deps: Reads): Promise<{ data: { cursor: string; time: string; oldest: string | null } }> {
+  const { snapshot, time, oldest } = await presentMoment(deps)
   return { data: { cursor: encodeCursor(cursorAt(snapshot)), time, oldest } }
 }
 
@@ -89,15 +89,15 @@ export async function readNow(rt: Reads): Promise<{ data: { cursor: string; time
  * when stays, and so does the item itself. The erasure is an event. Answers the number of events; 404 when there are none.
  */
 export async function eraseItem(
-  rt: Writes & CurrentCatalog & SystemRules,
+  deps: Writes & CurrentCatalog & SystemRules,
   actor: Actor,
   collection: string,
   id: string,
 ): Promise<number> {
-  const known = rt.catalog.current().collections.get(collection)
+  const known = deps.catalog.current().collections.get(collection)
   const item = known === undefined ? id : canonicalKey(known, id)
-  return commit(rt, actor, async (tx) => {
-    await rt.systemRules.get(collection)?.beforeErase?.(tx, item)
+  return commit(deps, actor, async (tx) => {
+    await deps.systemRules.get(collection)?.beforeErase?.(tx, item)
     const events = await eraseImages(tx, collection, item)
     if (events === 0) throw new AppError(404, `The log holds nothing about this item of ${collection}`)
     return { result: events, events: [{ type: 'history.erased', data: { collection, item, events } }] }
@@ -105,10 +105,10 @@ export async function eraseItem(
 }
 
 /** Everything that the log holds about a user, one JSON object a line; hidden fields are not in it. 400 for a bad id. */
-export async function exportUser(rt: HistoryReads, userId: string): Promise<Readable> {
-  const { collections } = rt.catalog.current()
+export async function exportUser(deps: HistoryReads, userId: string): Promise<Readable> {
+  const { collections } = deps.catalog.current()
   const id = canonicalKey(collections.get('svc_User')!, userId)
-  return streamRows(rt, userEventsStatement(id, ownedByUsers([...collections.values()])), async function* (rows) {
+  return streamRows(deps, userEventsStatement(id, ownedByUsers([...collections.values()])), async function* (rows) {
     for await (const batch of rows) yield `${batch.join('\n')}\n`
   })
 }
@@ -116,11 +116,11 @@ export async function exportUser(rt: HistoryReads, userId: string): Promise<Read
 const defaultLimit = 25
 const largestLimit = 100
 
-function sightOf(rt: Clock & Configuration & CurrentCatalog, access: Access, name: string): Sight {
-  const catalog = rt.catalog.current()
+function sightOf(deps: Clock & Configuration & CurrentCatalog, access: Access, name: string): Sight {
+  const catalog = deps.catalog.current()
   const fields = readableFields(catalog, access, name)
   // A deleted row is a version too, and what it was before is another.
-  const rule = resolveCondition(catalog, access, name, 'read', resolveEnv(rt), { includeDeleted: true })
+  const rule = resolveCondition(catalog, access, name, 'read', resolveEnv(deps), { includeDeleted: true })
   const collection = catalog.collections.get(name)!
   if (!collection.logged) throw errors.badQuery(`${name} has no history`)
   return { collection, fields, rule, erased: access.admin }

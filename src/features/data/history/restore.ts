@@ -30,16 +30,16 @@ export const RestoreBody = Type.Union(
  * item meanwhile.
  */
 export async function restoreItem(
-  rt: HistoryWrites,
+  deps: HistoryWrites,
   requester: Requester,
   name: string,
   id: string,
   body: unknown,
 ): Promise<string> {
-  const fields = restorable(rt, requester, name)
-  const version = await versionOf(rt, requester, name, id, body, fields)
-  const present = await presentOf(rt, requester, name, id, fields)
-  return write(rt, requester, name, changeBack(rt, name, id, { fields, version, present }), { version, present })
+  const fields = restorable(deps, requester, name)
+  const version = await versionOf(deps, requester, name, id, body, fields)
+  const present = await presentOf(deps, requester, name, id, fields)
+  return write(deps, requester, name, changeBack(deps, name, id, { fields, version, present }), { version, present })
 }
 
 type Versions = { readonly version: Values; readonly present: Present | undefined }
@@ -47,13 +47,13 @@ type Present = { readonly values: Values; readonly version: string }
 
 /** What differs, as a change of the caller's. */
 function changeBack(
-  rt: CurrentCatalog,
+  { catalog }: CurrentCatalog,
   name: string,
   id: string,
   { fields, version, present }: Versions & { readonly fields: readonly Field[] },
 ): Change {
   if (present === undefined) {
-    const { primaryKey } = rt.catalog.current().collections.get(name)!
+    const { primaryKey } = catalog.current().collections.get(name)!
     return { action: 'create', payloads: [{ ...picked(version, fields), [primaryKey.name]: id }] }
   }
   const changed = fields.filter((field) => !same(version[field.name], present.values[field.name]))
@@ -61,23 +61,23 @@ function changeBack(
 }
 
 async function write(
-  rt: HistoryWrites,
+  deps: HistoryWrites,
   requester: Requester,
   name: string,
   change: Change,
   { version, present }: Versions,
 ): Promise<string> {
-  const restoring = await rt.systemRules.get(name)?.restores?.(rt, version, present?.values)
-  if (restoring === undefined) return (await changeItems(rt, requester, name, change)).ids[0]!
+  const restoring = await deps.systemRules.get(name)?.restores?.(deps, version, present?.values)
+  if (restoring === undefined) return (await changeItems(deps, requester, name, change)).ids[0]!
   const platform = { collection: name, values: restoring.values }
-  return inTransaction(rt, requester, async ({ tx, scope }) => {
+  return inTransaction(deps, requester, async ({ tx, scope }) => {
     await restoring.during(tx)
-    return (await changeItems(rt, { ...requester, platform, scope }, name, change)).ids[0]!
+    return (await changeItems(deps, { ...requester, platform, scope }, name, change)).ids[0]!
   })
 }
 
 async function versionOf(
-  rt: HistoryReads,
+  deps: HistoryReads,
   { access }: Requester,
   name: string,
   id: string,
@@ -85,15 +85,21 @@ async function versionOf(
   fields: readonly Field[],
 ): Promise<Values> {
   const wanted = readAs(RestoreBody, body)
-  if ('event' in wanted) return readEventVersion(rt, access, name, id, wanted.event, 'after')
-  if ('before' in wanted) return readEventVersion(rt, access, name, id, wanted.before, 'before')
-  return dataOf(await readOne(rt, access, name, id, { ...asked(fields), asOf: wanted.asOf }))
+  if ('event' in wanted) return readEventVersion(deps, access, name, id, wanted.event, 'after')
+  if ('before' in wanted) return readEventVersion(deps, access, name, id, wanted.before, 'before')
+  return dataOf(await readOne(deps, access, name, id, { ...asked(fields), asOf: wanted.asOf }))
 }
 
 /** Undefined for an item that is gone, and for one that is not the caller's to see: its id can't be taken then. */
-async function presentOf(rt: HistoryReads, { access }: Requester, name: string, id: string, fields: readonly Field[]) {
+async function presentOf(
+  deps: HistoryReads,
+  { access }: Requester,
+  name: string,
+  id: string,
+  fields: readonly Field[],
+) {
   try {
-    const { body, version } = await readVersion(rt, access, name, id, asked(fields))
+    const { body, version } = await readVersion(deps, access, name, id, asked(fields))
     return { values: dataOf(body), version: version! }
   } catch (error) {
     // Every other refusal came before: the version has been read with the same fields.
@@ -112,8 +118,8 @@ const picked = (values: Values, fields: readonly Field[]): Values =>
 const same = (a: unknown, b: unknown): boolean => JSON.stringify(a ?? null) === JSON.stringify(b ?? null)
 
 /** What the caller sees of a row and a request can set. */
-function restorable(rt: CurrentCatalog, { access }: Requester, name: string): readonly Field[] {
-  const catalog = rt.catalog.current()
+function restorable(deps: CurrentCatalog, { access }: Requester, name: string): readonly Field[] {
+  const catalog = deps.catalog.current()
   const readable = readableFields(catalog, access, name)
   const own = serversOwn(catalog.collections.get(name)!)
   return readable.filter(

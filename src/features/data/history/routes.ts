@@ -8,27 +8,27 @@ import { eraseItem, exportUser, readHistory, readNow } from './history.ts'
 import { RestoreBody, restoreItem } from './restore.ts'
 
 /** What happened to an item, and its way back (docs/history.md). */
-export function historyRoutes(app: App, rt: HistoryWrites): void {
-  app.get('/history/now', nowRoute, () => readNow(rt))
+export function historyRoutes(app: App, deps: HistoryWrites): void {
+  app.get('/history/now', nowRoute, () => readNow(deps))
   app.get('/items/:collection/:id/history', listRoute, async (request, reply) => {
     const { collection, id } = request.params
-    const history = await readHistory(rt, request.caller.access, collection, id, queryOf(request))
+    const history = await readHistory(deps, request.caller.access, collection, id, queryOf(request))
     return sendJson(reply, history)
   })
   app.post('/items/:collection/:id/restore', restoreRoute, async (request, reply) => {
     const { collection, id } = request.params
-    const restored = await restoreItem(rt, requesterOf(request), collection, id, request.body)
+    const restored = await restoreItem(deps, requesterOf(request), collection, id, request.body)
     return sendJson(reply, `{"data":{"id":${restored}}}`)
   })
 }
 
-export function historyAdminRoutes(app: App, rt: HistoryWrites): void {
+export function historyAdminRoutes(app: App, deps: HistoryWrites): void {
   app.delete('/items/:collection/:id/history', eraseRoute, async (request) => {
     const { collection, id } = request.params
-    return { data: { events: await eraseItem(rt, actorOf(request), collection, id) } }
+    return { data: { events: await eraseItem(deps, actorOf(request), collection, id) } }
   })
   app.get('/history/users/:id/export', exportUserRoute, async (request, reply) => {
-    const lines = await exportUser(rt, request.params.id)
+    const lines = await exportUser(deps, request.params.id)
     return reply
       .type('application/x-ndjson; charset=utf-8')
       .header('content-disposition', 'attachment; filename="history.ndjson"')

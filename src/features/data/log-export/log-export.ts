@@ -31,13 +31,13 @@ type LogExport = {
  *
  * 403 without a read grant on svc_AuditLog, 400 for what makes no sense, 410 where the log no longer reaches back to `since`.
  */
-export async function exportLog(rt: LogReads, access: Access, request: ExportRequest): Promise<LogExport> {
+export async function exportLog(deps: LogReads, access: Access, request: ExportRequest): Promise<LogExport> {
   const since = request.since === undefined ? undefined : parseCursor(request.since)
-  const readPage = openPages(rt, access, request)
-  const place = await rt.admission.enter({ shape: 'log export', presumed: 'heavy' })
+  const readPage = openPages(deps, access, request)
+  const place = await deps.admission.enter({ shape: 'log export', presumed: 'heavy' })
   try {
-    const { stages, end } = await stagesOf(rt, since)
-    const pages = textOf(rt, stages, readPage)
+    const { stages, end } = await stagesOf(deps, since)
+    const pages = textOf(deps, stages, readPage)
     // An error of the first page is an ordinary answer.
     const first = await pages.next()
     const resumed = forSameAsker()
@@ -54,32 +54,32 @@ export async function exportLog(rt: LogReads, access: Access, request: ExportReq
 }
 
 /** As {@link exportLog}, as the platform itself sees the log: all of it. */
-export const exportWholeLog = (rt: LogReads, request: ExportRequest): Promise<LogExport> =>
-  exportLog(rt, systemAccess, request)
+export const exportWholeLog = (deps: LogReads, request: ExportRequest): Promise<LogExport> =>
+  exportLog(deps, systemAccess, request)
 
 /** The newest events as JSON texts, and the cursor from which an export goes on after them. */
 export async function tailLog(
-  rt: LogReads,
+  deps: LogReads,
   { count, ...filter }: ExportFilter & { readonly count: number },
 ): Promise<{ events: readonly string[]; cursor: string }> {
-  const { snapshot: upTo, lineage } = await presentLog(rt.db)
+  const { snapshot: upTo, lineage } = await presentLog(deps.db)
   return {
-    events: await newestEvents(rt, systemAccess, { ...filter, count, upTo }),
+    events: await newestEvents(deps, systemAccess, { ...filter, count, upTo }),
     cursor: encodeCursor({ ...cursorAt(upTo), lineage }),
   }
 }
 
 /** The newest head of the seals, to be kept elsewhere. 404 where nothing was ever sealed. */
-export async function readHead(rt: Reads): Promise<Head> {
-  const head = await newestHead(rt.db)
+export async function readHead({ db }: Reads): Promise<Head> {
+  const head = await newestHead(db)
   if (head === undefined) throw new AppError(404, 'Nothing of the log is sealed yet')
   return head
 }
 
 /** The public keys that heads are signed with: the present one, and those that the chain names besides. */
-export async function readLogKeys(rt: Reads & Configuration) {
-  const [present, ...previous] = logKeys(rt.config).keys ?? []
-  const named = await keysOfChain(rt.db)
+export async function readLogKeys({ config, db }: Reads & Configuration) {
+  const [present, ...previous] = logKeys(config).keys ?? []
+  const named = await keysOfChain(db)
   const own = [present, ...previous].flatMap((key) => (key === undefined ? [] : [key.id]))
   const keys = named.map((key) => ({ ...key, ours: own.includes(key.id) }))
   return { algorithm: 'Ed25519' as const, key: present?.id ?? null, publicKey: present?.publicKey ?? null, keys }
@@ -92,12 +92,12 @@ async function* chunksOf(first: Result, next: () => Promise<Result>): AsyncGener
 }
 
 async function* textOf(
-  rt: LogReads,
+  { db }: LogReads,
   stages: readonly Stage[],
   readPage: ReturnType<typeof openPages>,
 ): AsyncGenerator<string, void> {
   for (const stage of stages) {
-    const bounds = await boundsOf(rt.db, stage)
+    const bounds = await boundsOf(db, stage)
     for (let at = bounds; at !== undefined; ) {
       const { text, next } = await readPage(stage, at)
       if (text !== '') yield text
@@ -107,8 +107,8 @@ async function* textOf(
 }
 
 /** The rest of the cursor's round, then the round until now. */
-async function stagesOf(rt: LogReads, since: Cursor | undefined) {
-  const { snapshot: now, removed, lineage } = await presentLog(rt.db)
+async function stagesOf({ db }: LogReads, since: Cursor | undefined) {
+  const { snapshot: now, removed, lineage } = await presentLog(db)
   const wanted: Cursor = since ?? cursorAt(beginning)
   const { snapshot: from, upTo, position, lineage: known } = wanted
   const start = parseSnapshot(from)!
@@ -118,7 +118,7 @@ async function stagesOf(rt: LogReads, since: Cursor | undefined) {
   )
   const isOther = known !== undefined && known !== lineage
   if (isOther || !hasHappened || (!isWhole && BigInt(removed) >= start.xmin))
-    throw errors.historyGone(await oldestMoment(rt.db))
+    throw errors.historyGone(await oldestMoment(db))
   const stages: Stage[] =
     upTo === undefined
       ? [{ from, upTo: now, after: '0', isWhole, lineage }]

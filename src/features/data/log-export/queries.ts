@@ -71,15 +71,15 @@ const smallestLook = 500
 const largestLook = 32_000
 
 /** Reads pages of a stage as the caller may see them. 403 without a read grant on the log. */
-export function openPages(rt: LogReads, access: Access, filter: ExportFilter) {
-  const { columns, where, values } = selectionFor(rt, access, filter, stageParameters)
+export function openPages(deps: LogReads, access: Access, filter: ExportFilter) {
+  const { columns, where, values } = selectionFor(deps, access, filter, stageParameters)
   const text = pageSql(columns, where)
   return async (
     { from, upTo, isWhole, lineage }: Stage,
     { after, last, look }: ExportPosition,
   ): Promise<ExportPage> => {
     const ofStage = [after, last, look, upTo, isWhole ? null : from]
-    const rows = await rt.db.run<PageRow>(text, [...ofStage, ...values.slice(stageParameters)], 'prepared')
+    const rows = await deps.db.run<PageRow>(text, [...ofStage, ...values.slice(stageParameters)], 'prepared')
     const reached = rows[0]!.reached
     const found = rows.filter((row): row is PageRow & EventRow => row.data !== null)
     const next = reached === null || BigInt(reached) >= BigInt(last) ? undefined : reached
@@ -94,15 +94,15 @@ export function openPages(rt: LogReads, access: Access, filter: ExportFilter) {
 
 /** The newest events as JSON texts, the oldest of them first; those that are visible in a snapshot. */
 export async function newestEvents(
-  rt: LogReads,
+  deps: LogReads,
   access: Access,
   { count, upTo, ...filter }: ExportFilter & { readonly count: number; readonly upTo: string },
 ): Promise<readonly string[]> {
-  const { columns, where, values } = selectionFor(rt, access, filter, 2)
+  const { columns, where, values } = selectionFor(deps, access, filter, 2)
   const conditions = ['pg_visible_in_snapshot(e.xid, $1::pg_snapshot)', ...where]
   const text = `select json_build_object(${columns})::text as data from "${logTable}" e
     where ${conditions.join('\n      and ')} order by e.id desc limit $2::bigint`
-  const rows = await rt.db.run<{ data: string }>(text, [upTo, count, ...values.slice(2)])
+  const rows = await deps.db.run<{ data: string }>(text, [upTo, count, ...values.slice(2)])
   return rows.map(({ data }) => data).reverse()
 }
 
@@ -110,9 +110,9 @@ export async function newestEvents(
 const stageParameters = 5
 
 /** What is shown of the events that the caller may see and wants; `own` parameters of the statement come first. */
-function selectionFor(rt: LogReads, access: Access, filter: ExportFilter, own: number) {
-  const catalog = rt.catalog.current()
-  const rule = resolveCondition(catalog, access, logTable, 'read', resolveEnv(rt))
+function selectionFor(deps: LogReads, access: Access, filter: ExportFilter, own: number) {
+  const catalog = deps.catalog.current()
+  const rule = resolveCondition(catalog, access, logTable, 'read', resolveEnv(deps))
   const params = createParams(Array.from({ length: own }, () => ''))
   const where = [
     ...(rule === undefined ? [] : [compileCondition(rule, 'e', params)]),

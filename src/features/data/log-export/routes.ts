@@ -7,22 +7,22 @@ import type { LogReads } from './capabilities.ts'
 import { exportLog, readHead, readLogKeys } from './log-export.ts'
 
 /** The log for programs that keep a copy of it; open to whoever was granted reading svc_AuditLog (docs/audit-log.md). */
-export function logRoutes(app: App, rt: LogReads): void {
+export function logRoutes(app: App, deps: LogReads): void {
   app.get('/log/export', exportRoute, async (request, reply) => {
     const { collection, action, ...others } = request.query
     const asked = { ...others, collections: listIn(collection), actions: listIn(action) }
-    const { lines, cursor } = await exportLog(rt, request.caller.access, asked)
+    const { lines, cursor } = await exportLog(deps, request.caller.access, asked)
     return reply.type('application/x-ndjson; charset=utf-8').header('x-log-cursor', cursor).send(lines)
   })
 }
 
 /** What an administrator keeps elsewhere. */
-export function logAdminRoutes(app: App, rt: LogReads): void {
-  app.get('/log/head', headRoute, async () => ({ data: await readHead(rt) }))
+export function logAdminRoutes(app: App, deps: LogReads): void {
+  app.get('/log/head', headRoute, async () => ({ data: await readHead(deps) }))
 }
 
-export function logKeyRoutes(app: App, rt: LogReads): void {
-  app.get('/.well-known/daybook-log-key', keyRoute, async () => ({ data: await readLogKeys(rt) }))
+export function logKeyRoutes(app: App, deps: LogReads): void {
+  app.get('/.well-known/daybook-log-key', keyRoute, async () => ({ data: await readLogKeys(deps) }))
 }
 
 const listIn = (text: string | undefined): readonly string[] | undefined =>

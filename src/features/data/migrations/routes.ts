@@ -30,25 +30,25 @@ import {
 } from './schema.ts'
 
 /** Administrators only. Emits: migration.run, migration.rolled_back, migration.marked_completed, one per migration. */
-export function migrationRoutes(app: App, rt: MigrationReads): void {
-  readRoutes(app, rt)
+export function migrationRoutes(app: App, deps: MigrationReads): void {
+  readRoutes(app, deps)
   app.post('/migrations/run', runRoute, async (request) => {
     const { dryRun = false, sql = false, version, toVersion } = request.body
     const selection = { version, toVersion }
-    if (!dryRun) return { data: await asRunner(rt, request, (runner) => runMigrations(runner, selection)) }
-    if (sql) return { data: await previewSql(rt, selection) }
-    return { data: previewRun(await readMigrations(rt.db, rt.config), selection) }
+    if (!dryRun) return { data: await asRunner(deps, request, (runner) => runMigrations(runner, selection)) }
+    if (sql) return { data: await previewSql(deps, selection) }
+    return { data: previewRun(await readMigrations(deps.db, deps.config), selection) }
   })
   app.post('/migrations/create', createRoute, async (request, reply) => {
-    const filepath = createMigration(rt.config, request.body, rt.clock())
+    const filepath = createMigration(deps.config, request.body, deps.clock())
     return reply.code(201).send({ data: { filepath, message: 'Migration created successfully' } })
   })
-  rollbackRoutes(app, rt)
-  markRoutes(app, rt)
+  rollbackRoutes(app, deps)
+  markRoutes(app, deps)
 }
 
-function readRoutes(app: App, rt: Reads & Configuration): void {
-  const all = () => readMigrations(rt.db, rt.config)
+function readRoutes(app: App, deps: Reads & Configuration): void {
+  const all = () => readMigrations(deps.db, deps.config)
   app.get('/migrations/status', statusRoute, async () => ({ data: statusOf(await all()) }))
   app.get('/migrations', listRoute, async (request) => {
     const { status, type, limit } = request.query
@@ -66,24 +66,24 @@ function readRoutes(app: App, rt: Reads & Configuration): void {
   }))
 }
 
-function rollbackRoutes(app: App, rt: MigrationReads): void {
+function rollbackRoutes(app: App, deps: MigrationReads): void {
   app.post('/migrations/rollback/:version', rollbackRoute, async (request) => {
     const { version } = request.params
-    return { data: await asRunner(rt, request, (runner) => rollbackOne(runner, version, request.body.reason)) }
+    return { data: await asRunner(deps, request, (runner) => rollbackOne(runner, version, request.body.reason)) }
   })
   app.post('/migrations/rollback-batch', rollbackBatchRoute, async (request) => ({
-    data: await asRunner(rt, request, (runner) => rollbackBatch(runner, request.body.reason)),
+    data: await asRunner(deps, request, (runner) => rollbackBatch(runner, request.body.reason)),
   }))
 }
 
-function markRoutes(app: App, rt: MigrationReads): void {
+function markRoutes(app: App, deps: MigrationReads): void {
   app.post('/migrations/mark-completed/:version', markRoute, async (request) => {
     const { version } = request.params
     const { metadata = {} } = request.body
-    return { data: await asRunner(rt, request, (runner) => markCompleted(runner, version, metadata)) }
+    return { data: await asRunner(deps, request, (runner) => markCompleted(runner, version, metadata)) }
   })
   app.post('/migrations/mark-all-completed', markAllRoute, async (request) => ({
-    data: await asRunner(rt, request, (runner) => markAllCompleted(runner, request.body.toVersion)),
+    data: await asRunner(deps, request, (runner) => markAllCompleted(runner, request.body.toVersion)),
   }))
 }
 
@@ -92,15 +92,15 @@ function markRoutes(app: App, rt: MigrationReads): void {
  * answers; the others hear of it by the tables' own NOTIFY.
  */
 async function asRunner<T>(
-  rt: MigrationReads,
+  deps: MigrationReads,
   request: FastifyRequest,
   work: (runner: Runner) => Promise<T>,
 ): Promise<T> {
   try {
-    return await withRunner(rt, { requester: actorOf(request), busy: 'refuse' }, work)
+    return await withRunner(deps, { requester: actorOf(request), busy: 'refuse' }, work)
   } finally {
-    await Promise.all([rt.catalog.reload(), rt.access.reload(), rt.settings.reload()])
-    await readFromNowOn(rt, request.caller)
+    await Promise.all([deps.catalog.reload(), deps.access.reload(), deps.settings.reload()])
+    await readFromNowOn(deps, request.caller)
   }
 }
 

@@ -19,21 +19,21 @@ import type { ReportReads } from './capabilities.ts'
  * of the last two are those of {@link reportError}.
  */
 export async function readReport(
-  rt: ReportReads,
+  deps: ReportReads,
   access: Access,
   collection: string,
   question: ReportQuestion,
   recorder?: DependencyRecorder,
 ): Promise<string | Readable> {
   const via = { recorder, replicaFor: access }
-  const resolve = (query: ListQuery) => resolveReport(rt, access, collection, query)
+  const resolve = (query: ListQuery) => resolveReport(deps, access, collection, query)
   try {
-    if ('query' in question) return await answerPlan(rt, resolve(question.query), via)
+    if ('query' in question) return await answerPlan(deps, resolve(question.query), via)
     const { body } = question
     // A filter that is a text still is the body's own.
     const parsed = ({ filter }: Readonly<Record<string, unknown>>) =>
       resolve(parseReport(typeof filter === 'object' ? { ...body, filter } : body))
-    return await answerQuestion(rt, access, { name: `report ${collection}`, raw: textsOf(body) }, parsed, via)
+    return await answerQuestion(deps, access, { name: `report ${collection}`, raw: textsOf(body) }, parsed, via)
   } catch (error) {
     if (error instanceof AppError && error.code === 'UNKNOWN_COLLECTION') throw unknownModel()
     throw error
@@ -53,12 +53,12 @@ export function questionOf(body: unknown): ReportQuestion {
 
 /** The plan of a report; reads nothing. */
 export function resolveReport(
-  rt: Clock & Configuration & CurrentCatalog,
+  deps: Clock & Configuration & CurrentCatalog,
   access: Access,
   collection: string,
   query: ListQuery,
 ): Plan {
-  return resolveList(rt.catalog.current(), access, collection, query, resolveEnv(rt))
+  return resolveList(deps.catalog.current(), access, collection, query, resolveEnv(deps))
 }
 
 /** A report's JSON object: the keys of a list and no others. Everything is read and counted unless it says otherwise. */

@@ -31,16 +31,16 @@ type Evaluator = {
 const atOnce = 2
 
 /** Evaluates reports that are asked for again and again; those that wait and are the same statement are run once. */
-export function openEvaluator(rt: ReportReads): Evaluator {
+export function openEvaluator(deps: ReportReads): Evaluator {
   const run = sharing(atOnce, async (statement: Statement) => {
     // They have a bound of their own, and their readers are no clients that could ask again.
     const entering = { shape: statement.text, presumed: 'heavy', isPatient: true } as const
-    const [row] = await admitted(rt.admission, entering, () => rt.db.run<ListRow>(statement.text, statement.values))
+    const [row] = await admitted(deps.admission, entering, () => deps.db.run<ListRow>(statement.text, statement.values))
     return row!
   })
   const read = async (access: Access, collection: string, query: ListQuery) => {
-    const plan = resolveReport(rt, access, collection, query)
-    refuseUnrecorded(rt, plan.collections)
+    const plan = resolveReport(deps, access, collection, query)
+    refuseUnrecorded(deps, plan.collections)
     const body = listBody(plan, await run(compileListUpTo(plan, largestWhole(plan))))
     if (body === undefined) throw new AppError(400, 'The report is too long to be followed: set a limit')
     return { body, reads: plan.collections }
@@ -48,7 +48,7 @@ export function openEvaluator(rt: ReportReads): Evaluator {
   return {
     evaluate: async (access, collection, query) => {
       try {
-        return await withFreshCatalog(rt.catalog, () => read(access, collection, query))
+        return await withFreshCatalog(deps.catalog, () => read(access, collection, query))
       } catch (error) {
         throw reportError(error)
       }
@@ -56,8 +56,8 @@ export function openEvaluator(rt: ReportReads): Evaluator {
   }
 }
 
-function refuseUnrecorded(rt: CurrentCatalog, collections: ReadonlySet<string>): void {
-  const unlogged = [...collections].find((name) => rt.catalog.current().collections.get(name)?.logged === false)
+function refuseUnrecorded(deps: CurrentCatalog, collections: ReadonlySet<string>): void {
+  const unlogged = [...collections].find((name) => deps.catalog.current().collections.get(name)?.logged === false)
   if (unlogged !== undefined) throw new AppError(400, `Changes of ${unlogged} are not recorded`)
 }
 

@@ -21,20 +21,20 @@ import { failure, parseReportParameters, questionOf, type ReportQuestion, readRe
 import { parseStats, parseStatsParameters, readStats, type Stat } from './stats.ts'
 
 /** `/reports/{collection}` and `/reports/stats`, by POST with a body or by GET with parameters. */
-export function reportRoutes(app: App, rt: ReportReads): void {
+export function reportRoutes(app: App, deps: ReportReads): void {
   // The server's own handler renders the error that is thrown here.
   app.setErrorHandler((error) => {
     throw reportError(error)
   })
   // An answer from the cache costs nothing, however heavy it was to make.
-  if (!rt.config.dataCache.enabled)
+  if (!deps.config.dataCache.enabled)
     app.addHook('onRequest', async (request) => {
-      await rt.admission.turnAway({ shape: 'a report', presumed: 'heavy', isHeavy: true }, turnOf(request))
+      await deps.admission.turnAway({ shape: 'a report', presumed: 'heavy', isHeavy: true }, turnOf(request))
     })
   const answerStats = async (request: FastifyRequest, reply: FastifyReply, stats: readonly Stat[]) => {
     const collections = stats.map(({ collection }) => collection)
-    const read = (recorder?: DependencyRecorder) => readStats(rt, request.caller.access, stats, recorder)
-    return sendJson(reply, await cached(rt, request, reply, collections, read))
+    const read = (recorder?: DependencyRecorder) => readStats(deps, request.caller.access, stats, recorder)
+    return sendJson(reply, await cached(deps, request, reply, collections, read))
   }
   const answerReport = async (
     request: FastifyRequest,
@@ -43,8 +43,8 @@ export function reportRoutes(app: App, rt: ReportReads): void {
     question: ReportQuestion,
   ) => {
     const read = (recorder?: DependencyRecorder) =>
-      readReport(rt, request.caller.access, collection, question, recorder)
-    return sendJson(reply, await cached(rt, request, reply, [collection], read))
+      readReport(deps, request.caller.access, collection, question, recorder)
+    return sendJson(reply, await cached(deps, request, reply, [collection], read))
   }
   app.post('/reports/stats', postStatsRoute, async (request, reply) =>
     answerStats(request, reply, parseStats(request.body)),
@@ -61,13 +61,13 @@ export function reportRoutes(app: App, rt: ReportReads): void {
 }
 
 async function cached(
-  rt: Configuration & CurrentCatalog & ResultCache,
+  deps: Configuration & CurrentCatalog & ResultCache,
   request: FastifyRequest,
   reply: FastifyReply,
   collections: readonly string[],
   read: (recorder: DependencyRecorder | undefined) => Promise<string | Readable>,
 ): Promise<ServedAnswer['body']> {
-  const { body } = await readCached(rt, request, reply, {
+  const { body } = await readCached(deps, request, reply, {
     collections,
     isPlain: true,
     read: async (recorder) => ({ body: await read(recorder) }),

@@ -39,19 +39,19 @@ const atOnce = 3
  * the database fails, is missing from `data`, and `errors: { name: { message } }` says so.
  */
 export async function readStats(
-  rt: ReportReads,
+  deps: ReportReads,
   access: Access,
   stats: readonly Stat[],
   recorder?: DependencyRecorder,
 ): Promise<string | Readable> {
-  const plans = stats.map(({ collection, query }) => resolveReport(rt, access, collection, query))
+  const plans = stats.map(({ collection, query }) => resolveReport(deps, access, collection, query))
   const parts = plans.map((plan) => ({ plan, list: compileListUpTo(plan, largestWhole(plan)) }))
-  const outcomes = await admitted(rt.admission, { shape: shapeOf(parts), presumed: 'heavy' }, (place) => {
-    const deadline = performance.now() + rt.config.database.transactionTimeoutMs
-    return inTurn(parts, [place, ...others(place)], (part) => outcomeOf(rt, access, part, { deadline, recorder }))
+  const outcomes = await admitted(deps.admission, { shape: shapeOf(parts), presumed: 'heavy' }, (place) => {
+    const deadline = performance.now() + deps.config.database.transactionTimeoutMs
+    return inTurn(parts, [place, ...others(place)], (part) => outcomeOf(deps, access, part, { deadline, recorder }))
   })
   const isWhole = outcomes.every((outcome) => 'body' in outcome)
-  const chunks = answer(rt, access, stats, outcomes, forSameAsker())
+  const chunks = answer(deps, access, stats, outcomes, forSameAsker())
   return isWhole ? await text(Readable.from(chunks)) : Readable.from(chunks)
 }
 
@@ -75,7 +75,7 @@ type StatOutcome = { readonly body: string } | { readonly long: Plan } | { reado
 type Outlook = { readonly deadline: number; readonly recorder: DependencyRecorder | undefined }
 
 async function outcomeOf(
-  rt: Reads & ReplicaReads & Logs,
+  deps: Reads & ReplicaReads & Logs,
   reader: AnyReader,
   { plan, list }: Part,
   { deadline, recorder }: Outlook,
@@ -87,30 +87,30 @@ async function outcomeOf(
     const servedBy = recorder?.servedBy
     const [row] =
       recorder !== undefined && servedBy === undefined
-        ? await runAt(rt.db)
-        : await readAnywhere(rt, reader, runAt, { horizon: horizonOf(plan.past), servedBy })
+        ? await runAt(deps.db)
+        : await readAnywhere(deps, reader, runAt, { horizon: horizonOf(plan.past), servedBy })
     const body = listBody(plan, row!)
     return body === undefined ? { long: plan } : { body }
   } catch (error) {
-    return failedOutcome(rt, error)
+    return failedOutcome(deps, error)
   }
 }
 
 /** Throws what is not the failure of this one report: the client's mistake, a changed collection, no database. */
-function failedOutcome(rt: Logs, error: unknown): { readonly failed: string } {
+function failedOutcome(deps: Logs, error: unknown): { readonly failed: string } {
   const isOwn = sqlState(error) === timedOut || (!isStalePlan(error) && clientError(error) === undefined)
-  if (isOwn) return failedReport(rt, error)
+  if (isOwn) return failedReport(deps, error)
   throw error
 }
 
-function failedReport(rt: Logs, error: unknown): { readonly failed: string } {
-  rt.log.warn({ err: error, sqlState: sqlState(error) }, 'a report of several failed')
+function failedReport({ log }: Logs, error: unknown): { readonly failed: string } {
+  log.warn({ err: error, sqlState: sqlState(error) }, 'a report of several failed')
   return { failed: sqlState(error) === timedOut ? tookTooLong : failure }
 }
 
 /** The text of the answer. Long reports are read here, one after the other, while the client reads them. */
 async function* answer(
-  rt: ReportReads,
+  deps: ReportReads,
   reader: AnyReader,
   stats: readonly Stat[],
   outcomes: readonly StatOutcome[],
@@ -121,7 +121,7 @@ async function* answer(
   for (const [i, { name }] of stats.entries()) {
     const key = JSON.stringify(name)
     const found = outcomes[i]!
-    const outcome = 'long' in found ? await forAsker(() => openLong(rt, reader, found.long)) : found
+    const outcome = 'long' in found ? await forAsker(() => openLong(deps, reader, found.long)) : found
     if ('failed' in outcome) {
       failed.push(`${key}:${JSON.stringify({ message: outcome.failed })}`)
       continue
@@ -138,14 +138,14 @@ async function* answer(
 
 /** Its first rows come before anything is said of it, so that it can still fail alone. */
 async function openLong(
-  rt: ReportReads,
+  deps: ReportReads,
   reader: AnyReader,
   plan: Plan,
 ): Promise<OpenAnswer | { readonly failed: string }> {
   try {
-    return await openList(rt, plan, { replicaFor: reader })
+    return await openList(deps, plan, { replicaFor: reader })
   } catch (error) {
-    return failedReport(rt, error)
+    return failedReport(deps, error)
   }
 }
 

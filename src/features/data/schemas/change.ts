@@ -73,7 +73,7 @@ type SchemasByName = Readonly<Record<string, SchemaJson | null>>
  * table is in use for longer than a second. With `dryRun` nothing is changed, and nothing waits for it.
  */
 export async function changeSchemas(
-  rt: Reads & Writes,
+  deps: Reads & Writes,
   actor: Actor,
   change: SchemaChange,
   { dryRun = false }: { dryRun?: boolean } = {},
@@ -82,46 +82,46 @@ export async function changeSchemas(
     ...change,
     edit: (catalog: Catalog) => {
       const next = change.edit(catalog)
-      checkChanges(rt.config, catalog, next)
+      checkChanges(deps.config, catalog, next)
       return next
     },
   }
-  return explained(change.message, () => (dryRun ? previewChange(rt, guarded) : applyChange(rt, actor, guarded)))
+  return explained(change.message, () => (dryRun ? previewChange(deps, guarded) : applyChange(deps, actor, guarded)))
 }
 
 /** As {@link changeSchemas}, for callers that check the definitions and word the errors themselves. SQL is checked here. */
 export function applyChange(
-  rt: Writes,
+  deps: Writes,
   actor: Actor,
   { edit, means }: Omit<SchemaChange, 'message'>,
 ): Promise<SchemaChanged> {
-  return commitDdl(rt, actor, async (tx) => {
+  return commitDdl(deps, actor, async (tx) => {
     const guard: ChangeGuard = {
       before: (plan) => checkPlan(plan, means),
       afterwards: (plan) => checkObjects(tx, plan.after, touchedBy(plan)),
     }
-    const done = await executeChange(tx, edit, optionsOf(rt), guard)
+    const done = await executeChange(tx, edit, optionsOf(deps), guard)
     return { result: done, events: done.changes.map(changed) }
   })
 }
 
 /** What {@link applyChange} would do, from the definitions as they are now. The statements are not tried, casts of values are. */
 export async function previewChange(
-  rt: Reads & Configuration,
+  deps: Reads & Configuration,
   { edit, means }: Omit<SchemaChange, 'message'>,
 ): Promise<SchemaChanged> {
-  const stored = await readDefinitions(rt.db)
-  const plan = planChange(stored, edit, optionsOf(rt))
+  const stored = await readDefinitions(deps.db)
+  const plan = planChange(stored, edit, optionsOf(deps))
   await checkPlan(plan, means)
-  await refuseGaps(rt.db, plan)
-  const subject = { ...(await readSubject(rt.db, rt.config)), inTransaction: true }
+  await refuseGaps(deps.db, plan)
+  const subject = { ...(await readSubject(deps.db, deps.config)), inTransaction: true }
   const findings = await lintSql(plan.statements, subject)
-  const altered = await countAltered(rt.db, plan).catch((error) => {
+  const altered = await countAltered(deps.db, plan).catch((error) => {
     throw refusal(error)
   })
   return {
     changes: plan.changes,
-    dropped: await countLosses(rt.db, plan),
+    dropped: await countLosses(deps.db, plan),
     preview: {
       sql: plan.statements,
       findings,
@@ -158,12 +158,12 @@ function checkMeant({ losses }: DefinitionPlan, means: SchemaChange['means']): v
 
 /** A commit whose DDL the database may refuse; all such refusals are answers to the schema, not faults of ours. */
 export async function commitDdl<Result>(
-  rt: Writes,
+  deps: Writes,
   actor: Actor,
   work: (tx: Tx) => Promise<WorkResult<Result>>,
 ): Promise<Result> {
   try {
-    return await commit(rt, actor, async (tx) => {
+    return await commit(deps, actor, async (tx) => {
       await lockCatalog(tx)
       await tx.any(sql.unsafe`select set_config('lock_timeout', ${longestLockWait}, true)`)
       return work(tx)

@@ -13,7 +13,7 @@ import { changed, changeSchemas, commitDdl, reasonOf, type SchemaChanged } from 
 
 /** Adds an index to a collection. 409 when it has one of that name. */
 export function addIndex(
-  rt: Reads & Writes,
+  deps: Reads & Writes,
   actor: Actor,
   { collectionName, body }: { collectionName: string; body: Readonly<Record<string, unknown>> },
   options: ChangeOptions,
@@ -26,12 +26,12 @@ export function addIndex(
     const schema = definitions.get(collectionName)!
     return withSchema(definitions, collectionName, { ...schema, indexes: [...(schema.indexes ?? []), index] })
   }
-  return changeSchemas(rt, actor, { message: 'Error adding index', edit }, options)
+  return changeSchemas(deps, actor, { message: 'Error adding index', edit }, options)
 }
 
 /** Removes a declared index. 404 for an unknown one, 403 for those of the system. */
 export function removeIndex(
-  rt: Reads & Writes,
+  deps: Reads & Writes,
   actor: Actor,
   { collectionName, name }: { collectionName: string; name: string },
   options: ChangeOptions,
@@ -44,21 +44,21 @@ export function removeIndex(
     if (kept.length === indexes.length) throw new AppError(404, `Index ${name} not found`)
     return withSchema(definitions, collectionName, { ...schema, indexes: kept })
   }
-  return changeSchemas(rt, actor, { message: 'Error removing index', edit }, options)
+  return changeSchemas(deps, actor, { message: 'Error removing index', edit }, options)
 }
 
 type IndexMigration = { collection: string; index: string; status: 'created' | 'skipped' | 'error'; error?: string }
 
 /** Creates the indexes that definitions imply and tables lack, each in a transaction of its own. */
-export async function migrateIndexes(rt: Reads & Writes & CurrentCatalog, actor: Actor) {
-  const present = await presentIndexes(rt)
+export async function migrateIndexes(deps: Reads & Writes & CurrentCatalog, actor: Actor) {
+  const present = await presentIndexes(deps)
   const details: IndexMigration[] = []
-  for (const collection of rt.catalog.current().collections.values())
+  for (const collection of deps.catalog.current().collections.values())
     for (const index of tableIndexes(collection))
       details.push(
         present.has(index.name)
           ? { collection: collection.name, index: index.name, status: 'skipped' }
-          : await createMissing(rt, actor, collection, index),
+          : await createMissing(deps, actor, collection, index),
       )
   const count = (status: IndexMigration['status']) => details.filter((entry) => entry.status === status).length
   return {
@@ -68,17 +68,22 @@ export async function migrateIndexes(rt: Reads & Writes & CurrentCatalog, actor:
   }
 }
 
-async function presentIndexes(rt: Reads): Promise<ReadonlySet<string>> {
-  const rows = await rt.db.any<{ name: string }>(
+async function presentIndexes({ db }: Reads): Promise<ReadonlySet<string>> {
+  const rows = await db.any<{ name: string }>(
     sql.unsafe`select indexname as name from pg_indexes where schemaname = 'public'`,
   )
   return new Set(rows.map(({ name }) => name))
 }
 
-async function createMissing(rt: Writes, actor: Actor, collection: Collection, index: Index): Promise<IndexMigration> {
+async function createMissing(
+  deps: Writes,
+  actor: Actor,
+  collection: Collection,
+  index: Index,
+): Promise<IndexMigration> {
   const entry = { collection: collection.name, index: index.name }
   try {
-    await commitDdl(rt, actor, async (tx) => {
+    await commitDdl(deps, actor, async (tx) => {
       await tx.any(rawQuery(createIndexSql(collection, index)))
       return { result: undefined, events: [changed({ collection: collection.name, change: 'update' })] }
     })

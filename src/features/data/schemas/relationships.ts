@@ -18,18 +18,18 @@ import { changeSchemas, type SchemaChanged } from './change.ts'
 
 /** Creates a relationship with its column, index, junction and relation back. */
 export function createRelationship(
-  rt: Reads & Writes,
+  deps: Reads & Writes,
   actor: Actor,
   { source, body }: { source: string; body: Body },
   options: ChangeOptions,
 ): Promise<SchemaChanged> {
   const edit = (catalog: Catalog) => withRelationship(catalog, source, readRelationship(source, body))
-  return changeSchemas(rt, actor, { message: 'Error creating relationship', edit }, options)
+  return changeSchemas(deps, actor, { message: 'Error creating relationship', edit }, options)
 }
 
 /** Changes what the ends of a relationship say: alias, description, showAs, onDelete, onUpdate. */
 export function updateRelationship(
-  rt: Reads & Writes,
+  deps: Reads & Writes,
   actor: Actor,
   { source, field, body }: { source: string; field: string; body: Body },
   options: ChangeOptions,
@@ -38,18 +38,18 @@ export function updateRelationship(
     const relation = catalog.collections.get(source)?.relations.get(field)
     return withChangedRelationship(catalog, source, field, readChange(relation, body))
   }
-  return changeSchemas(rt, actor, { message: 'Error updating relationship', edit }, options)
+  return changeSchemas(deps, actor, { message: 'Error updating relationship', edit }, options)
 }
 
 /** Removes a relationship with its column, relation back and junction. */
 export function deleteRelationship(
-  rt: Reads & Writes,
+  deps: Reads & Writes,
   actor: Actor,
   { source, field }: { source: string; field: string },
   options: ChangeOptions,
 ): Promise<SchemaChanged> {
   const edit = (catalog: Catalog) => withoutRelationship(catalog, source, field)
-  return changeSchemas(rt, actor, { message: 'Error deleting relationship', edit }, options)
+  return changeSchemas(deps, actor, { message: 'Error deleting relationship', edit }, options)
 }
 
 type Body = Readonly<Record<string, unknown>>

@@ -44,88 +44,88 @@ import { exportSchemas, importSchemas, previewImport, readImport } from './trans
 import { typescriptOf } from './typescript.ts'
 
 /** Reading definitions: anybody with SCHEMAS_PUBLIC, otherwise with read permission on svc_SchemaDefinition. */
-export function schemaRoutes(app: App, rt: Configuration & CurrentCatalog): void {
+export function schemaRoutes(app: App, deps: Configuration & CurrentCatalog): void {
   app.addHook('preValidation', async ({ caller }) => {
     const allowed =
-      rt.config.access.schemasPublic ||
+      deps.config.access.schemasPublic ||
       caller.admin ||
       caller.access.grant('svc_SchemaDefinition', 'read') !== undefined
     if (!allowed) throw errors.actionDenied('read', 'svc_SchemaDefinition')
   })
-  app.get('/schemas', listRoute, async ({ caller, query }) => listSchemas(rt, caller.admin, query))
+  app.get('/schemas', listRoute, async ({ caller, query }) => listSchemas(deps, caller.admin, query))
   app.get('/schemas/:collection', readRoute, async ({ caller, params }) => ({
-    data: oneSchema(rt, caller.admin, params.collection),
+    data: oneSchema(deps, caller.admin, params.collection),
   }))
 }
 
 /** Emits: schema.changed, once per collection touched; nothing with `?dryRun=true`. */
-export function schemaAdminRoutes(app: App, rt: SchemaWrites): void {
+export function schemaAdminRoutes(app: App, deps: SchemaWrites): void {
   app.post('/schemas', createRoute, async (request, reply) => {
-    const done = await createSchema(rt, actorOf(request), request.body, optionsOf(request.query))
+    const done = await createSchema(deps, actorOf(request), request.body, optionsOf(request.query))
     return reply
       .code(done.preview === undefined ? 201 : 200)
-      .send(answer(rt, 'Schema created successfully', done, request.query))
+      .send(answer(deps, 'Schema created successfully', done, request.query))
   })
   app.patch('/schemas/:collection', changeRoute, async (request) => {
     const { schema } = request.body
     const change = { collectionName: request.params.collection, schema }
-    const done = await updateSchema(rt, actorOf(request), change, optionsOf(request.query))
-    return answer(rt, 'Schema updated successfully', done, request.query)
+    const done = await updateSchema(deps, actorOf(request), change, optionsOf(request.query))
+    return answer(deps, 'Schema updated successfully', done, request.query)
   })
   app.delete('/schemas/:collection', removeRoute, async (request) => {
-    const done = await deleteSchema(rt, actorOf(request), request.params.collection, optionsOf(request.query))
-    return answer(rt, 'Schema deleted successfully', done, request.query)
+    const done = await deleteSchema(deps, actorOf(request), request.params.collection, optionsOf(request.query))
+    return answer(deps, 'Schema deleted successfully', done, request.query)
   })
   app.delete('/schemas/:collection/fields/:field', removeFieldRoute, async (request) => {
     const { collection: collectionName, field } = request.params
-    const done = await deleteField(rt, actorOf(request), { collectionName, field }, optionsOf(request.query))
-    return answer(rt, 'Field deleted successfully', done, request.query)
+    const done = await deleteField(deps, actorOf(request), { collectionName, field }, optionsOf(request.query))
+    return answer(deps, 'Field deleted successfully', done, request.query)
   })
-  indexRoutes(app, rt)
-  relationshipRoutes(app, rt)
-  transferRoutes(app, rt)
+  indexRoutes(app, deps)
+  relationshipRoutes(app, deps)
+  transferRoutes(app, deps)
 }
 
-function indexRoutes(app: App, rt: SchemaWrites): void {
+function indexRoutes(app: App, deps: SchemaWrites): void {
   app.post('/schemas/:collection/indexes', addIndexRoute, async (request, reply) => {
     const index = { collectionName: request.params.collection, body: request.body }
-    const done = await addIndex(rt, actorOf(request), index, optionsOf(request.query))
+    const done = await addIndex(deps, actorOf(request), index, optionsOf(request.query))
     return reply
       .code(done.preview === undefined ? 201 : 200)
-      .send(answer(rt, 'Index added successfully', done, request.query))
+      .send(answer(deps, 'Index added successfully', done, request.query))
   })
   app.delete('/schemas/:collection/indexes/:name', removeIndexRoute, async (request) => {
     const { collection: collectionName, name } = request.params
-    const done = await removeIndex(rt, actorOf(request), { collectionName, name }, optionsOf(request.query))
-    return answer(rt, 'Index removed successfully', done, request.query)
+    const done = await removeIndex(deps, actorOf(request), { collectionName, name }, optionsOf(request.query))
+    return answer(deps, 'Index removed successfully', done, request.query)
   })
-  app.post('/schemas/indexes/migrate', migrateIndexesRoute, async (request) => migrateIndexes(rt, actorOf(request)))
+  app.post('/schemas/indexes/migrate', migrateIndexesRoute, async (request) => migrateIndexes(deps, actorOf(request)))
 }
 
-function relationshipRoutes(app: App, rt: SchemaWrites): void {
+function relationshipRoutes(app: App, deps: SchemaWrites): void {
   app.post('/schemas/:collection/relationships', addRelationshipRoute, async (request, reply) => {
     const relationship = { source: request.params.collection, body: request.body }
-    const done = await createRelationship(rt, actorOf(request), relationship, optionsOf(request.query))
+    const done = await createRelationship(deps, actorOf(request), relationship, optionsOf(request.query))
     return reply
       .code(done.preview === undefined ? 201 : 200)
-      .send(answer(rt, 'Relationship created successfully', done, request.query))
+      .send(answer(deps, 'Relationship created successfully', done, request.query))
   })
   app.patch('/schemas/:collection/relationships/:field', changeRelationshipRoute, async (request) => {
     const { collection: source, field } = request.params
     const change = { source, field, body: request.body }
-    const done = await updateRelationship(rt, actorOf(request), change, optionsOf(request.query))
-    return answer(rt, 'Relationship updated successfully', done, request.query)
+    const done = await updateRelationship(deps, actorOf(request), change, optionsOf(request.query))
+    return answer(deps, 'Relationship updated successfully', done, request.query)
   })
   app.delete('/schemas/:collection/relationships/:field', removeRelationshipRoute, async (request) => {
     const { collection: source, field } = request.params
-    const done = await deleteRelationship(rt, actorOf(request), { source, field }, optionsOf(request.query))
-    return answer(rt, 'Relationship deleted successfully', done, request.query)
+    const done = await deleteRelationship(deps, actorOf(request), { source, field }, optionsOf(request.query))
+    return answer(deps, 'Relationship deleted successfully', done, request.query)
   })
 }
 
 /** What was done and dropped, or what would be; with `migration` the file that does it, in a dry run only its text. */
 function answer(
-  rt: Configuration & Clock,
+  { clock, config }: Configuration & Clock,
   message: string,
   { changes, dropped, preview }: SchemaChanged,
   { migration, dryRun = false }: { readonly migration?: string; readonly dryRun?: boolean },
@@ -137,10 +137,10 @@ function answer(
   if (changes.length === 0) throw errors.badBody('There is nothing to be changed')
   const script = { name: migration, type: 'schema', definitions } as const
   if (dryRun) {
-    const { file, text } = migrationScript(script, rt.clock())
+    const { file, text } = migrationScript(script, clock())
     return { message: 'Nothing was changed', ...planned, migration: file, script: text }
   }
-  const file = createMigration(rt.config, script, rt.clock())
+  const file = createMigration(config, script, clock())
   return { message: 'Nothing was changed; the migration was written', ...planned, migration: file }
 }
 
@@ -157,14 +157,14 @@ function optionsOf({
 }
 
 /** `/schemas/export` and `/schemas/import` are how the client library spells them. */
-function transferRoutes(app: App, rt: SchemaWrites): void {
-  acceptJsonUploads(app, rt.config)
+function transferRoutes(app: App, deps: SchemaWrites): void {
+  acceptJsonUploads(app, deps.config)
   for (const path of ['/schemas-export', '/schemas/export'])
     app.get(path, exportRoute, async (_request, reply) =>
-      reply.header('content-disposition', 'attachment; filename="schemas.json"').send(await exportSchemas(rt)),
+      reply.header('content-disposition', 'attachment; filename="schemas.json"').send(await exportSchemas(deps)),
     )
   app.get('/schemas-types', typesRoute, async ({ headers }, reply) => {
-    const text = typescriptOf(await rt.catalog.reloadIfStale())
+    const text = typescriptOf(await deps.catalog.reloadIfStale())
     const tag = listTag(text)
     reply.header('etag', tag).header('cache-control', 'private, no-cache')
     if (isFresh(headers['if-none-match'], tag)) return reply.code(304).send()
@@ -172,14 +172,14 @@ function transferRoutes(app: App, rt: SchemaWrites): void {
   })
   app.post('/schemas-preview-import', previewRoute, async (request) => {
     const options = optionsOf(request.query)
-    return previewImport(rt, readImport(await uploaded(request)), options)
+    return previewImport(deps, readImport(await uploaded(request)), options)
   })
   app.post('/schemas-import', importFileRoute, async (request) => {
     const options = optionsOf(request.query)
-    return importSchemas(rt, actorOf(request), readImport(await uploaded(request)), options)
+    return importSchemas(deps, actorOf(request), readImport(await uploaded(request)), options)
   })
   app.post('/schemas/import', importRoute, async (request) =>
-    importSchemas(rt, actorOf(request), readImport(request.body), optionsOf(request.query)),
+    importSchemas(deps, actorOf(request), readImport(request.body), optionsOf(request.query)),
   )
 }
 

@@ -21,7 +21,7 @@ export { typescriptOf } from './typescript.ts'
 
 /** Creates a collection: table, definition row and event in one transaction. 400 for a bad schema, 409 for a known name. */
 export function createSchema(
-  rt: Reads & Writes,
+  deps: Reads & Writes,
   actor: Actor,
   { collectionName, schema: raw }: { readonly collectionName?: unknown; readonly schema: object },
   options: ChangeOptions,
@@ -34,7 +34,7 @@ export function createSchema(
     const schema = declaredSchema({ catalog, collection: collectionName }, raw)
     return withNew(catalog, [{ collectionName, schema }])
   }
-  return changeSchemas(rt, actor, { message: 'Error creating schema', edit }, options)
+  return changeSchemas(deps, actor, { message: 'Error creating schema', edit }, options)
 }
 
 /**
@@ -42,7 +42,7 @@ export function createSchema(
  * `drop` they go. 404 for an unknown collection, 400 where a column would go that nobody named.
  */
 export function updateSchema(
-  rt: Reads & Writes,
+  deps: Reads & Writes,
   actor: Actor,
   { collectionName, schema: raw }: { readonly collectionName: string; readonly schema: object },
   options: ChangeOptions,
@@ -59,12 +59,12 @@ export function updateSchema(
     givenUp = change.givenUp
     return withSchema(definitions, collectionName, change.schema)
   }
-  return changeSchemas(rt, actor, { message, edit, means }, options)
+  return changeSchemas(deps, actor, { message, edit, means }, options)
 }
 
 /** Removes one field with its values, or one relation. 404 for an unknown one, 400 while something else needs it. */
 export function deleteField(
-  rt: Reads & Writes,
+  deps: Reads & Writes,
   actor: Actor,
   { collectionName, field }: { collectionName: string; field: string },
   options: ChangeOptions,
@@ -76,7 +76,7 @@ export function deleteField(
       throw new AppError(404, `Field ${field} not found`, { code: 'UNKNOWN_FIELD' })
     return withSchema(definitions, collectionName, merged(collection, { fields: { [field]: null } }).schema)
   }
-  return changeSchemas(rt, actor, { message: 'Error deleting field', edit }, options)
+  return changeSchemas(deps, actor, { message: 'Error deleting field', edit }, options)
 }
 
 /**
@@ -84,7 +84,7 @@ export function deleteField(
  * collections, 409 while another collection has a foreign key to it.
  */
 export function deleteSchema(
-  rt: Reads & Writes,
+  deps: Reads & Writes,
   actor: Actor,
   collectionName: string,
   options: ChangeOptions,
@@ -94,7 +94,7 @@ export function deleteSchema(
     if (catalog.collections.get(collectionName)!.system) throw new AppError(403, 'System collections cannot be deleted')
     return withoutCollection(definitions, collectionName)
   }
-  return changeSchemas(rt, actor, { message: 'Error deleting schema', edit }, options)
+  return changeSchemas(deps, actor, { message: 'Error deleting schema', edit }, options)
 }
 
 /**
@@ -102,11 +102,11 @@ export function deleteSchema(
  * all of them on one page.
  */
 export function listSchemas(
-  rt: CurrentCatalog,
+  deps: CurrentCatalog,
   admin: boolean,
   { search, page, limit, sort }: Static<typeof SchemaListQuery>,
 ) {
-  const catalog = rt.catalog.current()
+  const catalog = deps.catalog.current()
   const all = [...catalog.collections.values()].map((collection) => visibleDefinition(catalog, collection, admin))
   const found = all.filter(
     ({ collectionName }) => search === undefined || collectionName.toLowerCase().includes(search.toLowerCase()),
@@ -117,8 +117,8 @@ export function listSchemas(
   return limit === -1 ? paged(found, 1, -1) : paged(found, page ?? 1, limit ?? 50)
 }
 
-export function oneSchema(rt: CurrentCatalog, admin: boolean, collectionName: string): CollectionDefinition {
-  const catalog = rt.catalog.current()
+export function oneSchema(deps: CurrentCatalog, admin: boolean, collectionName: string): CollectionDefinition {
+  const catalog = deps.catalog.current()
   const collection = catalog.collections.get(collectionName)
   if (collection === undefined) throw new AppError(404, 'Schema not found', { code: 'UNKNOWN_COLLECTION' })
   return visibleDefinition(catalog, collection, admin)

@@ -48,15 +48,15 @@ type SchemaImport = {
 }
 
 /** Every definition with what the server adds, as everywhere; an import leaves that out again. */
-export async function exportSchemas(rt: Reads & Clock & CurrentCatalog) {
-  const catalog = await rt.catalog.reloadIfStale()
-  const schemas = await rt.db.any<CollectionDefinition & { createdAt: Date; updatedAt: Date }>(sql.unsafe`
+export async function exportSchemas(deps: Reads & Clock & CurrentCatalog) {
+  const catalog = await deps.catalog.reloadIfStale()
+  const schemas = await deps.db.any<CollectionDefinition & { createdAt: Date; updatedAt: Date }>(sql.unsafe`
     select "collectionName", schema, "createdAt", "updatedAt" from "svc_SchemaDefinition" order by "collectionName"`)
   const shown = schemas.map((row) => {
     const collection = catalog.collections.get(row.collectionName)
     return { ...row, schema: collection === undefined ? fromStored(row.schema) : shownSchema(catalog, collection) }
   })
-  return { version: '1.0', timestamp: rt.clock().toISOString(), schemas: shown }
+  return { version: '1.0', timestamp: deps.clock().toISOString(), schemas: shown }
 }
 
 /** 400 for JSON that is no export: a list of definitions under `schemas`, each collection once. */
@@ -70,11 +70,11 @@ export function readImport(json: unknown): SchemaImport {
 
 /** What an import would do. Collections that it does not name stay, so nothing is ever listed as deleted. */
 export function previewImport(
-  rt: CurrentCatalog,
+  deps: CurrentCatalog,
   { version, timestamp, schemas }: SchemaImport,
   { drop }: ChangeOptions,
 ) {
-  const catalog = rt.catalog.current()
+  const catalog = deps.catalog.current()
   const added: { collectionName: string; details: SchemaSummary }[] = []
   const modified: { collectionName: string; differences: string[] }[] = []
   const unchanged: string[] = []
@@ -112,16 +112,16 @@ type ImportChanges = {
  * leaves out stay; with `drop` they go. 400 with the list of what is wrong in `details.errors`.
  */
 export async function importSchemas(
-  rt: Reads & Writes,
+  deps: Reads & Writes,
   actor: Actor,
   { schemas }: SchemaImport,
   { drop, dryRun }: ChangeOptions,
 ) {
   const givenUp = new Set<string>()
-  const edit = (catalog: Catalog) => importedDefinitions(rt.config, catalog, schemas, { drop, givenUp })
+  const edit = (catalog: Catalog) => importedDefinitions(deps.config, catalog, schemas, { drop, givenUp })
   const means = ({ collection, field }: Loss) => drop || givenUp.has(`${collection}.${field}`)
   try {
-    const done = await (dryRun ? previewChange(rt, { edit, means }) : applyChange(rt, actor, { edit, means }))
+    const done = await (dryRun ? previewChange(deps, { edit, means }) : applyChange(deps, actor, { edit, means }))
     const { changes, dropped, preview } = done
     const answered = { changes: changesOf(changes, schemas), dropped }
     if (preview === undefined) return { message: 'Schema import completed', ...answered }

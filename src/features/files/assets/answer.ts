@@ -23,14 +23,14 @@ type Asked = {
 
 /** Answers a request for a file's content, or for a transform of it, that the caller may have. */
 export async function answerAsset(
-  rt: AssetWrites,
+  deps: AssetWrites,
   contents: Contents,
   { request, reply }: { request: FastifyRequest; reply: FastifyReply },
   { asset, wanted, isNamedBySettings }: Asked,
 ): Promise<FastifyReply> {
   const refusal = isNamedBySettings
     ? undefined
-    : secureProxyRefusal(asset.type, request.caller, request.headers['x-svc-user-auth'], rt.config)
+    : secureProxyRefusal(asset.type, request.caller, request.headers['x-svc-user-auth'], deps.config)
   // Their clients know these words, without our envelope.
   if (refusal !== undefined) return reply.code(refusal.status).send({ error: refusal.message })
   const transform = essenceOf(asset.type).startsWith('image/') ? wanted.transform : undefined
@@ -40,15 +40,15 @@ export async function answerAsset(
   if (condition === 304)
     return reply
       .code(304)
-      .headers(keepingHeaders(rt, reply, asset, validators))
+      .headers(keepingHeaders(deps, reply, asset, validators))
       .send()
-  const address = transform === undefined ? await addressOf(rt, request, asset, wanted) : undefined
+  const address = transform === undefined ? await addressOf(deps, request, asset, wanted) : undefined
   if (address !== undefined) return reply.header('cache-control', 'private, no-store').redirect(address, 302)
-  const found = await open(rt, contents, request, { asset, transform, validators })
-  reply.headers(keepingHeaders(rt, reply, asset, validators))
-  if (transform === undefined && isProxied(rt, asset, wanted))
+  const found = await open(deps, contents, request, { asset, transform, validators })
+  reply.headers(keepingHeaders(deps, reply, asset, validators))
+  if (transform === undefined && isProxied(deps, asset, wanted))
     reply.header('cache-control', 'no-cache, no-store, must-revalidate')
-  reply.headers(deliveryHeaders(deliveredAs(asset, transform), rt.config, wanted.download))
+  reply.headers(deliveryHeaders(deliveredAs(asset, transform), deps.config, wanted.download))
   return send(reply, found)
 }
 
@@ -92,17 +92,17 @@ const isFilm = (type: string): boolean => /^(audio|video)\//.test(essenceOf(type
 
 /** An address of the storage that reads sound or film without us; undefined where it goes through us. */
 async function addressOf(
-  rt: AssetWrites,
+  { config, storages }: AssetWrites,
   { method }: FastifyRequest,
   asset: Asset,
   { download }: Wanted,
 ): Promise<string | undefined> {
-  const { proxyEnabled, signedUrlTtlSeconds } = rt.config.assets
+  const { proxyEnabled, signedUrlTtlSeconds } = config.assets
   const delivered = deliveredAs(asset, undefined)
   // Its signature is for GET alone, and it can't say everything that keeps other types harmless.
-  if (method !== 'GET' || proxyEnabled || download || !isFilm(asset.type) || !isShown(delivered, rt.config))
+  if (method !== 'GET' || proxyEnabled || download || !isFilm(asset.type) || !isShown(delivered, config))
     return undefined
-  const storage = rt.storages.holding(asset.storage)
+  const storage = storages.holding(asset.storage)
   return storage.presign(keyOf(asset.folder, asset.filename), {
     expiresInSeconds: signedUrlTtlSeconds,
     type: asset.type,
@@ -129,7 +129,7 @@ type Opening = {
 
 /** The content from where it is asked for. 404 where the storage has lost it, 416 where there is no such part. */
 async function open(
-  rt: AssetWrites,
+  { log }: AssetWrites,
   contents: Contents,
   request: FastifyRequest,
   { asset, transform, validators }: Opening,
@@ -143,7 +143,7 @@ async function open(
   const again = async () => openContent(request, await contents.variant(asset, transform, waiting), validators)
   const opened = await again()
   if (opened !== undefined) return opened
-  rt.log.warn({ fileId: asset.id }, 'the storage has lost a transform; it is made again')
+  log.warn({ fileId: asset.id }, 'the storage has lost a transform; it is made again')
   await contents.lost(asset, transform)
   const made = await again()
   if (made === undefined) throw fileNotFound()

@@ -23,52 +23,52 @@ type Reader = Pick<Caller, 'userId' | 'access'>
 export const fileNotFound = () => new AppError(404, 'File not found')
 
 /** The file, where the reader may have its content. 404 where there is none, 403 where it is not the reader's to see. */
-export async function readableAsset(rt: AssetReads, reader: Reader, id: string): Promise<Asset> {
+export async function readableAsset(deps: AssetReads, reader: Reader, id: string): Promise<Asset> {
   if (!isUuid(id)) throw fileNotFound()
-  const { rule, refusal } = readRule(rt, reader, id)
-  const row = await assetRow(rt, rule)
+  const { rule, refusal } = readRule(deps, reader, id)
+  const row = await assetRow(deps, rule)
   if (row === undefined) throw fileNotFound()
-  const access = assetAccess(row, reader, rt.config)
+  const access = assetAccess(row, reader, deps.config)
   if (access === 'permission' && !row.readable) throw refusal ?? errors.itemDenied('read')
   return { ...row, isForAll: access === 'anyone' }
 }
 
 /** For what the platform itself does: whoever's it is. Undefined where there is none. */
-export const storedAsset = async (rt: Reads & CurrentCatalog, id: string): Promise<AssetRow | undefined> =>
-  isUuid(id) ? assetRow(rt, statement('true', [id])) : undefined
+export const storedAsset = async (deps: Reads & CurrentCatalog, id: string): Promise<AssetRow | undefined> =>
+  isUuid(id) ? assetRow(deps, statement('true', [id])) : undefined
 
 /** Images that the settings name; everybody sees them. */
 export const isSettingsImage = (name: string): boolean => imageNames.includes(name)
 
 /** Undefined where the settings of the tenant, or of the installation, name none. */
 export async function settingsAsset(
-  rt: Reads & CurrentCatalog & CurrentSettings,
+  deps: Reads & CurrentCatalog & CurrentSettings,
   name: string,
   tenantId: unknown,
 ): Promise<Asset | undefined> {
   const tenant = typeof tenantId === 'string' && isUuid(tenantId) ? tenantId.toLowerCase() : undefined
-  const id = rt.settings.current(tenant)[`${name}_Id`]
-  const row = typeof id === 'string' ? await storedAsset(rt, id) : undefined
+  const id = deps.settings.current(tenant)[`${name}_Id`]
+  const row = typeof id === 'string' ? await storedAsset(deps, id) : undefined
   return row && { ...row, isForAll: true }
 }
 
 /** Who reads in the name of the one who signed. 403 where that one may do nothing any more. */
-export async function signerOf(rt: AssetReads, membership: string): Promise<Reader> {
-  const row = isUuid(membership) ? await principalRow(rt, membership) : undefined
+export async function signerOf(deps: AssetReads, membership: string): Promise<Reader> {
+  const row = isUuid(membership) ? await principalRow(deps, membership) : undefined
   if (row === undefined) throw badSignature()
-  const principal = await principalOf(rt.db, rt.access.current(), rt.config.tenancy.enabled, row, rt.log)
-  return { userId: principal.userId, access: accessOfPrincipal(rt, principal) }
+  const principal = await principalOf(deps.db, deps.access.current(), deps.config.tenancy.enabled, row, deps.log)
+  return { userId: principal.userId, access: accessOfPrincipal(deps, principal) }
 }
 
 export const badSignature = () =>
   new AppError(403, 'The signature of this address is not valid', { code: 'INVALID_SIGNATURE' })
 
 /** The condition of the reader's grant as SQL; false with its refusal where there is none, which public files need not. */
-function readRule(rt: AssetReads, { access }: Reader, id: string): { rule: Statement; refusal?: AppError } {
+function readRule(deps: AssetReads, { access }: Reader, id: string): { rule: Statement; refusal?: AppError } {
   const params = createParams()
   params.bind(id, 'uuid')
   try {
-    const rule = resolveCondition(rt.catalog.current(), access, 'svc_File', 'read', resolveEnv(rt))
+    const rule = resolveCondition(deps.catalog.current(), access, 'svc_File', 'read', resolveEnv(deps))
     const text = rule === undefined ? 'true' : compileCondition(rule, 't', params)
     return { rule: statement(text, params.values) }
   } catch (error) {

@@ -57,7 +57,7 @@ export async function wholeOf(content: Content): Promise<Buffer | undefined> {
   return found === undefined || Buffer.isBuffer(found) ? found : buffer(found)
 }
 
-function openContents(rt: AssetWrites): Contents {
+function openContents(deps: AssetWrites): Contents {
   const kept = openBoundedMemory<Kept>({
     maxBytes: keptBytes,
     maxEntryBytes: keptEach,
@@ -65,7 +65,7 @@ function openContents(rt: AssetWrites): Contents {
   })
   const making = openSharedWork<Content>()
   const stored = (asset: AssetRow, key: string, size: number): Content => {
-    const storage = rt.storages.holding(asset.storage)
+    const storage = deps.storages.holding(asset.storage)
     return {
       size,
       read: (range) => readStored({ storage, key, size, kept }, range),
@@ -75,17 +75,17 @@ function openContents(rt: AssetWrites): Contents {
   return {
     original: (asset) => stored(asset, originalKey(asset), asset.size),
     async variant(asset, transform, waiting) {
-      checkImage(asset, rt.config.assets.maxInputPixels)
+      checkImage(asset, deps.config.assets.maxInputPixels)
       const key = variantKey(asset, transform)
       const found = kept.get(nameOf(asset.storage, key))
       if (found !== undefined) return inMemory(found.bytes)
-      const size = await variantSize(rt, asset.storage, key)
+      const size = await variantSize(deps, asset.storage, key)
       if (size !== undefined) return stored(asset, key, size)
       return making.do(nameOf(asset.storage, key), waiting.gone, (signal) =>
-        make(rt, { asset, transform, key, kept, stored, turn: waiting.turn, signal }),
+        make(deps, { asset, transform, key, kept, stored, turn: waiting.turn, signal }),
       )
     },
-    lost: (asset, transform) => forgetVariant(rt, { storage: asset.storage, key: variantKey(asset, transform) }),
+    lost: (asset, transform) => forgetVariant(deps, { storage: asset.storage, key: variantKey(asset, transform) }),
   }
 }
 
@@ -144,25 +144,28 @@ type Making = {
   readonly signal: AbortSignal
 }
 
-async function make(rt: AssetWrites, { asset, transform, key, kept, stored, turn, signal }: Making): Promise<Content> {
-  const storage = rt.storages.holding(asset.storage)
+async function make(
+  deps: AssetWrites,
+  { asset, transform, key, kept, stored, turn, signal }: Making,
+): Promise<Content> {
+  const storage = deps.storages.holding(asset.storage)
   const original = originalKey(asset)
   const read = async (range?: Range): Promise<Readable> => {
     const found = await storage.read(original, range)
     if (found === undefined) throw new AppError(404, 'File not found')
     return found
   }
-  return rt.images.transform({ size: asset.size, type: asset.type, read }, transform, {
+  return deps.images.transform({ size: asset.size, type: asset.type, read }, transform, {
     turn,
     signal,
     async isMade() {
-      const size = await variantSize(rt, asset.storage, key)
+      const size = await variantSize(deps, asset.storage, key)
       return size === undefined ? undefined : stored(asset, key, size)
     },
     async use(path) {
       const { size } = await stat(path)
       const bytes = size <= keptEach ? await readFile(path) : undefined
-      const isStored = await store(rt, { asset, storage, key, original, path, size, transform })
+      const isStored = await store(deps, { asset, storage, key, original, path, size, transform })
       if (bytes !== undefined) {
         if (isStored) kept.set(nameOf(storage.name, key), { bytes }, keptMs)
         return inMemory(bytes)
@@ -187,33 +190,33 @@ type Storing = {
  * the storage does not take it, which is no reason to keep it from those who wait.
  */
 async function store(
-  rt: AssetWrites,
+  deps: AssetWrites,
   { asset, storage, key, original, path, size, transform }: Storing,
 ): Promise<boolean> {
-  const claim = await claimVariant(rt, { storage: asset.storage, key, original }, asset.id)
+  const claim = await claimVariant(deps, { storage: asset.storage, key, original }, asset.id)
   if (claim === undefined) return false
   try {
     // A killed process may have left a part of it.
     await storage.delete(key)
     await storage.write(key, createReadStream(path), { type: `image/${transform.format}` })
   } catch (error) {
-    rt.log.warn({ err: error, fileId: asset.id }, 'a transform could not be stored; it will be made again')
-    await forgetVariant(rt, claim)
+    deps.log.warn({ err: error, fileId: asset.id }, 'a transform could not be stored; it will be made again')
+    await forgetVariant(deps, claim)
     return false
   }
-  if (!(await completeVariant(rt, claim, size))) {
+  if (!(await completeVariant(deps, claim, size))) {
     await storage.delete(key)
     return false
   }
-  await removeSurplus(rt, storage, claim)
+  await removeSurplus(deps, storage, claim)
   return true
 }
 
-async function removeSurplus(rt: AssetWrites, storage: Storage, claim: VariantClaim): Promise<void> {
-  const surplus = await surplusVariants(rt, claim, rt.config.assets.variantsPerFile)
+async function removeSurplus(deps: AssetWrites, storage: Storage, claim: VariantClaim): Promise<void> {
+  const surplus = await surplusVariants(deps, claim, deps.config.assets.variantsPerFile)
   for (const key of surplus) {
     await storage.delete(key)
-    await forgetVariant(rt, { storage: claim.storage, key })
+    await forgetVariant(deps, { storage: claim.storage, key })
   }
 }
 

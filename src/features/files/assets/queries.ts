@@ -29,13 +29,13 @@ export type AssetRow = {
 }
 
 /** The row of a file, whoever may read it, and whether a rule on `t` holds for it; the rule's values begin with the id. */
-export async function assetRow(rt: Reads & CurrentCatalog, rule: Statement): Promise<AssetRow | undefined> {
+export async function assetRow(deps: Reads & CurrentCatalog, rule: Statement): Promise<AssetRow | undefined> {
   const text = `select t.id, t.storage, t.storage_folder as folder, t.filename, t.type, t."typeProven" is true as "typeProven",
       t.size::float8 as size, t.hash, t.width, t.height, coalesce(t."originalFilename", t.title, t.filename) as name,
       t."isPublic" is true as "isPublic", t."tenant_Id" as "tenantId",
       (extract(epoch from coalesce(t."updatedAt", t."createdAt")) * 1000)::float8 as modified, (${rule.text}) is true as readable
     from "svc_File" t where t.id = $1`
-  return withFreshPlan(rt.catalog, async () => (await rt.db.run<AssetRow>(text, rule.values, 'prepared'))[0])
+  return withFreshPlan(deps.catalog, async () => (await deps.db.run<AssetRow>(text, rule.values, 'prepared'))[0])
 }
 
 /** The row of svc_UserRole that gives a caller the role, at its tenant where there are tenants. */
@@ -54,9 +54,16 @@ export async function membershipId(
 }
 
 /** Whom a membership stands for now; undefined where it has ended or its user is not active. */
-export async function principalRow(rt: Reads & CurrentCatalog, membership: string): Promise<PrincipalRow | undefined> {
-  return withFreshPlan(rt.catalog, async () => {
-    const [row] = await rt.db.run<PrincipalRow>(principalOfMembership(rt.catalog.current()), [membership], 'prepared')
+export async function principalRow(
+  deps: Reads & CurrentCatalog,
+  membership: string,
+): Promise<PrincipalRow | undefined> {
+  return withFreshPlan(deps.catalog, async () => {
+    const [row] = await deps.db.run<PrincipalRow>(
+      principalOfMembership(deps.catalog.current()),
+      [membership],
+      'prepared',
+    )
     return row
   })
 }

@@ -15,48 +15,48 @@ import { contentOf, signAssets } from './signed-urls.ts'
 import { isSigned } from './signing.ts'
 
 /** The content of files, as browsers get it (docs/assets.md). */
-export function assetRoutes(app: App, rt: AssetWrites): void {
-  const contents = contentsOf(rt)
+export function assetRoutes(app: App, deps: AssetWrites): void {
+  const contents = contentsOf(deps)
   app.route({
     method: ['GET', 'HEAD'],
     url: '/assets/:id',
     ...assetRoute,
     handler: async (request, reply) => {
       const { id } = request.params
-      const wanted = wantedOf(request.query as Query, rt.config)
+      const wanted = wantedOf(request.query as Query, deps.config)
       const isNamedBySettings = isSettingsImage(id)
       // Nobody's signature is about these.
-      checkTransform(isNamedBySettings ? { ...wanted, signature: undefined } : wanted, rt.config)
+      checkTransform(isNamedBySettings ? { ...wanted, signature: undefined } : wanted, deps.config)
       const asset = isNamedBySettings
-        ? await settingsAsset(rt, id, (request.query as Query).tenant_id)
-        : await assetFor(rt, request, id, wanted)
+        ? await settingsAsset(deps, id, (request.query as Query).tenant_id)
+        : await assetFor(deps, request, id, wanted)
       if (asset === undefined) return reply.code(404).type('text/plain; charset=utf-8').send('File not found')
-      return answerAsset(rt, contents, { request, reply }, { asset, wanted, isNamedBySettings })
+      return answerAsset(deps, contents, { request, reply }, { asset, wanted, isNamedBySettings })
     },
   })
 }
 
 /** For callers that are somebody: what they sign is read in their name. */
-export function assetBearerRoutes(app: App, rt: AssetReads): void {
+export function assetBearerRoutes(app: App, deps: AssetReads): void {
   app.post('/files/:id/signed-url', signRoute, async (request) => {
-    const [signed] = await signAssets(rt, identified(request.caller), [{ id: request.params.id, ...request.body }])
+    const [signed] = await signAssets(deps, identified(request.caller), [{ id: request.params.id, ...request.body }])
     return { data: signed! }
   })
   app.post('/files/signed-urls', signAllRoute, async (request) => {
     const { files, expiresIn } = request.body
     const wanted = files.map((file) => ({ expiresIn, ...(typeof file === 'string' ? { id: file } : file) }))
-    return { data: await signAssets(rt, identified(request.caller), wanted) }
+    return { data: await signAssets(deps, identified(request.caller), wanted) }
   })
 }
 
 /** In the caller's own name, or in that of who has signed the address. */
-async function assetFor(rt: AssetReads, request: FastifyRequest, id: string, wanted: Wanted): Promise<Asset> {
+async function assetFor(deps: AssetReads, request: FastifyRequest, id: string, wanted: Wanted): Promise<Asset> {
   const { signature, transform, download } = wanted
-  if (signature === undefined) return readableAsset(rt, request.caller, id)
+  if (signature === undefined) return readableAsset(deps, request.caller, id)
   const { signer, expires, text } = signature
-  if (!(expires * 1000 > rt.clock().getTime()))
+  if (!(expires * 1000 > deps.clock().getTime()))
     throw new AppError(403, 'This address has expired', { code: 'SIGNED_URL_EXPIRED' })
-  const asset = await readableAsset(rt, await signerOf(rt, signer), id)
+  const asset = await readableAsset(deps, await signerOf(deps, signer), id)
   const signed = {
     fileId: asset.id,
     content: contentOf(asset),
@@ -65,7 +65,7 @@ async function assetFor(rt: AssetReads, request: FastifyRequest, id: string, wan
     signer,
     expires,
   }
-  if (!isSigned(rt.config, signed, text)) throw badSignature()
+  if (!isSigned(deps.config, signed, text)) throw badSignature()
   // What somebody was let see by an address is for whoever has the address, and for no cache in between.
   return { ...asset, isForAll: false }
 }

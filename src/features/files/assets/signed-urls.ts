@@ -21,26 +21,26 @@ export const contentOf = ({ hash, filename }: Asset): string => hash ?? filename
 
 /** Addresses of files that the caller may read; all or none. Read only, so as many as wanted are under way at once. */
 export async function signAssets(
-  rt: AssetReads,
+  deps: AssetReads,
   caller: Caller,
   files: readonly ToSign[],
 ): Promise<readonly SignedUrl[]> {
-  const signer = await membershipId(rt, caller)
+  const signer = await membershipId(deps, caller)
   if (signer === undefined) throw new AppError(403, 'Only a user with a role can sign addresses')
   const signed: SignedUrl[] = []
-  for (const file of files) signed.push(await sign(rt, caller, signer, file))
+  for (const file of files) signed.push(await sign(deps, caller, signer, file))
   return signed
 }
 
-async function sign(rt: AssetReads, caller: Caller, signer: string, file: ToSign): Promise<SignedUrl> {
+async function sign(deps: AssetReads, caller: Caller, signer: string, file: ToSign): Promise<SignedUrl> {
   const { id, expiresIn, transform: asked = {}, download = false } = file
   const query = Object.fromEntries(Object.entries(asked).map(([name, value]) => [name, String(value)]))
-  const wanted = wantedOf(query, rt.config)
-  checkTransform({ ...wanted, signature: { signer, expires: 0, text: '' } }, rt.config)
-  const asset = await readableAsset(rt, caller, id)
-  const expires = Math.floor(rt.clock().getTime() / 1000) + expiresIn
+  const wanted = wantedOf(query, deps.config)
+  checkTransform({ ...wanted, signature: { signer, expires: 0, text: '' } }, deps.config)
+  const asset = await readableAsset(deps, caller, id)
+  const expires = Math.floor(deps.clock().getTime() / 1000) + expiresIn
   const transform = wanted.transform === undefined ? '' : canonical(wanted.transform)
-  const signature = signatureOf(rt.config, {
+  const signature = signatureOf(deps.config, {
     fileId: asset.id,
     content: contentOf(asset),
     transform,
@@ -59,7 +59,7 @@ async function sign(rt: AssetReads, caller: Caller, signer: string, file: ToSign
   const path = `/assets/${asset.id}?${parts.filter((part) => part !== '').join('&')}`
   return {
     id: asset.id,
-    url: `${rt.config.server.baseUrl?.replace(/\/$/, '') ?? ''}${path}`,
+    url: `${deps.config.server.baseUrl?.replace(/\/$/, '') ?? ''}${path}`,
     expiresAt: new Date(expires * 1000).toISOString(),
   }
 }

@@ -43,14 +43,14 @@ const renewEveryMs = 300_000
  * throws: what cannot be removed at once is removed when the hold is over.
  */
 export async function storeContent(
-  rt: ContentWrites,
+  deps: ContentWrites,
   place: ContentLocation,
   { content, name, declared }: Incoming,
   most: number,
 ): Promise<StoredContent> {
-  const service = rt.storages.holding(place.storage)
+  const service = deps.storages.holding(place.storage)
   const held = contentOf(place)
-  if (!(await holdContent(rt, held, holdSeconds))) throw tookTooLong()
+  if (!(await holdContent(deps, held, holdSeconds))) throw tookTooLong()
   const digest = createHash('sha256')
   let size = 0
   let renewedAt = performance.now()
@@ -61,7 +61,7 @@ export async function storeContent(
       digest.update(piece)
       if (performance.now() - renewedAt > renewEveryMs) {
         renewedAt = performance.now()
-        if (!(await renewHold(rt, held, holdSeconds))) throw tookTooLong()
+        if (!(await renewHold(deps, held, holdSeconds))) throw tookTooLong()
       }
       yield piece
     }
@@ -70,40 +70,45 @@ export async function storeContent(
     const { head, whole } = await beginningOf(measured())
     const found = typeOf({ proven: await provenType(head), declared, name })
     await service.write(held.key, whole, { type: found.type })
-    const described = found.typeProven ? await describe(rt, held, found.type, size) : {}
+    const described = found.typeProven ? await describe(deps, held, found.type, size) : {}
     return { ...place, ...found, ...described, size, hash: digest.digest('hex'), originalFilename: name }
   } catch (error) {
-    await discardContent(rt, place)
+    await discardContent(deps, place)
     throw error
   }
 }
 
 /** What an image or a recording says of itself. */
-function describe(rt: ContentWrites, { storage, key }: Content, type: string, size: number): Promise<MediaDescription> {
+function describe(
+  deps: ContentWrites,
+  { storage, key }: Content,
+  type: string,
+  size: number,
+): Promise<MediaDescription> {
   const read: Described['read'] = async (range) => {
-    const content = await rt.storages.holding(storage).read(key, range)
+    const content = await deps.storages.holding(storage).read(key, range)
     if (content === undefined) throw contentGone()
     return content
   }
-  return rt.images.describe({ size, type, read })
+  return deps.images.describe({ size, type, read })
 }
 
 /** Moves content that no row names yet to where its row will be. */
 export async function moveContent(
-  rt: ContentWrites,
+  deps: ContentWrites,
   stored: StoredContent,
   to: ContentLocation,
 ): Promise<StoredContent> {
   const [from, target] = [contentOf(stored), contentOf(to)]
   if (from.storage === target.storage && from.key === target.key) return stored
   try {
-    if (!(await holdContent(rt, target, holdSeconds))) throw tookTooLong()
-    await copyContent(rt, from, target, stored.type)
+    if (!(await holdContent(deps, target, holdSeconds))) throw tookTooLong()
+    await copyContent(deps, from, target, stored.type)
   } catch (error) {
-    await discardContent(rt, to)
+    await discardContent(deps, to)
     throw error
   } finally {
-    await discardContent(rt, stored)
+    await discardContent(deps, stored)
   }
   return { ...stored, ...to }
 }
@@ -135,18 +140,18 @@ async function* readable(content: AsyncIterable<Uint8Array>, name: string): Asyn
 }
 
 /** Removes content that no row can name any more. What fails is done when the hold is over. */
-export const discardContent = (rt: ContentWrites, place: ContentLocation): Promise<void> =>
-  discardKey(rt, contentOf(place))
+export const discardContent = (deps: ContentWrites, place: ContentLocation): Promise<void> =>
+  discardKey(deps, contentOf(place))
 
 /** The same by its key. */
-export async function discardKey(rt: ContentWrites, content: Content): Promise<void> {
+export async function discardKey(deps: ContentWrites, content: Content): Promise<void> {
   try {
     // Without a hold a row names it, or somebody has removed it.
-    if (!(await renewHold(rt, content, holdSeconds))) return
-    await rt.storages.holding(content.storage).delete(content.key)
-    await forgetContent(rt, content)
+    if (!(await renewHold(deps, content, holdSeconds))) return
+    await deps.storages.holding(content.storage).delete(content.key)
+    await forgetContent(deps, content)
   } catch (error) {
-    rt.log.warn({ err: error, ...content }, 'content of an upload that failed stays until its hold is over')
+    deps.log.warn({ err: error, ...content }, 'content of an upload that failed stays until its hold is over')
   }
 }
 

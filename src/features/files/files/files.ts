@@ -35,11 +35,11 @@ export { verifyFiles } from './verify.ts'
 const collection = 'svc_File'
 
 /** A new file from a form; its id. 400 without a file in it. */
-export async function uploadFile(rt: FileWrites, request: FastifyRequest): Promise<string> {
+export async function uploadFile(deps: FileWrites, request: FastifyRequest): Promise<string> {
   const requester = requesterOf(request)
   if (!request.isMultipart()) throw noFile()
-  await requireRoom(rt, requester, declaredSize(request))
-  const upload = newUpload(rt, requester)
+  await requireRoom(deps, requester, declaredSize(request))
+  const upload = newUpload(deps, requester)
   try {
     const { fields, stored } = await readForm(request, (file, before) =>
       upload.store({ content: file.file, name: file.filename, declared: file.mimetype }, before),
@@ -63,13 +63,13 @@ type GivenFile = {
 
 /** A new file of content that comes from elsewhere than a form; its id. */
 export async function saveFile(
-  rt: FileWrites,
+  deps: FileWrites,
   requester: Requester,
   incoming: Incoming,
   fields: Fields = new Map(),
   given: GivenFile = {},
 ): Promise<string> {
-  return finished(requester, newUpload(rt, requester, given), incoming, fields)
+  return finished(requester, newUpload(deps, requester, given), incoming, fields)
 }
 
 async function finished(requester: Requester, upload: Upload, incoming: Incoming, fields: Fields): Promise<string> {
@@ -85,22 +85,22 @@ async function finished(requester: Requester, upload: Upload, incoming: Incoming
 
 /** Gives a file other content that comes from elsewhere than a form. 404 for a file that the writer may not change. */
 export async function replaceFile(
-  rt: FileWrites,
+  deps: FileWrites,
   requester: Requester,
   id: string,
   incoming: Incoming,
   fields: Fields = new Map(),
 ): Promise<void> {
-  await finished(requester, replacement(rt, await fileToChange(rt, requester, id)), incoming, fields)
+  await finished(requester, replacement(deps, await fileToChange(deps, requester, id)), incoming, fields)
 }
 
 /** Changes what is said of a file, and its content where a form holds one. 404 for a file that the caller may not change. */
-export async function changeFile(rt: FileWrites, request: FastifyRequest, id: string): Promise<string> {
+export async function changeFile(deps: FileWrites, request: FastifyRequest, id: string): Promise<string> {
   const requester = requesterOf(request)
-  const row = await fileToChange(rt, requester, id)
-  if (!request.isMultipart()) return update(rt, requester, row, request.body)
-  await requireRoom(rt, requester, declaredSize(request))
-  const upload = replacement(rt, row)
+  const row = await fileToChange(deps, requester, id)
+  if (!request.isMultipart()) return update(deps, requester, row, request.body)
+  await requireRoom(deps, requester, declaredSize(request))
+  const upload = replacement(deps, row)
   try {
     const { fields, stored } = await readForm(request, (file, before) =>
       upload.store({ content: file.file, name: file.filename, declared: file.mimetype }, before),
@@ -109,10 +109,10 @@ export async function changeFile(rt: FileWrites, request: FastifyRequest, id: st
     if (stored !== undefined) return await upload.finish(requesterOf(request), fields)
     fields.delete('storage')
     return await update(
-      rt,
+      deps,
       requesterOf(request),
       row,
-      payloadOf(rt.catalog.current().collections.get(collection)!, fields),
+      payloadOf(deps.catalog.current().collections.get(collection)!, fields),
     )
   } catch (error) {
     await upload.discard()
@@ -120,21 +120,21 @@ export async function changeFile(rt: FileWrites, request: FastifyRequest, id: st
   }
 }
 
-async function fileToChange(rt: FileWrites, requester: Requester, id: string): Promise<FileRow> {
-  const context = openWrite(rt, requester, collection, 'update')
-  const row = isUuid(id) ? await changeableFile(requester.scope?.tx ?? rt.db, context, id) : undefined
+async function fileToChange(deps: FileWrites, requester: Requester, id: string): Promise<FileRow> {
+  const context = openWrite(deps, requester, collection, 'update')
+  const row = isUuid(id) ? await changeableFile(requester.scope?.tx ?? deps.db, context, id) : undefined
   if (row === undefined) throw new AppError(404, 'File not found')
   return row
 }
 
 /** Deletes the row; its content follows by the log. */
-export async function deleteFile(rt: FileWrites, request: FastifyRequest, id: string): Promise<void> {
-  await changeItems(rt, requesterOf(request), collection, { action: 'delete', ids: [id] })
+export async function deleteFile(deps: FileWrites, request: FastifyRequest, id: string): Promise<void> {
+  await changeItems(deps, requesterOf(request), collection, { action: 'delete', ids: [id] })
 }
 
-async function update(rt: FileWrites, requester: Requester, { id }: FileRow, payload: unknown): Promise<string> {
-  await withFreshCatalog(rt.catalog, () =>
-    changeItems(rt, requester, collection, { action: 'update', changes: [{ id, payload }] }),
+async function update(deps: FileWrites, requester: Requester, { id }: FileRow, payload: unknown): Promise<string> {
+  await withFreshCatalog(deps.catalog, () =>
+    changeItems(deps, requester, collection, { action: 'update', changes: [{ id, payload }] }),
   )
   return id
 }
@@ -154,42 +154,42 @@ type Target = {
   readonly commit: (requester: Requester, stored: StoredContent, fields: Fields) => Promise<string>
 }
 
-function openUpload(rt: FileWrites, { placeOf, commit }: Target): Upload {
+function openUpload(deps: FileWrites, { placeOf, commit }: Target): Upload {
   let stored: StoredContent | undefined
   return {
     store: async (incoming, fields) => {
       const name = shownName(incoming.name)
       const place = placeOf(name, fields)
-      stored = await storeContent(rt, place, { ...incoming, name }, rt.config.files.maxUploadFileSize)
+      stored = await storeContent(deps, place, { ...incoming, name }, deps.config.files.maxUploadFileSize)
       return stored
     },
     finish: async (requester, fields) => {
       const { originalFilename, filename } = stored!
       // A service that is not there is refused before anything is moved.
       const { storage, folder } = placeOf(originalFilename, fields)
-      stored = await moveContent(rt, stored!, { storage, folder, filename })
+      stored = await moveContent(deps, stored!, { storage, folder, filename })
       const work = () => commit(requester, stored!, fields)
       // What is part of a transaction can only be run again together with all of it.
-      return requester.scope === undefined ? withFreshCatalog(rt.catalog, work) : work()
+      return requester.scope === undefined ? withFreshCatalog(deps.catalog, work) : work()
     },
     discard: async () => {
-      if (stored !== undefined) await discardContent(rt, stored)
+      if (stored !== undefined) await discardContent(deps, stored)
     },
   }
 }
 
-function newUpload(rt: FileWrites, requester: Requester, { id: given, during }: GivenFile = {}): Upload {
+function newUpload(deps: FileWrites, requester: Requester, { id: given, during }: GivenFile = {}): Upload {
   let named: { readonly id: string; readonly filename: string } | undefined
-  const upload = openUpload(rt, {
+  const upload = openUpload(deps, {
     placeOf: (originalFilename, fields) => {
       // An upload that goes on after a break may be finished twice at a time, of which one counts: each has its own content.
       named ??=
         given === undefined
           ? newName(originalFilename)
           : { id: given, filename: nameOfReplacement(given, originalFilename) }
-      return { ...serviceFor(rt, fields, ownerOf(rt, requester, fields)), filename: named.filename }
+      return { ...serviceFor(deps, fields, ownerOf(deps, requester, fields)), filename: named.filename }
     },
-    commit: (by, stored, fields) => commitNew(rt, by, { id: named!.id, during }, stored, fields),
+    commit: (by, stored, fields) => commitNew(deps, by, { id: named!.id, during }, stored, fields),
   })
   return {
     ...upload,
@@ -202,63 +202,63 @@ function newUpload(rt: FileWrites, requester: Requester, { id: given, during }: 
   }
 }
 
-function replacement(rt: FileWrites, row: FileRow): Upload {
+function replacement(deps: FileWrites, row: FileRow): Upload {
   let filename: string | undefined
-  return openUpload(rt, {
+  return openUpload(deps, {
     placeOf: (originalFilename, fields) => {
       filename ??= nameOfReplacement(row.id, originalFilename)
       const owner = { tenantId: row.tenant_Id ?? undefined, userId: row.userCreated_Id ?? undefined }
       const chosen = fields.get('storage') ? fields : new Map(fields).set('storage', row.storage)
-      return { ...serviceFor(rt, chosen, owner), filename }
+      return { ...serviceFor(deps, chosen, owner), filename }
     },
-    commit: (by, stored, fields) => commitReplacement(rt, by, row.id, stored, fields),
+    commit: (by, stored, fields) => commitReplacement(deps, by, row.id, stored, fields),
   })
 }
 
 async function commitNew(
-  rt: FileWrites,
+  deps: FileWrites,
   requester: Requester,
   { id, during }: { readonly id: string; readonly during: GivenFile['during'] },
   stored: StoredContent,
   fields: Fields,
 ): Promise<string> {
-  const payload = payloadFrom(rt, fields)
+  const payload = payloadFrom(deps, fields)
   const values = { id, ...named(payload, stored), ...columnsOf(stored) }
   const { storage, key } = contentOf(stored)
   // From this statement on the row names the content.
   const condition = { name: 'svc_take_content', args: [storage, key] }
   const platform = { collection, values, condition }
   const change = { action: 'create', payloads: [payload] } as const
-  if (during === undefined && rt.config.storage.quotaTenant === undefined) {
-    const { ids } = await changeItems(rt, { ...requester, platform }, collection, change)
+  if (during === undefined && deps.config.storage.quotaTenant === undefined) {
+    const { ids } = await changeItems(deps, { ...requester, platform }, collection, change)
     // The row of an earlier request, where this one repeats it.
     return JSON.parse(ids[0]!) as string
   }
-  return inTransaction(rt, requester, async ({ tx, scope }) => {
+  return inTransaction(deps, requester, async ({ tx, scope }) => {
     await during?.(tx)
-    await changeItems(rt, { ...requester, platform, scope }, collection, change)
-    await requireQuota(rt, tx, id)
+    await changeItems(deps, { ...requester, platform, scope }, collection, change)
+    await requireQuota(deps, tx, id)
     return id
   })
 }
 
 async function commitReplacement(
-  rt: FileWrites,
+  deps: FileWrites,
   requester: Requester,
   id: string,
   stored: StoredContent,
   fields: Fields,
 ): Promise<string> {
-  const payload = payloadFrom(rt, fields)
+  const payload = payloadFrom(deps, fields)
   const { title: _title, ...said } = named(payload, stored)
   const values = { ...said, ...columnsOf(stored) }
   const platform = { collection, values }
-  return inTransaction(rt, requester, async ({ tx, scope }) => {
+  return inTransaction(deps, requester, async ({ tx, scope }) => {
     await release(tx, stored)
     const before = await lockedFile(tx, id)
     const change = { action: 'update', changes: [{ id, payload }] } as const
-    await changeItems(rt, { ...requester, platform, scope }, collection, change)
-    if (before !== undefined && stored.size > Number(before.size)) await requireQuota(rt, tx, id)
+    await changeItems(deps, { ...requester, platform, scope }, collection, change)
+    if (before !== undefined && stored.size > Number(before.size)) await requireQuota(deps, tx, id)
     return id
   })
 }
@@ -268,12 +268,8 @@ async function release(tx: Tx, stored: StoredContent): Promise<void> {
   if (!(await releaseContent(tx, contentOf(stored)))) throw tookTooLong()
 }
 
-function payloadFrom(rt: FileWrites, fields: Fields): Record<string, unknown> {
-  const {
-    id: _id,
-    storage: _storage,
-    ...payload
-  } = payloadOf(rt.catalog.current().collections.get(collection)!, fields)
+function payloadFrom({ catalog }: FileWrites, fields: Fields): Record<string, unknown> {
+  const { id: _id, storage: _storage, ...payload } = payloadOf(catalog.current().collections.get(collection)!, fields)
   return payload
 }
 
@@ -299,10 +295,10 @@ const columnsOf = ({ filename, storage, folder, size, type, typeProven, hash, wi
   height: height ?? null,
 })
 
-function serviceFor(rt: FileWrites, fields: Fields, owner: Owner): Omit<ContentLocation, 'filename'> {
+function serviceFor({ storages, config }: FileWrites, fields: Fields, owner: Owner): Omit<ContentLocation, 'filename'> {
   const wanted = fields.get('storage')
-  const service = typeof wanted === 'string' && wanted !== '' ? rt.storages.named(wanted) : rt.storages.usual()
-  return { storage: service.name, folder: rt.config.storage.folderStructure ? folderOf(owner) : null }
+  const service = typeof wanted === 'string' && wanted !== '' ? storages.named(wanted) : storages.usual()
+  return { storage: service.name, folder: config.storage.folderStructure ? folderOf(owner) : null }
 }
 
 /** Whether the caller may say so is decided with the row. */
@@ -327,11 +323,11 @@ function declaredSize({ headers }: FastifyRequest): number | undefined {
 }
 
 /** What would be refused at the end is refused before the body is read. `begunBefore`: what else is to come. */
-export async function requireRoom(rt: FileWrites, { access }: Requester, size = 0, begunBefore = 0): Promise<void> {
-  if (size > rt.config.files.maxUploadFileSize) throw tooLarge()
-  const { quotaTenant } = rt.config.storage
-  if (quotaTenant === undefined || access.tenantId === undefined || !rt.config.tenancy.enabled) return
-  if ((await usedBytes(rt, access.tenantId)) + begunBefore + size >= quotaTenant) throw quotaExceeded()
+export async function requireRoom(deps: FileWrites, { access }: Requester, size = 0, begunBefore = 0): Promise<void> {
+  if (size > deps.config.files.maxUploadFileSize) throw tooLarge()
+  const { quotaTenant } = deps.config.storage
+  if (quotaTenant === undefined || access.tenantId === undefined || !deps.config.tenancy.enabled) return
+  if ((await usedBytes(deps, access.tenantId)) + begunBefore + size >= quotaTenant) throw quotaExceeded()
 }
 
 const noFile = () => errors.badBody(`No file uploaded. Please provide a file with the field name '${filePart}'.`)

@@ -12,9 +12,9 @@ const redirects = 5
 const longestMs = 10 * 60_000
 
 /** A new file of what a URL answers; its id. 400 for a URL that leads where the server may not go. */
-export async function fetchFile(rt: FileWrites, requester: Requester, url: string, fields: Fields): Promise<string> {
-  const { maxUploadFileSize, allowPrivateUrlFetch, urlFetchTimeoutMs } = rt.config.files
-  await requireRoom(rt, requester)
+export async function fetchFile(deps: FileWrites, requester: Requester, url: string, fields: Fields): Promise<string> {
+  const { maxUploadFileSize, allowPrivateUrlFetch, urlFetchTimeoutMs } = deps.config.files
+  await requireRoom(deps, requester)
   try {
     const answer = await fetchUrlStream(url, {
       allowPrivate: allowPrivateUrlFetch,
@@ -35,7 +35,7 @@ export async function fetchFile(rt: FileWrites, requester: Requester, url: strin
       } = answer.headers
       if (encoding !== 'identity') throw errors.badBody('The URL answered with a compressed body')
       if (Number(length) > maxUploadFileSize) throw tooLarge()
-      return await saveFile(rt, requester, { content: answer.body, name: nameIn(answer.url), declared: type }, fields)
+      return await saveFile(deps, requester, { content: answer.body, name: nameIn(answer.url), declared: type }, fields)
     } finally {
       answer.body.destroy()
     }

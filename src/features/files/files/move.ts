@@ -73,7 +73,7 @@ const mostErrors = 100
  * far it is.
  */
 export async function moveFiles(
-  rt: FileWrites,
+  deps: FileWrites,
   actor: Actor,
   move: Move,
   tell: (done: Moved) => void = () => undefined,
@@ -83,19 +83,19 @@ export async function moveFiles(
   let after = '00000000-0000-0000-0000-000000000000'
   try {
     for (;;) {
-      if (!(await takeLock(rt, lockName, holder, lockSeconds))) throw errors.conflict('Files are being moved already')
+      if (!(await takeLock(deps, lockName, holder, lockSeconds))) throw errors.conflict('Files are being moved already')
       goneSignal()?.throwIfAborted()
-      const page = await movable(rt, move, after)
+      const page = await movable(deps, move, after)
       if (page.length === 0) return done
       for (let i = 0; i < page.length; i += atOnce) {
-        await takeLock(rt, lockName, holder, lockSeconds)
-        await Promise.all(page.slice(i, i + atOnce).map((row) => moveOne(rt, actor, move, row, done)))
+        await takeLock(deps, lockName, holder, lockSeconds)
+        await Promise.all(page.slice(i, i + atOnce).map((row) => moveOne(deps, actor, move, row, done)))
         tell(done)
       }
       after = page.at(-1)!.id
     }
   } finally {
-    await dropLock(rt, lockName, holder)
+    await dropLock(deps, lockName, holder)
   }
 }
 
@@ -105,7 +105,7 @@ const nameOfCopy = ({ id, filename }: MovableRow): string =>
   nameOfReplacement(id, filename.replace(/^[0-9a-f-]{36}-([0-9a-f]{8}-)?/, ''))
 
 async function moveOne(
-  rt: FileWrites,
+  deps: FileWrites,
   actor: Actor,
   { target }: Move,
   row: MovableRow,
@@ -114,12 +114,12 @@ async function moveOne(
   done.scanned += 1
   try {
     // A name of its own: nothing that another run has begun or done is in the way, or at stake.
-    const isMoved = await moveContentOf(rt, actor, row, { ...target(row), filename: nameOfCopy(row) })
+    const isMoved = await moveContentOf(deps, actor, row, { ...target(row), filename: nameOfCopy(row) })
     done[isMoved ? 'moved' : 'skipped'] += 1
   } catch (error) {
     if (!(error instanceof AppError)) throw error
     done.failed += 1
-    rt.log.warn({ err: error, file: row.id }, 'a file could not be moved')
+    deps.log.warn({ err: error, file: row.id }, 'a file could not be moved')
     if (done.errors.length < mostErrors) done.errors.push({ id: row.id, message: error.message })
   }
 }
@@ -129,14 +129,14 @@ const holdSeconds = 3600
 /** Readers that began at the old place finish. Seconds. */
 const graceSeconds = 60
 
-async function moveContentOf(rt: FileWrites, actor: Actor, row: MovableRow, to: ContentLocation): Promise<boolean> {
+async function moveContentOf(deps: FileWrites, actor: Actor, row: MovableRow, to: ContentLocation): Promise<boolean> {
   const [from, target] = [contentOf(row), contentOf(to)]
-  if (!(await holdContent(rt, target, holdSeconds))) throw errors.unavailable('The copy took too long')
+  if (!(await holdContent(deps, target, holdSeconds))) throw errors.unavailable('The copy took too long')
   let isMoved = false
   try {
-    await copyContent(rt, from, target, row.type)
-    await requireSame(rt, row, to)
-    isMoved = await commit(rt, actor, async (tx) => {
+    await copyContent(deps, from, target, row.type)
+    await requireSame(deps, row, to)
+    isMoved = await commit(deps, actor, async (tx) => {
       const changed = await tx.any(sql.unsafe`
         update "svc_File"
         set storage = ${to.storage}, storage_folder = ${to.folder}, filename = ${to.filename}, "updatedAt" = now()
@@ -149,13 +149,13 @@ async function moveContentOf(rt: FileWrites, actor: Actor, row: MovableRow, to: 
     })
     return isMoved
   } finally {
-    if (!isMoved) await discardContent(rt, to)
+    if (!isMoved) await discardContent(deps, to)
   }
 }
 
 /** A copy in another service is read again before the row names it. */
-async function requireSame(rt: FileWrites, row: MovableRow, to: ContentLocation): Promise<void> {
-  const storage = rt.storages.holding(to.storage)
+async function requireSame({ storages }: FileWrites, row: MovableRow, to: ContentLocation): Promise<void> {
+  const storage = storages.holding(to.storage)
   const key = keyOf(to.folder, to.filename)
   const stored = await storage.stat(key)
   if (stored?.size !== row.size) throw errors.conflict('the content is not of the size that its row says')

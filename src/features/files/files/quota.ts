@@ -16,10 +16,10 @@ export async function requireQuota({ config }: Configuration, tx: Tx, id: string
 }
 
 /** Files that are given to another tenant count there from then on, so they must find room. */
-export const quotaGuard = (rt: Configuration): CollectionRules['guard'] => ({
+export const quotaGuard = (deps: Configuration): CollectionRules['guard'] => ({
   applies: (action, cells) =>
     action === 'update' &&
-    rt.config.storage.quotaTenant !== undefined &&
+    deps.config.storage.quotaTenant !== undefined &&
     cells.some(({ field }) => field.name === 'tenant_Id'),
   async updates({ tx }, _context, changes) {
     const ids = changes.map(({ id }) => id)
@@ -35,7 +35,7 @@ export const quotaGuard = (rt: Configuration): CollectionRules['guard'] => ({
         // One that is not there, or not the caller's to change, was not written.
         if (!before.has(id.toLowerCase())) return
         const moved = (await tenantOf(tx, id)) !== before.get(id.toLowerCase())
-        if (moved) await requireQuota(rt, tx, id)
+        if (moved) await requireQuota(deps, tx, id)
       },
     }))
   },

@@ -55,22 +55,22 @@ function contentBefore({ before = {}, after }: EventImages): Content[] {
  * A job: removes what is due, with what was made of it. A service that is away keeps only its own content waiting, for
  * longer from time to time.
  */
-export async function removeDueContent(rt: Removal, signal: AbortSignal): Promise<void> {
+export async function removeDueContent(deps: Removal, signal: AbortSignal): Promise<void> {
   for (;;) {
-    const due = signal.aborted ? [] : await claimDueContent(rt, atOnce)
-    await Promise.all(due.map((content) => removeContent(rt, content)))
+    const due = signal.aborted ? [] : await claimDueContent(deps, atOnce)
+    await Promise.all(due.map((content) => removeContent(deps, content)))
     if (due.length < atOnce) return
   }
 }
 
-async function removeContent(rt: Removal, content: RemovableContent): Promise<void> {
+async function removeContent(deps: Removal, content: RemovableContent): Promise<void> {
   const { storage, key, variants, attempts } = content
   try {
-    const service = rt.storages.holding(storage)
+    const service = deps.storages.holding(storage)
     for (const one of [...variants, key]) await service.delete(one)
-    await forgetContent(rt, content)
+    await forgetContent(deps, content)
   } catch (error) {
-    rt.log.warn({ err: error, storage, key, attempts }, 'content could not be removed; it is tried again')
+    deps.log.warn({ err: error, storage, key, attempts }, 'content could not be removed; it is tried again')
   }
 }
 
@@ -91,8 +91,8 @@ const versionsSql = `
     and coalesce(f.storage_folder, '') = coalesce(v.folder, ''))`
 
 /** Has content removed that no row names and nobody holds, as `verifyFiles` finds it. */
-export async function removeOrphans(rt: Writes, orphans: readonly Content[]): Promise<void> {
-  await commit(rt, systemActor, async (tx) => {
+export async function removeOrphans(deps: Writes, orphans: readonly Content[]): Promise<void> {
+  await commit(deps, systemActor, async (tx) => {
     await scheduleRemoval(tx, orphans, graceSeconds)
     return { result: null }
   })

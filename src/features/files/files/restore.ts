@@ -25,7 +25,7 @@ const holdSeconds = 600
  * content must still be there (FILE_RETENTION_DAYS), and is held until the row names it. 409 where it is gone.
  */
 export async function restoreContent(
-  rt: ContentWrites,
+  deps: ContentWrites,
   version: Readonly<Record<string, unknown>>,
   present: Readonly<Record<string, unknown>> | undefined,
 ): Promise<Restoration | undefined> {
@@ -38,10 +38,10 @@ export async function restoreContent(
     folder: (version.storage_folder as string | null) ?? null,
     filename: String(version.filename),
   }
-  if (!(await holdContent(rt, contentOf(place), holdSeconds))) throw contentGone()
+  if (!(await holdContent(deps, contentOf(place), holdSeconds))) throw contentGone()
   const { storage, key } = contentOf(place)
-  if ((await rt.storages.holding(storage).stat(key)) === undefined) {
-    await discardContent(rt, place)
+  if ((await deps.storages.holding(storage).stat(key)) === undefined) {
+    await discardContent(deps, place)
     throw contentGone()
   }
   return {

@@ -23,36 +23,38 @@ import { usageOfTenants } from './queries.ts'
 const fieldsAtMost = 20
 
 /** Files: their rows, and how their content comes (docs/files.md). */
-export function fileRoutes(app: App, rt: FileWrites): void {
+export function fileRoutes(app: App, deps: FileWrites): void {
   // The size is counted where the content is stored.
   acceptMultipart(app, { fileSize: Number.POSITIVE_INFINITY, fields: fieldsAtMost })
-  app.get('/files', listRoute, (request, reply) => answerList(rt, request, reply, 'svc_File'))
-  app.get('/files/:id', readRoute, (request, reply) => answerItem(rt, request, reply, 'svc_File', request.params.id))
-  app.post('/files', uploadRoute, async (request) => ({ data: await uploadFile(rt, request) }))
+  app.get('/files', listRoute, (request, reply) => answerList(deps, request, reply, 'svc_File'))
+  app.get('/files/:id', readRoute, (request, reply) => answerItem(deps, request, reply, 'svc_File', request.params.id))
+  app.post('/files', uploadRoute, async (request) => ({ data: await uploadFile(deps, request) }))
   for (const path of ['/files/upload-from-url', '/files/import'])
     app.post(path, fromUrlRoute, async (request) => {
       const { url, ...fields } = request.body
-      return { data: await fetchFile(rt, requesterOf(request), url, new Map(Object.entries(fields))) }
+      return { data: await fetchFile(deps, requesterOf(request), url, new Map(Object.entries(fields))) }
     })
-  app.patch('/files/:id', changeRoute, async (request) => ({ data: await changeFile(rt, request, request.params.id) }))
+  app.patch('/files/:id', changeRoute, async (request) => ({
+    data: await changeFile(deps, request, request.params.id),
+  }))
   app.delete('/files/:id', deleteRoute, async (request) => {
-    await deleteFile(rt, request, request.params.id)
+    await deleteFile(deps, request, request.params.id)
     return { message: 'File deleted successfully' }
   })
 }
 
 /** For callers that are somebody. */
-export function fileBearerRoutes(app: App, rt: FileWrites & AssetWrites & ProgressNotices): void {
+export function fileBearerRoutes(app: App, deps: FileWrites & AssetWrites & ProgressNotices): void {
   app.post('/files/:id/import', importRoute, async (request, reply) => {
-    const file = await readableAsset(rt, request.caller, request.params.id)
+    const file = await readableAsset(deps, request.caller, request.params.id)
     const { collection, format, tenant } = request.body
     const content = async () => {
-      const found = await contentsOf(rt).original(file).read()
+      const found = await contentsOf(deps).original(file).read()
       if (found === undefined) throw fileNotFound()
       return Buffer.isBuffer(found) ? Readable.from([found]) : found
     }
     const { name, type } = file
-    return importContent(rt, { request, reply }, collection, {
+    return importContent(deps, { request, reply }, collection, {
       ...{ name, type, tenant, content },
       format: format === undefined ? undefined : format === 'csv' ? 'CSV' : 'JSON',
     })
@@ -60,20 +62,20 @@ export function fileBearerRoutes(app: App, rt: FileWrites & AssetWrites & Progre
 }
 
 /** Routes for administrators. */
-export function fileAdminRoutes(app: App, rt: FileWrites & ProgressNotices): void {
-  app.get('/files/usage', usageRoute, async () => ({ data: await usageOfTenants(rt) }))
+export function fileAdminRoutes(app: App, deps: FileWrites & ProgressNotices): void {
+  app.get('/files/usage', usageRoute, async () => ({ data: await usageOfTenants(deps) }))
   app.post('/files/migrate-storage-structure', migrateRoute, async (request, reply) => {
     if (request.query.dryRun === true) {
-      const scanned = await countMovable(rt, toFolders)
+      const scanned = await countMovable(deps, toFolders)
       return { data: { dryRun: true, scanned, planned: scanned } }
     }
     // Nothing is sent while files are moved, and the server cuts silent connections after a minute: who handles that
     // prevents it. A client that goes away ends the move between two pages; it can be made again.
     reply.raw.on('timeout', () => {})
-    const progress = rt.progress(actorOf(request), { type: 'files', title: 'Files are being moved into folders' })
+    const progress = deps.progress(actorOf(request), { type: 'files', title: 'Files are being moved into folders' })
     const tell = ({ scanned, moved, failed }: Moved) =>
       progress.at(`${moved} files have been moved`, { scanned, moved, failed })
-    const work = () => moveFiles(rt, actorOf(request), toFolders, tell)
+    const work = () => moveFiles(deps, actorOf(request), toFolders, tell)
     const done = await toldOf(progress, work, ({ scanned, moved, failed }) => ({
       message: `${moved} files have been moved, ${failed} could not be`,
       data: { scanned, moved, failed },

@@ -6,12 +6,12 @@ import { contentOfVersions } from './removal.ts'
 import { contentColumns, restoreContent } from './restore.ts'
 
 /** What holds for rows of svc_File, whichever way they are written. */
-export const fileRules = (rt: ContentWrites): CollectionRules => ({
+export const fileRules = (deps: ContentWrites): CollectionRules => ({
   createdElsewhere: 'Files are created by POST /files',
   serversOwn: new Set(contentColumns),
-  guard: quotaGuard(rt),
+  guard: quotaGuard(deps),
   protectedFields: { isPublic: ({ files }) => (files.protectIsPublic ? 'name' : 'wildcard') },
-  restores: (_rt, version, present) => restoreContent(rt, version, present),
+  restores: (_deps, version, present) => restoreContent(deps, version, present),
   // At once, and not after FILE_RETENTION_DAYS: no image of the row will say any more what it named.
   beforeErase: async (tx, id) => hastenRemoval(tx, await contentOfVersions(tx, id), 0),
 })

@@ -27,14 +27,14 @@ type FilesVerified = {
  * Compares the rows of svc_File with what is in the storage services, in both directions, and the usage of tenants with the
  * rows. What changes meanwhile is looked at twice. With `hashes` all content is read.
  */
-export async function verifyFiles(rt: FileReads, { hashes }: { readonly hashes: boolean }): Promise<FilesVerified> {
-  const rows = await readRows(rt)
+export async function verifyFiles(deps: FileReads, { hashes }: { readonly hashes: boolean }): Promise<FilesVerified> {
+  const rows = await readRows(deps)
   const byStorage = Map.groupBy(rows, ({ storage }) => storage)
-  const names = new Set([...byStorage.keys(), ...rt.storages.all.map(({ name }) => name)])
-  const differences: Difference[] = [...(await usageDifferences(rt))]
+  const names = new Set([...byStorage.keys(), ...deps.storages.all.map(({ name }) => name)])
+  const differences: Difference[] = [...(await usageDifferences(deps))]
   let contents = 0
   for (const name of names) {
-    const found = await verifyStorage(rt, rt.storages.holding(name), byStorage.get(name) ?? [], hashes)
+    const found = await verifyStorage(deps, deps.storages.holding(name), byStorage.get(name) ?? [], hashes)
     contents += found.contents
     differences.push(...found.differences)
   }
@@ -43,11 +43,11 @@ export async function verifyFiles(rt: FileReads, { hashes }: { readonly hashes: 
 
 type Row = { readonly storage: string; readonly key: string; readonly size: number; readonly hash: string | null }
 
-async function readRows(rt: Reads): Promise<Row[]> {
+async function readRows({ db }: Reads): Promise<Row[]> {
   const rows: Row[] = []
   let after = '00000000-0000-0000-0000-000000000000'
   for (;;) {
-    const page = await rt.db.any<{
+    const page = await db.any<{
       id: string
       storage: string
       folder: string | null
@@ -65,7 +65,7 @@ async function readRows(rt: Reads): Promise<Row[]> {
   }
 }
 
-async function verifyStorage(rt: FileReads, storage: Storage, rows: readonly Row[], hashes: boolean) {
+async function verifyStorage(deps: FileReads, storage: Storage, rows: readonly Row[], hashes: boolean) {
   const expected = new Map(rows.map((row) => [row.key, row]))
   const unknown: string[] = []
   const wrong: Difference[] = []
@@ -81,10 +81,10 @@ async function verifyStorage(rt: FileReads, storage: Storage, rows: readonly Row
       wrong.push({ kind: 'hash', storage: storage.name, key })
   }
   const missing = await filtered([...expected.keys()], async (key) => {
-    return (await isNamed(rt, storage.name, key)) && (await storage.stat(key)) === undefined
+    return (await isNamed(deps, storage.name, key)) && (await storage.stat(key)) === undefined
   })
   const orphans = await filtered(unknown, async (key) => {
-    return !(await isKnown(rt, storage.name, key)) && (await storage.stat(key)) !== undefined
+    return !(await isKnown(deps, storage.name, key)) && (await storage.stat(key)) !== undefined
   })
   const as = (kind: Difference['kind']) => (key: string) => ({ kind, storage: storage.name, key })
   return { contents, differences: [...wrong, ...missing.map(as('missing')), ...orphans.map(as('orphan'))] }

@@ -22,7 +22,7 @@ import { addToUpload, createUpload, endEarly, readUpload } from './tus.ts'
 const chunk = 'application/offset+octet-stream'
 
 /** Resumable uploads by tus 1.0 (docs/files.md). Each request is permitted anew. */
-export function tusRoutes(app: App, rt: FileWrites): void {
+export function tusRoutes(app: App, deps: FileWrites): void {
   app.register(async (scope) => {
     scope.addContentTypeParser(chunk, (_request, _payload, done) => done(null))
     scope.addHook('onRequest', (request, reply, done) => {
@@ -30,37 +30,37 @@ export function tusRoutes(app: App, rt: FileWrites): void {
       requireVersion(request.headers['tus-resumable'])
       done()
     })
-    requests(scope as App, rt)
+    requests(scope as App, deps)
   })
 }
 
 /** What is offered, told to everybody: a client asks before it has anything to send. */
-export function tusOfferRoutes(app: App, rt: FileWrites): void {
-  const headers = { ...offered, 'tus-max-size': String(rt.config.files.maxUploadFileSize) }
+export function tusOfferRoutes(app: App, { config }: FileWrites): void {
+  const headers = { ...offered, 'tus-max-size': String(config.files.maxUploadFileSize) }
   for (const path of ['/files/tus', '/files/tus/:id'])
     app.options(path, offerRoute, async (_request, reply) => reply.code(204).headers(headers).send())
 }
 
-function requests(app: App, rt: FileWrites): void {
+function requests(app: App, deps: FileWrites): void {
   app.post('/files/tus', createRoute, async (request, reply) => {
     const { headers } = request
     const length = readBytes('Upload-Length', headers['upload-length'])
     const metadata = readMetadata(headers['upload-metadata'])
-    const upload = await createUpload(rt, requesterOf(request), { length, metadata })
+    const upload = await createUpload(deps, requesterOf(request), { length, metadata })
     return described(reply.code(201), upload).header('location', `/files/tus/${upload.id}`).send()
   })
   app.head('/files/tus/:id', readRoute, async (request, reply) => {
-    const upload = await readUpload(rt, requesterOf(request), idOf(request))
+    const upload = await readUpload(deps, requesterOf(request), idOf(request))
     return described(reply.code(200), upload)
       .headers({ 'cache-control': 'no-store', 'upload-length': String(upload.length) })
       .header('upload-metadata', writtenMetadata(upload.metadata))
       .send()
   })
-  const { maxUploadFileSize } = rt.config.files
+  const { maxUploadFileSize } = deps.config.files
   app.patch('/files/tus/:id', { ...addRoute, bodyLimit: maxUploadFileSize }, async (request, reply) => {
     const { headers, raw } = request
     if (headers['content-type'] !== chunk) throw new AppError(415, `Content-Type must be ${chunk}`)
-    const upload = await addToUpload(rt, requesterOf(request), idOf(request), {
+    const upload = await addToUpload(deps, requesterOf(request), idOf(request), {
       offset: readBytes('Upload-Offset', headers['upload-offset']),
       content: raw,
       size: headers['content-length'] === undefined ? undefined : Number(headers['content-length']),
@@ -69,7 +69,7 @@ function requests(app: App, rt: FileWrites): void {
     return described(reply.code(204), upload).send()
   })
   app.delete('/files/tus/:id', deleteRoute, async (request, reply) => {
-    await endEarly(rt, requesterOf(request), idOf(request))
+    await endEarly(deps, requesterOf(request), idOf(request))
     return reply.code(204).send()
   })
 }

@@ -36,30 +36,30 @@ const renewEveryMs = 2000
 
 /** Begins an upload. What would be refused at its end is refused here. */
 export async function createUpload(
-  rt: FileWrites,
+  deps: FileWrites,
   requester: Requester,
   { length, metadata }: { readonly length: number; readonly metadata: Metadata },
 ): Promise<UploadRow> {
-  openWrite(rt, requester, 'svc_File', 'create')
+  openWrite(deps, requester, 'svc_File', 'create')
   const key = keyOf(requester, randomUUID())
-  const open = await openUploads(rt, key)
+  const open = await openUploads(deps, key)
   if (open.ofUser >= mostOpen) throw tooManyOpen()
-  await requireRoom(rt, requester, length, open.bytesOfTenant)
-  const service = metadata.storage ? rt.storages.named(metadata.storage) : rt.storages.usual()
-  const upload = await insertUpload(rt, {
+  await requireRoom(deps, requester, length, open.bytesOfTenant)
+  const service = metadata.storage ? deps.storages.named(metadata.storage) : deps.storages.usual()
+  const upload = await insertUpload(deps, {
     ...key,
     length,
     metadata,
     storage: service.name,
-    expiresInSeconds: rt.config.files.tusExpiryHours * 3600,
+    expiresInSeconds: deps.config.files.tusExpiryHours * 3600,
   })
   // Nothing would be sent any more.
-  return length > 0 ? upload : addToUpload(rt, requester, upload.id, nothing)
+  return length > 0 ? upload : addToUpload(deps, requester, upload.id, nothing)
 }
 
 /** 404 for an upload of somebody else, and for one whose time is over. */
-export async function readUpload(rt: FileWrites, requester: Requester, id: string): Promise<UploadRow> {
-  const found = await findUpload(rt, keyOf(requester, id))
+export async function readUpload(deps: FileWrites, requester: Requester, id: string): Promise<UploadRow> {
+  const found = await findUpload(deps, keyOf(requester, id))
   if (found === undefined) throw noUpload()
   return found
 }
@@ -81,45 +81,45 @@ const nothing: Addition = { offset: 0, content: Readable.from([]), size: 0, chec
  * which nothing is kept.
  */
 export async function addToUpload(
-  rt: FileWrites,
+  deps: FileWrites,
   requester: Requester,
   id: string,
   addition: Addition,
 ): Promise<UploadRow> {
-  openWrite(rt, requester, 'svc_File', 'create')
+  openWrite(deps, requester, 'svc_File', 'create')
   const key = keyOf(requester, id)
   const token = randomUUID()
   const { offset } = addition
-  const before = await readUpload(rt, requester, id)
+  const before = await readUpload(deps, requester, id)
   if (before.fileId !== null) return before
-  const claimed = await claimUpload(rt, key, { offset, token, seconds: claimSeconds })
-  if (claimed === undefined) throw await whyNot(rt, requester, id, offset)
+  const claimed = await claimUpload(deps, key, { offset, token, seconds: claimSeconds })
+  if (claimed === undefined) throw await whyNot(deps, requester, id, offset)
   const renewal = setInterval(() => {
-    renewUploadClaim(rt, id, token, claimSeconds).catch((error: unknown) =>
-      rt.log.warn({ err: error, upload: id }, 'the claim of an upload could not be renewed'),
+    renewUploadClaim(deps, id, token, claimSeconds).catch((error: unknown) =>
+      deps.log.warn({ err: error, upload: id }, 'the claim of an upload could not be renewed'),
     )
   }, renewEveryMs)
   try {
     const remaining = claimed.length - offset
     if ((addition.size ?? 0) > remaining) throw tooMuch()
     if (claimed.parts.length >= mostParts) throw tooManyParts()
-    await storeParts(rt, { upload: claimed, token, remaining }, addition)
-    const now = await readUpload(rt, requester, id)
+    await storeParts(deps, { upload: claimed, token, remaining }, addition)
+    const now = await readUpload(deps, requester, id)
     if (now.offset < now.length) return now
-    await finishUpload(rt, requester, now, token)
-    return await readUpload(rt, requester, id)
+    await finishUpload(deps, requester, now, token)
+    return await readUpload(deps, requester, id)
   } finally {
     clearInterval(renewal)
-    await leaveUpload(rt, id, token)
+    await leaveUpload(deps, id, token)
   }
 }
 
 /** Gives an upload up. 404 as above, 423 while a request adds to it. */
-export async function endEarly(rt: FileWrites, requester: Requester, id: string): Promise<void> {
-  const { storage } = await readUpload(rt, requester, id)
-  const parts = await removeUpload(rt, keyOf(requester, id))
+export async function endEarly(deps: FileWrites, requester: Requester, id: string): Promise<void> {
+  const { storage } = await readUpload(deps, requester, id)
+  const parts = await removeUpload(deps, keyOf(requester, id))
   if (parts === undefined) throw locked()
-  for (const part of parts) await discardKey(rt, { storage, key: part })
+  for (const part of parts) await discardKey(deps, { storage, key: part })
 }
 
 function keyOf({ access }: Requester, id: string): UploadKey {
@@ -127,8 +127,8 @@ function keyOf({ access }: Requester, id: string): UploadKey {
   return { id, userId: access.userId, tenantId: access.tenantId }
 }
 
-async function whyNot(rt: FileWrites, requester: Requester, id: string, offset: number): Promise<AppError> {
-  const now = await readUpload(rt, requester, id)
+async function whyNot(deps: FileWrites, requester: Requester, id: string, offset: number): Promise<AppError> {
+  const now = await readUpload(deps, requester, id)
   return now.offset === offset || now.isClaimed
     ? locked()
     : errors.conflict('Upload-Offset is not where the upload is', { offset: now.offset })
@@ -147,7 +147,7 @@ type Adding = { readonly upload: UploadRow; readonly token: string; readonly rem
 
 /** With a checksum nothing is added before it is known to be right. */
 async function storeParts(
-  rt: FileWrites,
+  deps: FileWrites,
   { upload, token, remaining }: Adding,
   { content, checksum }: Addition,
 ): Promise<void> {
@@ -157,21 +157,21 @@ async function storeParts(
   const add = async (parts: readonly { readonly key: string; readonly size: number }[]) => {
     const size = parts.reduce((sum, part) => sum + part.size, 0)
     const keys = parts.map(({ key }) => key)
-    if (parts.length > 0 && !(await addUploadParts(rt, { id: upload.id, token, parts: keys, size }))) throw locked()
+    if (parts.length > 0 && !(await addUploadParts(deps, { id: upload.id, token, parts: keys, size }))) throw locked()
   }
   try {
     while (await source.hasMore()) {
       const part = { key: `${upload.id}-${randomUUID()}.part`, size: 0 }
       const until = upload.expiresAt.getTime() - Date.now()
-      await holdContent(rt, { storage: upload.storage, key: part.key }, Math.max(60, until / 1000))
+      await holdContent(deps, { storage: upload.storage, key: part.key }, Math.max(60, until / 1000))
       waiting.push(part)
-      await rt.storages.holding(upload.storage).write(part.key, source.next(partBytes, part))
+      await deps.storages.holding(upload.storage).write(part.key, source.next(partBytes, part))
       if (digest === undefined) await add(waiting.splice(0))
     }
     if (digest !== undefined && digest.digest('base64') !== checksum!.value) throw mismatch()
     await add(waiting.splice(0))
   } finally {
-    for (const { key } of waiting) await discardKey(rt, { storage: upload.storage, key })
+    for (const { key } of waiting) await discardKey(deps, { storage: upload.storage, key })
   }
 }
 
@@ -217,9 +217,9 @@ function openSource(
 }
 
 /** All parts as one content make the file; its id is the upload's, so it is made once. */
-async function finishUpload(rt: FileWrites, requester: Requester, upload: UploadRow, token: string): Promise<void> {
+async function finishUpload(deps: FileWrites, requester: Requester, upload: UploadRow, token: string): Promise<void> {
   const { id, parts, storage, metadata } = upload
-  const service = rt.storages.holding(storage)
+  const service = deps.storages.holding(storage)
   async function* whole(): AsyncGenerator<Uint8Array> {
     for (const key of parts) {
       const part: Readable | undefined = await service.read(key)
@@ -229,7 +229,7 @@ async function finishUpload(rt: FileWrites, requester: Requester, upload: Upload
   }
   const { filename, name, filetype, type, ...fields } = metadata
   await saveFile(
-    rt,
+    deps,
     requester,
     { content: whole(), name: filename ?? name ?? 'file', declared: filetype ?? type },
     new Map(Object.entries(fields)),
@@ -240,5 +240,5 @@ async function finishUpload(rt: FileWrites, requester: Requester, upload: Upload
       },
     },
   )
-  for (const key of parts) await discardKey(rt, { storage, key })
+  for (const key of parts) await discardKey(deps, { storage, key })
 }

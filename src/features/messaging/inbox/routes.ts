@@ -16,23 +16,23 @@ import { AttachmentError, attachmentsOf, hasInbox } from '../mail/mail.ts'
 import { type LogoReads, withEmbeddedLogo } from '../templates/templates.ts'
 
 /** The development inbox: mails that nobody sends, on the machine that they would have left. Not there in production. */
-export function inboxRoutes(app: App, rt: Reads & Configuration & LogoReads): void {
-  if (!hasInbox(rt)) return
+export function inboxRoutes(app: App, deps: Reads & Configuration & LogoReads): void {
+  if (!hasInbox(deps)) return
   app.addHook('onRequest', async (request) => refuseStrangers(request))
-  app.get('/_dev/mail', listRoute, async (_request, reply) => page(reply, listPage(await keptMails(rt.db))))
-  app.get('/_dev/mail/:id', mailRoute, async (request, reply) => page(reply, mailPage(await wanted(rt, request))))
+  app.get('/_dev/mail', listRoute, async (_request, reply) => page(reply, listPage(await keptMails(deps.db))))
+  app.get('/_dev/mail/:id', mailRoute, async (request, reply) => page(reply, mailPage(await wanted(deps, request))))
   app.get('/_dev/mail/:id/html', htmlRoute, async (request, reply) => {
-    const { html, tenantId } = await wanted(rt, request)
-    const page = await withEmbeddedLogo(rt, html, tenantId ?? undefined)
+    const { html, tenantId } = await wanted(deps, request)
+    const page = await withEmbeddedLogo(deps, html, tenantId ?? undefined)
     return secured(reply, mailPolicy).type('text/html; charset=utf-8').send(page)
   })
   app.get('/_dev/mail/:id/text', textRoute, async (request, reply) => {
-    const { text } = await wanted(rt, request)
+    const { text } = await wanted(deps, request)
     return secured(reply, pagePolicy).type('text/plain; charset=utf-8').send(text)
   })
   app.get('/_dev/mail/:id/attachments/:n', attachmentRoute, async (request, reply) => {
     const { n } = request.params as { n: string }
-    const { filename, content } = await attachmentOf(rt, await wanted(rt, request), n)
+    const { filename, content } = await attachmentOf(deps, await wanted(deps, request), n)
     const bytes = secured(reply, mailPolicy).header('content-disposition', attachment(String(filename)))
     return bytes.type('application/octet-stream').send(content)
   })
@@ -53,19 +53,19 @@ function refuseStrangers(request: FastifyRequest): void {
     throw new AppError(404, `Route ${method} ${url.split('?', 1)[0]} not found`)
 }
 
-async function wanted(rt: Reads, request: FastifyRequest): Promise<KeptMail> {
+async function wanted({ db }: Reads, request: FastifyRequest): Promise<KeptMail> {
   const { id } = request.params as { id: string }
-  const mail = isUuid(id) ? await keptMail(rt.db, id) : undefined
+  const mail = isUuid(id) ? await keptMail(db, id) : undefined
   if (mail === undefined) throw new AppError(404, 'Mail not found')
   return mail
 }
 
 /** One of the files that went with a mail, as it is now. */
-async function attachmentOf(rt: LogoReads, { attachments, tenantId }: KeptMail, n: string): Promise<MailAttachment> {
+async function attachmentOf(deps: LogoReads, { attachments, tenantId }: KeptMail, n: string): Promise<MailAttachment> {
   const one = /^\d{1,3}$/.test(n) ? attachments[Number(n)] : undefined
   if (one === undefined) throw new AppError(404, 'Attachment not found')
   try {
-    const [found] = await attachmentsOf(rt, [one], tenantId)
+    const [found] = await attachmentsOf(deps, [one], tenantId)
     return found!
   } catch (error) {
     throw error instanceof AttachmentError ? new AppError(404, `Attachment not found: ${error.message}`) : error

@@ -58,16 +58,16 @@ export async function checkAttachments(
  * @throws {AttachmentError} for one that is gone, or may not go with this mail any more
  */
 export async function attachmentsOf(
-  rt: AssetWrites,
+  deps: AssetWrites,
   attachments: readonly Attachment[],
   tenantId: string | null,
 ): Promise<readonly MailAttachment[]> {
-  const files = await Promise.all(attachments.map(({ file }) => storedAsset(rt, file)))
-  const problem = problemOf(files, rt.config.tenancy.enabled ? tenantId : undefined)
+  const files = await Promise.all(attachments.map(({ file }) => storedAsset(deps, file)))
+  const problem = problemOf(files, deps.config.tenancy.enabled ? tenantId : undefined)
   if (problem !== undefined) throw new AttachmentError(problem)
   const found: MailAttachment[] = []
   for (const [n, file] of files.entries()) {
-    const content = await wholeOf(contentsOf(rt).original(file!))
+    const content = await wholeOf(contentsOf(deps).original(file!))
     if (content === undefined) throw new AttachmentError('the content of a file is gone')
     found.push({ filename: attachments[n]!.filename ?? file!.name, contentType: file!.type, content })
   }

@@ -74,12 +74,16 @@ type ClaimRequest = {
  * Claims a mail for one attempt and makes its secret, in one transaction: a claimed mail has its secret, and a claim
  * without an outcome means that the secret may be in somebody's hands.
  */
-export function claim(rt: Writes & IdSource, actor: Actor, { id, sender, claimSeconds }: ClaimRequest): Promise<Claim> {
-  return commit(rt, actor, async (tx): Promise<{ result: Claim }> => {
-    const request = { id, token: rt.newId(), claimSeconds, messageId: sender && messageIdOf(id, sender) }
+export function claim(
+  deps: Writes & IdSource,
+  actor: Actor,
+  { id, sender, claimSeconds }: ClaimRequest,
+): Promise<Claim> {
+  return commit(deps, actor, async (tx): Promise<{ result: Claim }> => {
+    const request = { id, token: deps.newId(), claimSeconds, messageId: sender && messageIdOf(id, sender) }
     const mail = await claimMail(tx, request)
     if (mail === undefined) return { result: { state: await whyNot(tx, id) } }
-    const prepared = await prepare(tx, rt.config, mail)
+    const prepared = await prepare(tx, deps.config, mail)
     if (typeof prepared !== 'string') return { result: { state: 'claimed', toSend: prepared } }
     await settleMail(tx, id, mail.claimToken, { status: 'failed', reason: prepared })
     return { result: { state: 'refused', reason: prepared } }
@@ -174,19 +178,19 @@ const hidden = '•••'
  * @throws {AttachmentError} when a file of it cannot be sent
  */
 export async function compose(
-  rt: MailReads,
+  deps: MailReads,
   { mail, person, tenant, secret, lifetimeSeconds }: MailToSend,
 ): Promise<ComposedMail> {
   if (mail.messageId === null) throw new Error('the mail has no Message-ID')
   const { context, tenantId } = mail
-  const settings = rt.settings.current(tenantId ?? undefined)
+  const settings = deps.settings.current(tenantId ?? undefined)
   const ownVariables = mailTypes[mail.type].variables as (context: object, secret: string) => object
-  const now = rt.clock()
+  const now = deps.clock()
   const expiresAt = lifetimeSeconds === undefined ? undefined : new Date(now.getTime() + lifetimeSeconds * 1000)
-  const inviter = context.inviteId === undefined ? '' : await inviterName(rt.db, context.inviteId)
+  const inviter = context.inviteId === undefined ? '' : await inviterName(deps.db, context.inviteId)
   const common = { ...commonVariables(settings, mail.email, person, tenant, now), inviterName: inviter ?? '' }
   const filled = (shown: string) => withSynonyms({ ...common, ...ownVariables(context, shown) }, settings, expiresAt)
-  const { recordedSubject, ...rendered } = await renderMail(rt, {
+  const { recordedSubject, ...rendered } = await renderMail(deps, {
     type: templateOf(mail.type, context as MailContext[typeof mail.type]),
     tenantId,
     variables: filled(secret),
@@ -194,8 +198,8 @@ export async function compose(
     subject: context.subject,
   })
   const fromName = oneLine(String(settings.from_email_name ?? settings.project_name))
-  const inline = await inlineImages(rt, rendered.html, tenantId ?? undefined)
-  const attachments = await attachmentsOf(rt, context.attachments ?? [], tenantId)
+  const inline = await inlineImages(deps, rendered.html, tenantId ?? undefined)
+  const attachments = await attachmentsOf(deps, context.attachments ?? [], tenantId)
   const { messageId, email: to } = mail
   return { outgoing: { ...rendered, inline, attachments, fromName, to, messageId }, recordedSubject }
 }

@@ -42,8 +42,8 @@ const abandonedAfterSeconds = 600
  * Throws when the mail shall be tried again (the queue's backoff) and when the last attempt failed; a refused mail is
  * recorded as `failed` and needs no further attempt.
  */
-export async function sendMail(rt: MailWrites, mailer: Mailer, emailLogId: string, attempt: Attempt): Promise<void> {
-  throwUnlessOver(await attemptMail(rt, mailer, emailLogId, attempt))
+export async function sendMail(deps: MailWrites, mailer: Mailer, emailLogId: string, attempt: Attempt): Promise<void> {
+  throwUnlessOver(await attemptMail(deps, mailer, emailLogId, attempt))
 }
 
 /**
@@ -51,7 +51,7 @@ export async function sendMail(rt: MailWrites, mailer: Mailer, emailLogId: strin
  * is tried: the job goes back to the queue at once, and after its last attempt the mail is recorded as `failed`.
  */
 export async function sendMailInLane(
-  rt: MailWrites,
+  deps: MailWrites,
   mailer: Mailer,
   lanes: Lanes,
   emailLogId: string,
@@ -61,7 +61,7 @@ export async function sendMailInLane(
   let attempted: AttemptResult
   try {
     if (closed !== undefined && job.retryCount < job.retryLimit) throw new Error(closed.reason)
-    attempted = await attemptMail(rt, mailer, emailLogId, { ...job, ...(closed && { known: closed }) })
+    attempted = await attemptMail(deps, mailer, emailLogId, { ...job, ...(closed && { known: closed }) })
   } finally {
     lanes.leave(job.id, closed === undefined && attempted! !== 'busy' ? attempted! : undefined)
   }
@@ -78,38 +78,38 @@ function throwUnlessOver(attempted: AttemptResult): void {
 
 /** One attempt, recorded in svc_EmailLog. Undefined when there was nothing to send any more, which is recorded too. */
 export async function attemptMail(
-  rt: MailWrites,
+  deps: MailWrites,
   mailer: Mailer,
   emailLogId: string,
   attempt: Attempt,
 ): Promise<AttemptResult> {
-  const sender = senderOf(rt, (await mailOwner(rt.db, emailLogId)) ?? undefined)
-  const claimed = await claim(rt, attempt.actor ?? systemActor, { id: emailLogId, sender, claimSeconds })
+  const sender = senderOf(deps, (await mailOwner(deps.db, emailLogId)) ?? undefined)
+  const claimed = await claim(deps, attempt.actor ?? systemActor, { id: emailLogId, sender, claimSeconds })
   if (claimed.state === 'busy') return 'busy'
   if (claimed.state !== 'claimed') {
     const reason = claimed.state === 'refused' ? claimed.reason : undefined
-    rt.log.info({ emailLogId, reason }, `the mail is ${claimed.state}`)
+    deps.log.info({ emailLogId, reason }, `the mail is ${claimed.state}`)
     return undefined
   }
-  const { delivery, subject } = await deliver(rt, mailer, sender, claimed.toSend, attempt)
+  const { delivery, subject } = await deliver(deps, mailer, sender, claimed.toSend, attempt)
   const isLast = attempt.retryCount >= attempt.retryLimit
   const verdict = {
     ...verdictOn(delivery, { mayHaveArrived: claimed.toSend.mail.mayHaveArrived, isLast }),
     sender: sender?.name,
     subject,
   }
-  if (await record(rt, claimed.toSend, verdict, attempt))
-    rt.log.info({ emailLogId, status: verdict.status, reason: verdict.reason }, 'mail attempted')
-  else rt.log.warn({ emailLogId }, 'the claim of a mail was lost: its outcome is for another worker to record')
+  if (await record(deps, claimed.toSend, verdict, attempt))
+    deps.log.info({ emailLogId, status: verdict.status, reason: verdict.reason }, 'mail attempted')
+  else deps.log.warn({ emailLogId }, 'the claim of a mail was lost: its outcome is for another worker to record')
   return delivery
 }
 
 /** Ends mails that no job will send any more. */
-export async function sweepMails(rt: Writes): Promise<void> {
-  const failed = await commit(rt, systemActor, async (tx) => ({
+export async function sweepMails(deps: Writes): Promise<void> {
+  const failed = await commit(deps, systemActor, async (tx) => ({
     result: await failAbandonedMails(tx, abandonedAfterSeconds),
   }))
-  if (failed > 0) rt.log.warn({ mails: failed }, 'mails were given up: no job is left that would send them')
+  if (failed > 0) deps.log.warn({ mails: failed }, 'mails were given up: no job is left that would send them')
 }
 
 /** Deletions are events with the rows in them, so a batch is small. */
@@ -119,35 +119,35 @@ const batchSize = 500
  * Deletes mails that were sent or have failed EMAIL_LOG_RETENTION_DAYS ago, where EMAIL_LOG_CLEANUP_ENABLED. Each batch is
  * a transaction; stops between two.
  */
-export async function cleanMailLog(rt: Writes, signal: AbortSignal): Promise<void> {
-  const { emailCleanupEnabled, emailRetentionDays } = rt.config.log
+export async function cleanMailLog(deps: Writes, signal: AbortSignal): Promise<void> {
+  const { emailCleanupEnabled, emailRetentionDays } = deps.config.log
   if (!emailCleanupEnabled) return
   let deleted = 0
   for (const status of ['sent', 'failed'] as const)
     for (let count = batchSize; count === batchSize; deleted += count) {
       signal.throwIfAborted()
-      count = (await commitRow(rt, systemActor, deleteOldMails(status, emailRetentionDays, batchSize))).length
-      if (count > 0) rt.log.info({ deleted: deleted + count, status }, 'old mails are being deleted')
+      count = (await commitRow(deps, systemActor, deleteOldMails(status, emailRetentionDays, batchSize))).length
+      if (count > 0) deps.log.info({ deleted: deleted + count, status }, 'old mails are being deleted')
     }
 }
 
 type DeliveryRecord = { readonly delivery: MailDelivery; readonly subject?: string }
 
 async function deliver(
-  rt: MailWrites,
+  deps: MailWrites,
   mailer: Mailer,
   sender: SmtpSender | undefined,
   toSend: MailToSend,
   { signal, known }: Attempt,
 ): Promise<DeliveryRecord> {
   if (known !== undefined) return { delivery: known }
-  if (sender === undefined) return withoutSender(rt)
-  const composed = await composeOrFail(rt, toSend)
+  if (sender === undefined) return withoutSender(deps)
+  const composed = await composeOrFail(deps, toSend)
   if ('outcome' in composed) return { delivery: composed }
-  if (sender === inbox) return keep(rt, toSend, composed)
-  const claimed = keepClaim(rt, toSend)
+  if (sender === inbox) return keep(deps, toSend, composed)
+  const claimed = keepClaim(deps, toSend)
   const limited = AbortSignal.any([signal, claimed.lost, AbortSignal.timeout(sendMs)])
-  const delivery = await rt.tracing
+  const delivery = await deps.tracing
     .part('send mail', { kind: 'client', attributes: { 'daybook.mail.id': toSend.mail.id } }, () =>
       mailer.send(sender, composed.outgoing, limited),
     )
@@ -158,42 +158,42 @@ async function deliver(
 }
 
 /** Renews the claim until released; `lost` when somebody else has it, who shall not send at the same time. */
-function keepClaim(rt: UnloggedWrites & Logs, { mail }: MailToSend): { readonly lost: AbortSignal; release(): void } {
+function keepClaim(deps: UnloggedWrites & Logs, { mail }: MailToSend): { readonly lost: AbortSignal; release(): void } {
   const lost = new AbortController()
   const renew = async () => {
     try {
-      if (!(await renewMailClaim(rt, mail.id, mail.claimToken))) lost.abort(new Error('the claim was lost'))
+      if (!(await renewMailClaim(deps, mail.id, mail.claimToken))) lost.abort(new Error('the claim was lost'))
     } catch (error) {
-      rt.log.warn({ err: error, emailLogId: mail.id }, 'the claim of a mail could not be renewed')
+      deps.log.warn({ err: error, emailLogId: mail.id }, 'the claim of a mail could not be renewed')
     }
   }
   const timer = setInterval(renew, renewMs)
   return { lost: lost.signal, release: () => clearInterval(timer) }
 }
 
-function withoutSender(rt: Logs): DeliveryRecord {
+function withoutSender({ log }: Logs): DeliveryRecord {
   const reason = 'no mail sender is configured: set MAIL_SENDERS_ENABLED'
-  rt.log.warn(reason)
+  log.warn(reason)
   return { delivery: { outcome: 'delayed', reason, problem: 'No mail sender is configured' } }
 }
 
 async function keep(
-  rt: UnloggedWrites,
+  deps: UnloggedWrites,
   { mail }: MailToSend,
   { outgoing, recordedSubject }: ComposedMail,
 ): Promise<DeliveryRecord> {
   const { subject, html, text } = outgoing
-  await keepDevelopmentMail(rt, { emailLogId: mail.id, subject, html, text })
+  await keepDevelopmentMail(deps, { emailLogId: mail.id, subject, html, text })
   return { delivery: { outcome: 'accepted', response: 'kept' }, subject: recordedSubject }
 }
 
 /** A broken template does not mend itself between attempts, and a file that is gone does not come back. */
 async function composeOrFail(
-  rt: MailReads,
+  deps: MailReads,
   toSend: MailToSend,
 ): Promise<ComposedMail | Extract<MailDelivery, { reason: string }>> {
   try {
-    return await compose(rt, toSend)
+    return await compose(deps, toSend)
   } catch (error) {
     const reason = withoutSecret(`the mail could not be composed: ${(error as Error).message}`, toSend.secret)
     const problem = 'The mail could not be composed'
@@ -204,17 +204,17 @@ async function composeOrFail(
 
 /** Insists while the database is away: an accepted mail whose acceptance is forgotten would be sent again. */
 async function record(
-  rt: Writes,
+  deps: Writes,
   { mail }: MailToSend,
   verdict: Verdict,
   { actor = systemActor, signal }: Attempt,
 ): Promise<boolean> {
   const settle = () =>
-    commit(rt, actor, async (tx) => ({ result: await settleMail(tx, mail.id, mail.claimToken, verdict) }))
+    commit(deps, actor, async (tx) => ({ result: await settleMail(tx, mail.id, mail.claimToken, verdict) }))
   return retryTransient(settle, {
     backoff: { firstMs: 100, longestMs: 5000 },
     mayRetry: () => !signal.aborted,
     onRetry: (error) =>
-      rt.log.warn({ err: error, emailLogId: mail.id }, 'the outcome of a mail could not be recorded yet'),
+      deps.log.warn({ err: error, emailLogId: mail.id }, 'the outcome of a mail could not be recorded yet'),
   })
 }

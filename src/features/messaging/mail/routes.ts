@@ -17,12 +17,12 @@ import { tenantOf as tenantNamed } from './queries.ts'
 const timeouts = { connect: 10_000, greeting: 10_000, silence: 20_000 }
 
 /** Emits: row changes of svc_EmailLog. */
-export function mailAdminRoutes(app: App, rt: MailWrites): void {
+export function mailAdminRoutes(app: App, deps: MailWrites): void {
   const mailer = openMailer(timeouts)
   app.addHook('onClose', async () => mailer.close())
   app.post('/settings/test-email', testRoute, async (request) => {
     const { to, email } = request.body
-    await sendTestMail(rt, mailer, actorOf(request), { to: to ?? email, tenantId: tenantOf(request.query) })
+    await sendTestMail(deps, mailer, actorOf(request), { to: to ?? email, tenantId: tenantOf(request.query) })
     return { success: true, message: 'Test email sent successfully' }
   })
 }
@@ -59,16 +59,16 @@ const longest = 30_000
  * @throws {AppError} 400 without one plain address; 404 for an unknown tenant; 500 `Failed to send test email` with a
  *   reason that repeats nothing of what the server said
  */
-async function sendTestMail(rt: MailWrites, mailer: Mailer, actor: Actor, wanted: TestMail): Promise<void> {
+async function sendTestMail(deps: MailWrites, mailer: Mailer, actor: Actor, wanted: TestMail): Promise<void> {
   const to = recipientOf(wanted.to)
   const { tenantId } = wanted
-  if (tenantId !== undefined && (await tenantNamed(rt.db, tenantId)) === undefined) throw settingsNotFound()
-  const id = await commit(rt, actor, async (tx) => {
+  if (tenantId !== undefined && (await tenantNamed(deps.db, tenantId)) === undefined) throw settingsNotFound()
+  const id = await commit(deps, actor, async (tx) => {
     const { emailLogId } = await queueMail(tx, { type: 'test', to, context: {}, ...(tenantId && { tenantId }) })
     return { result: emailLogId }
   })
   const attempt = { retryCount: 0, retryLimit: 0, signal: AbortSignal.timeout(longest) }
-  const delivery = await attemptMail(rt, mailer, id, attempt)
+  const delivery = await attemptMail(deps, mailer, id, attempt)
   if (delivery === undefined || delivery === 'busy') throw failed('The mail was given up')
   if (delivery.outcome !== 'accepted') throw failed(delivery.problem)
 }

@@ -8,9 +8,9 @@ import { smtpPassword } from '../../settings/settings.ts'
  * where it is switched on and complete, else MAIL_DEFAULT_SENDER. Outside production the inbox
  * keeps what nobody can send; in production it is undefined, and the mail waits.
  */
-export function senderOf(rt: Configuration & CurrentSettings, tenantId: string | undefined): SmtpSender | undefined {
-  const own = tenantId === undefined ? undefined : settingsSender(rt.config, rt.settings.own(tenantId))
-  return own ?? settingsSender(rt.config, rt.settings.own(null)) ?? configuredSender(rt) ?? inboxOf(rt)
+export function senderOf(deps: Configuration & CurrentSettings, tenantId: string | undefined): SmtpSender | undefined {
+  const own = tenantId === undefined ? undefined : settingsSender(deps.config, deps.settings.own(tenantId))
+  return own ?? settingsSender(deps.config, deps.settings.own(null)) ?? configuredSender(deps) ?? inboxOf(deps)
 }
 
 /** Stands for the development inbox: the name of what it "sends", and the address that comes from. */
@@ -29,8 +29,8 @@ export function hasInbox({ config }: Configuration): boolean {
   return config.server.environment !== 'production'
 }
 
-function inboxOf(rt: Configuration): SmtpSender | undefined {
-  return hasInbox(rt) ? inbox : undefined
+function inboxOf(deps: Configuration): SmtpSender | undefined {
+  return hasInbox(deps) ? inbox : undefined
 }
 
 function configuredSender({ config }: Configuration): SmtpSender | undefined {

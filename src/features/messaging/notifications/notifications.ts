@@ -20,12 +20,12 @@ export { insertNotification, notifications, withOwnNotifications } from './queri
 
 /** The reader's own notifications, as `/items` lists them, the newest first unless asked otherwise. */
 export function listNotifications(
-  rt: NotificationReads,
+  deps: NotificationReads,
   reader: Requester,
   query: Readonly<Record<string, unknown>>,
 ): Promise<string | Readable> {
   const own = { ...reader, access: ownNotifications(reader.access) }
-  return listItems(rt, own, notifications, newestFirst(query))
+  return listItems(deps, own, notifications, newestFirst(query))
 }
 
 /**
@@ -35,24 +35,24 @@ export function listNotifications(
  * @throws {AppError} 400 for users or a tenant that there are not
  */
 export async function sendNotifications(
-  rt: NotificationWrites,
+  deps: NotificationWrites,
   sender: Requester,
   { userIds, tenantId, ...content }: NewNotification,
 ): Promise<readonly string[]> {
-  const db = sender.scope?.tx ?? rt.db
+  const db = sender.scope?.tx ?? deps.db
   const unknown = await unknownUsers(db, userIds)
   if (unknown.length > 0) throw errors.badBody('userIds: unknown users', { unknown })
   const tenant_Id = tenantId === undefined ? (sender.access.tenantId ?? null) : tenantId
   if (tenant_Id !== null && !(await isTenant(db, tenant_Id))) throw errors.badBody('tenant_Id: unknown tenant')
   const rows = userIds.map((userId) => ({ ...content, userId, tenant_Id }))
-  const { ids } = await changeItems(rt, sender, notifications, { action: 'create', payloads: rows })
+  const { ids } = await changeItems(deps, sender, notifications, { action: 'create', payloads: rows })
   return ids.map((id) => JSON.parse(id) as string)
 }
 
 /** Deletes everybody's notifications that are older than `days`, some at a time so that no lock is held for long. */
-export async function cleanUpNotifications(rt: Writes, actor: Actor, days: number): Promise<number> {
+export async function cleanUpNotifications(deps: Writes, actor: Actor, days: number): Promise<number> {
   for (let deleted = 0; ; ) {
-    const some = await deleteSomeOlderThan(rt, actor, days, deletedAtOnce)
+    const some = await deleteSomeOlderThan(deps, actor, days, deletedAtOnce)
     deleted += some
     if (some < deletedAtOnce) return deleted
   }

@@ -13,7 +13,7 @@ const silent: Progress = { at: () => undefined, ended: async () => undefined }
  * Tells users how far things are that take long: by one notification each, which changes until the end. It is not worth a
  * failure of what it tells of.
  */
-export function openProgress(rt: Writes & Logs, { quietMs, everyMs } = usual): ProgressNotices['progress'] {
+export function openProgress(deps: Writes & Logs, { quietMs, everyMs } = usual): ProgressNotices['progress'] {
   return (actor, about) => {
     const { userId, tenantId = null } = actor
     if (userId === undefined) return silent
@@ -24,7 +24,7 @@ export function openProgress(rt: Writes & Logs, { quietMs, everyMs } = usual): P
     let id: string | undefined
     let last = Promise.resolve()
     const write = async (message: string, data: object) => {
-      id = await commit(rt, teller, async (tx) => {
+      id = await commit(deps, teller, async (tx) => {
         // Deleted by its user, it stays so.
         if (id !== undefined) await updateNotification(tx, id, { message, data })
         return { result: id ?? (await insertNotification(tx, { userId, tenantId, ...about, message, data })) }
@@ -34,7 +34,7 @@ export function openProgress(rt: Writes & Logs, { quietMs, everyMs } = usual): P
       told = performance.now()
       last = last
         .then(() => workFor({ caller: 'progress', gone: undefined, places: 0 }, () => write(message, data)))
-        .catch((error: unknown) => rt.log.warn({ err: error, ...about }, 'a user could not be told of progress'))
+        .catch((error: unknown) => deps.log.warn({ err: error, ...about }, 'a user could not be told of progress'))
     }
     return {
       at: (message, data) => {

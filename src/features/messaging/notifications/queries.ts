@@ -13,22 +13,22 @@ import { createParams, type Params } from '../../../query/sql.ts'
 import { type ItemReads, type ItemWrites, parameters } from '../../data/items/items.ts'
 
 /** How many of the rows that `own` may read are not marked as seen. */
-export async function countUnseen(rt: NotificationReads, own: Access): Promise<number> {
+export async function countUnseen(deps: NotificationReads, own: Access): Promise<number> {
   const params = createParams()
-  const text = `select count(*)::int as count from "svc_Notification" t where ${ruleOf(rt, own, params)} and ${unseen}`
-  const [row] = await rt.db.run<{ count: number }>(text, params.values)
+  const text = `select count(*)::int as count from "svc_Notification" t where ${ruleOf(deps, own, params)} and ${unseen}`
+  const [row] = await deps.db.run<{ count: number }>(text, params.values)
   return row!.count
 }
 
 /** Marks these rows, or all, as seen, as far as `own` may read them; how many were not before. */
 export function markSeen(
-  rt: Writes & Clock & CurrentCatalog,
+  deps: Writes & Clock & CurrentCatalog,
   actor: Actor,
   own: Access,
   ids: readonly string[] | undefined,
 ): Promise<number> {
   return changeOwn(
-    rt,
+    deps,
     actor,
     own,
     ids,
@@ -38,23 +38,23 @@ export function markSeen(
 
 /** Deletes these rows, or all, as far as `own` may read them; how many there were. */
 export function deleteOwn(
-  rt: Writes & Clock & CurrentCatalog,
+  deps: Writes & Clock & CurrentCatalog,
   actor: Actor,
   own: Access,
   ids: readonly string[] | undefined,
 ): Promise<number> {
-  return changeOwn(rt, actor, own, ids, (where) => `delete from "svc_Notification" t using ctx where ${where}`)
+  return changeOwn(deps, actor, own, ids, (where) => `delete from "svc_Notification" t using ctx where ${where}`)
 }
 
 /** Deletes some of everybody's that were created more than `days` days ago; how many. */
-export async function deleteSomeOlderThan(rt: Writes, actor: Actor, days: number, atMost: number): Promise<number> {
+export async function deleteSomeOlderThan(deps: Writes, actor: Actor, days: number, atMost: number): Promise<number> {
   const text = `${actorCte(1)}, gone as (
     delete from "svc_Notification" t using ctx
     where t.id in (
       select id from "svc_Notification" where "createdAt" < now() - make_interval(days => $2) limit $3 for update skip locked)
     returning 1)
     select count(*)::int as count from gone`
-  const [row] = await commitRow<{ count: number }>(rt, actor, { text, values: [days, atMost] })
+  const [row] = await commitRow<{ count: number }>(deps, actor, { text, values: [days, atMost] })
   return row!.count
 }
 
@@ -104,7 +104,7 @@ export async function updateNotification(
 const unseen = 't.seen is not true'
 
 async function changeOwn(
-  rt: Writes & Clock & CurrentCatalog,
+  deps: Writes & Clock & CurrentCatalog,
   actor: Actor,
   own: Access,
   ids: readonly string[] | undefined,
@@ -112,15 +112,15 @@ async function changeOwn(
 ): Promise<number> {
   const { params, values } = parameters()
   const named = ids === undefined ? '' : ` and t.id = any(${params.bind([...ids], 'uuid[]')})`
-  const where = `${ruleOf(rt, own, params)}${named}`
+  const where = `${ruleOf(deps, own, params)}${named}`
   const text = `${actorCte(1)}, changed as (${change(where)} returning 1) select count(*)::int as count from changed`
-  const [row] = await commitRow<{ count: number }>(rt, actor, { text, values: values() })
+  const [row] = await commitRow<{ count: number }>(deps, actor, { text, values: values() })
   return row!.count
 }
 
 /** The rule of a read, so that list, count, marks and deletions are about the same rows. */
-function ruleOf(rt: Clock & Configuration & CurrentCatalog, own: Access, params: Params): string {
-  const rule = resolveCondition(rt.catalog.current(), own, notifications, 'read', resolveEnv(rt))
+function ruleOf(deps: Clock & Configuration & CurrentCatalog, own: Access, params: Params): string {
+  const rule = resolveCondition(deps.catalog.current(), own, notifications, 'read', resolveEnv(deps))
   if (rule === undefined) throw new Error('own notifications have no rule')
   return compileCondition(rule, 't', params)
 }

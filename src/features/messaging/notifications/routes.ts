@@ -8,34 +8,34 @@ import { cleanUpNotifications, listNotifications, sendNotifications } from './no
 import { countUnseen, deleteOwn, markSeen, type NotificationWrites, ownNotifications } from './queries.ts'
 
 /** `/notifications`: the caller's own, nobody else's. Row events are appended by the database. */
-export function notificationRoutes(app: App, rt: NotificationWrites): void {
+export function notificationRoutes(app: App, deps: NotificationWrites): void {
   app.get('/notifications', listRoute, async (request, reply) => {
-    const list = await listNotifications(rt, requesterOf(request), queryOf(request))
+    const list = await listNotifications(deps, requesterOf(request), queryOf(request))
     return sendJson(reply, list)
   })
   app.get('/notifications/unread/count', countRoute, async ({ caller }) => ({
-    count: await countUnseen(rt, ownNotifications(caller.access)),
+    count: await countUnseen(deps, ownNotifications(caller.access)),
   }))
   app.post('/notifications/mark-seen', markRoute, async (request) => {
     const { notificationIds: ids } = request.body
-    const count = await markSeen(rt, actorOf(request), ownNotifications(request.caller.access), ids)
+    const count = await markSeen(deps, actorOf(request), ownNotifications(request.caller.access), ids)
     return { message: 'Notifications marked as seen', count }
   })
   app.delete('/notifications', deleteRoute, async (request) => {
     const ids = request.body.notificationIds ?? idsOfQuery(queryOf(request))
-    const count = await deleteOwn(rt, actorOf(request), ownNotifications(request.caller.access), ids)
+    const count = await deleteOwn(deps, actorOf(request), ownNotifications(request.caller.access), ids)
     return { message: 'Notifications deleted', count }
   })
 }
 
-export function notificationAdminRoutes(app: App, rt: NotificationWrites): void {
+export function notificationAdminRoutes(app: App, deps: NotificationWrites): void {
   app.post('/notifications/send', sendRoute, async (request) => ({
     message: 'Notifications sent successfully',
-    notificationIds: [...(await sendNotifications(rt, requesterOf(request), newNotificationOf(request.body)))],
+    notificationIds: [...(await sendNotifications(deps, requesterOf(request), newNotificationOf(request.body)))],
   }))
   app.post('/notifications/cleanup', cleanupRoute, async (request) => ({
     message: 'Old notifications cleaned up',
-    count: await cleanUpNotifications(rt, actorOf(request), request.body.days ?? 30),
+    count: await cleanUpNotifications(deps, actorOf(request), request.body.days ?? 30),
   }))
 }
 

@@ -35,15 +35,15 @@ const reserved = new Set(['connect', 'connect_error', 'disconnect', 'disconnecti
 
 /** Throws a TypeError for an event or target that there cannot be, and for a body of more than 256 kB. */
 export async function push(
-  rt: UnloggedWrites & Configuration & IdSource,
+  deps: UnloggedWrites & Configuration & IdSource,
   tx: Tx | undefined,
   what: Push,
 ): Promise<void> {
   if (typeof what.event !== 'string' || what.event === '' || reserved.has(what.event))
     throw new TypeError(`${JSON.stringify(what.event)} is no name for an event`)
   if (what.to.kind === 'user' && !isUuid(what.to.userId)) throw new TypeError('userId must be the id of a user')
-  if (!rt.config.realtime.enabled) return
-  await notifySockets(rt, tx, partsOf(rt.newId(), what))
+  if (!deps.config.realtime.enabled) return
+  await notifySockets(deps, tx, partsOf(deps.newId(), what))
 }
 
 /** `{id}:{index}:{count}:{text}`: the JSON in ASCII, so that a character is a byte, cut into pieces. */

@@ -39,29 +39,29 @@ export type LogoReads = MailLogo & AssetWrites
 
 /** What has to be sent with the HTML so that its logo shows. */
 export async function inlineImages(
-  rt: LogoReads,
+  deps: LogoReads,
   html: string,
   tenantId: string | undefined,
 ): Promise<readonly InlineImage[]> {
-  return html.includes(logoAddress) ? [{ cid: 'logo', ...(await logoOf(rt, tenantId)) }] : []
+  return html.includes(logoAddress) ? [{ cid: 'logo', ...(await logoOf(deps, tenantId)) }] : []
 }
 
 /** The same HTML for a browser, which knows no parts of mails. */
-export async function withEmbeddedLogo(rt: LogoReads, html: string, tenantId: string | undefined): Promise<string> {
+export async function withEmbeddedLogo(deps: LogoReads, html: string, tenantId: string | undefined): Promise<string> {
   if (!html.includes(logoAddress)) return html
-  const { contentType, content } = await logoOf(rt, tenantId)
+  const { contentType, content } = await logoOf(deps, tenantId)
   return html.replaceAll(logoAddress, `data:${contentType};base64,${content.toString('base64')}`)
 }
 
 type Logo = Omit<InlineImage, 'cid'>
 
 /** A mail is worth more than its logo: where the settings' icon cannot be had, it is the PNG. */
-async function logoOf(rt: LogoReads, tenantId: string | undefined): Promise<Logo> {
-  const icon = await iconOf(rt, tenantId).catch((error: unknown) => {
-    rt.log.warn({ err: error, tenantId }, 'a mail has the default logo: the icon of the settings could not be read')
+async function logoOf(deps: LogoReads, tenantId: string | undefined): Promise<Logo> {
+  const icon = await iconOf(deps, tenantId).catch((error: unknown) => {
+    deps.log.warn({ err: error, tenantId }, 'a mail has the default logo: the icon of the settings could not be read')
     return undefined
   })
-  return icon ?? { contentType: 'image/png', content: rt.mailLogo }
+  return icon ?? { contentType: 'image/png', content: deps.mailLogo }
 }
 
 /** What every mail program shows. */
@@ -70,10 +70,10 @@ const usualTypes = new Set(['image/png', 'image/jpeg', 'image/gif'])
 const smaller = { width: 480, height: 240, fit: 'inside', withoutEnlargement: true, format: 'png' } as const
 
 /** The file that the settings name as `email_icon_Id`, made smaller where it is large or of another format. */
-async function iconOf(rt: LogoReads, tenantId: string | undefined): Promise<Logo | undefined> {
-  const icon = await settingsAsset(rt, 'email_icon', tenantId)
+async function iconOf(deps: LogoReads, tenantId: string | undefined): Promise<Logo | undefined> {
+  const icon = await settingsAsset(deps, 'email_icon', tenantId)
   if (icon === undefined) return undefined
-  const contents = contentsOf(rt)
+  const contents = contentsOf(deps)
   const isFit = icon.typeProven && usualTypes.has(icon.type) && icon.size <= largest
   const content = await wholeOf(
     isFit ? contents.original(icon) : await contents.variant(icon, smaller, { turn: 'mail', gone: undefined }),

@@ -17,12 +17,12 @@ import { commonVariableNames as commonVariables, defaultTemplate, templateTypes 
 import { sampleVariables } from './variables.ts'
 
 /** What an editor of templates offers. */
-export function templateRoutes(app: App, _rt: object): void {
+export function templateRoutes(app: App, _deps: object): void {
   app.get('/templates/types', typesRoute, async () => ({ data: { types: templateTypes, commonVariables } }))
 }
 
 /** The built-in texts and what stored ones look like, for administrators. */
-export function templateAdminRoutes(app: App, rt: TemplateReads): void {
+export function templateAdminRoutes(app: App, deps: TemplateReads): void {
   app.get('/templates/defaults', defaultsRoute, async () => {
     const templates = templateTypes.flatMap(({ type }) => defaultTemplate(type) ?? [])
     return { data: { templates, commonVariables } }
@@ -33,7 +33,7 @@ export function templateAdminRoutes(app: App, rt: TemplateReads): void {
     return { data: { ...found, commonVariables } }
   })
   app.post('/templates/:id/preview', previewRoute, async ({ params, body }) => ({
-    data: await previewTemplate(rt, params.id, body),
+    data: await previewTemplate(deps, params.id, body),
   }))
 }
 
@@ -114,17 +114,17 @@ const previewRoute = declared({
  * @throws {AppError} 404 for an unknown template; 400 when it cannot be rendered
  */
 async function previewTemplate(
-  rt: TemplateReads,
+  deps: TemplateReads,
   id: string,
   { data = {}, ...unsaved }: Static<typeof previewRoute.schema.body>,
 ): Promise<RenderedMail> {
-  const stored = isUuid(id) ? await templateById(rt.db, id) : undefined
+  const stored = isUuid(id) ? await templateById(deps.db, id) : undefined
   if (stored === undefined) throw new AppError(404, 'Template not found')
   const { subject: ownSubject, body: ownBody } = stored
   const template = { subject: unsaved.subject ?? ownSubject, body: unsaved.body ?? ownBody }
-  const variables = sampleVariables(rt, stored.type, stored.tenantId ?? undefined, data)
-  const { subject, html, text } = await rt.renderer.render({ template, variables }).catch(explain)
-  return { subject, html: await withEmbeddedLogo(rt, html, stored.tenantId ?? undefined), text }
+  const variables = sampleVariables(deps, stored.type, stored.tenantId ?? undefined, data)
+  const { subject, html, text } = await deps.renderer.render({ template, variables }).catch(explain)
+  return { subject, html: await withEmbeddedLogo(deps, html, stored.tenantId ?? undefined), text }
 }
 
 function explain(error: unknown): never {

@@ -34,20 +34,20 @@ type MailContents = {
  *
  * @throws {TemplateError} when the built-in template or the given subject fails, or there is none of the type
  */
-export async function renderMail(rt: Reads & Logs & MailRenderer, contents: MailContents): Promise<RenderResult> {
+export async function renderMail(deps: Reads & Logs & MailRenderer, contents: MailContents): Promise<RenderResult> {
   const { type, variables, tenantId } = contents
-  const stored = await activeTemplate(rt.db, lookupNames(type, variables), tenantId)
+  const stored = await activeTemplate(deps.db, lookupNames(type, variables), tenantId)
   const builtIn = builtInTemplate(type)
   const first = stored ?? builtIn
   if (first === undefined) throw new TemplateError(`there is no active template of the type ${type}`)
-  if (stored === undefined || builtIn === undefined) return render(rt, first, contents)
+  if (stored === undefined || builtIn === undefined) return render(deps, first, contents)
   try {
-    return await render(rt, stored, contents)
+    return await render(deps, stored, contents)
   } catch (error) {
     if (!(error instanceof TemplateError)) throw error
     const about = { templateId: stored.id, type: stored.type, tenantId, reason: error.message }
-    rt.log.warn(about, 'a stored template failed: the built-in one is used instead')
-    return render(rt, builtIn, contents)
+    deps.log.warn(about, 'a stored template failed: the built-in one is used instead')
+    return render(deps, builtIn, contents)
   }
 }
 
@@ -65,9 +65,13 @@ function builtInTemplate(type: string): Template | undefined {
   return Object.hasOwn(builtInTemplates, type) ? builtInTemplates[type as TemplateType] : defaultTemplate(type)
 }
 
-function render(rt: MailRenderer, template: Template, { variables, recordedVariables, subject }: MailContents) {
+function render(
+  { renderer }: MailRenderer,
+  template: Template,
+  { variables, recordedVariables, subject }: MailContents,
+) {
   const { subject: own, body } = template
-  return rt.renderer.render({ template: { subject: subject ?? own, body }, variables, recordedVariables })
+  return renderer.render({ template: { subject: subject ?? own, body }, variables, recordedVariables })
 }
 
 type StoredTemplate = Template & {
@@ -107,19 +111,19 @@ export const longestCell = { subject: 250, body: 256 * 1024 }
  * @throws {AppError} 400 that names the fields
  */
 export async function checkTemplateCells(
-  rt: Clock & CurrentSettings & MailRenderer,
+  deps: Clock & CurrentSettings & MailRenderer,
   cells: readonly Cell[],
 ): Promise<void> {
   const problems: FieldProblem[] = []
   for (const { field, value } of cells) {
-    const message = typeof value === 'string' ? await problemOf(rt, field.name, value) : undefined
+    const message = typeof value === 'string' ? await problemOf(deps, field.name, value) : undefined
     if (message !== undefined) problems.push({ field: field.name, message, rule: 'isTemplate' })
   }
   if (problems.length > 0) throw errors.validation(problems)
 }
 
 async function problemOf(
-  rt: Clock & CurrentSettings & MailRenderer,
+  deps: Clock & CurrentSettings & MailRenderer,
   name: string,
   value: string,
 ): Promise<string | undefined> {
@@ -128,7 +132,7 @@ async function problemOf(
   if (value.length > longestCell[name]) return `has more than ${longestCell[name]} characters`
   if (name === 'subject' && /[\p{Cc}\u2028\u2029]/u.test(value)) return 'is not one line'
   try {
-    await rt.renderer.render({ template: { subject: '', body: '', [name]: value }, variables: sampleVariables(rt) })
+    await deps.renderer.render({ template: { subject: '', body: '', [name]: value }, variables: sampleVariables(deps) })
     return undefined
   } catch (error) {
     if (error instanceof TemplateError) return error.message

@@ -118,13 +118,13 @@ const sampleLifetimeMs = 3_600_000
  * place of what it names, within `user` and `tenant` too.
  */
 export function sampleVariables(
-  rt: Clock & CurrentSettings,
+  deps: Clock & CurrentSettings,
   type = '',
   tenantId?: string,
   data: Readonly<Record<string, unknown>> = {},
 ): Readonly<Record<string, unknown>> {
-  const settings = rt.settings.current(tenantId)
-  const now = rt.clock()
+  const settings = deps.settings.current(tenantId)
+  const now = deps.clock()
   const base = String(settings.app_url ?? 'https://app.example.com').replace(/\/+$/, '')
   const variables = {
     ...commonVariables(settings, samplePerson.email, samplePerson, sampleTenant, now),

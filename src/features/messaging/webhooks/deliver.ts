@@ -44,10 +44,10 @@ const longestWaitMs = 2000
  * Sends what is due for one endpoint until there is nothing more, or `signal` aborts. Endpoints do not wait for each other:
  * each has slots of its own. Claiming, composing and noting cost a statement each, so they are done for many at once.
  */
-export async function deliverTo(rt: DeliveryWrites, webhookId: string, signal: AbortSignal): Promise<void> {
+export async function deliverTo(deps: DeliveryWrites, webhookId: string, signal: AbortSignal): Promise<void> {
   const lane: Lane = {
-    ...{ rt, webhookId, token: randomUUID(), queue: [], running: new Set(), noting: new Set() },
-    ...{ settle: openSettling(rt), claiming: undefined, isDry: false, changes: 0 },
+    ...{ deps, webhookId, token: randomUUID(), queue: [], running: new Set(), noting: new Set() },
+    ...{ settle: openSettling(deps), claiming: undefined, isDry: false, changes: 0 },
     ...{ ahead: slotsOfEndpoint, meanMs: undefined },
   }
   while (!signal.aborted) {
@@ -63,7 +63,7 @@ export async function deliverTo(rt: DeliveryWrites, webhookId: string, signal: A
 
 /** What one process does for one endpoint. */
 type Lane = {
-  readonly rt: DeliveryWrites
+  readonly deps: DeliveryWrites
   readonly webhookId: string
   /** Of its claims. */
   readonly token: string
@@ -87,33 +87,33 @@ type Waiting = Composed & { readonly webhook: Signing; readonly claimedAt: numbe
 
 /** Throws nothing that would end the deliveries that are on their way; what failed is tried again by the next lane. */
 async function refill(lane: Lane): Promise<void> {
-  const { rt, webhookId, token } = lane
+  const { deps, webhookId, token } = lane
   const claimedAt = performance.now()
   const { changes } = lane
   try {
-    const claimed = await claimDeliveries(rt, webhookId, token, lane.ahead, claimMs)
+    const claimed = await claimDeliveries(deps, webhookId, token, lane.ahead, claimMs)
     lane.isDry = claimed.length === 0 && lane.changes === changes
-    const webhook = claimed.length === 0 ? undefined : await webhookById(rt.db, webhookId)
+    const webhook = claimed.length === 0 ? undefined : await webhookById(deps.db, webhookId)
     if (webhook === undefined) return
-    const signing = { ...webhook, secrets: await openSecrets(rt, webhookId) }
-    const ready = await composed(rt, webhook, claimed)
+    const signing = { ...webhook, secrets: await openSecrets(deps, webhookId) }
+    const ready = await composed(deps, webhook, claimed)
     lane.queue.push(...ready.map((one) => ({ ...one, webhook: signing, claimedAt })))
   } catch (error) {
     lane.isDry = true
-    rt.log.warn({ err: error, webhook: webhookId }, 'deliveries could not be claimed; they go on')
+    deps.log.warn({ err: error, webhook: webhookId }, 'deliveries could not be claimed; they go on')
   } finally {
     lane.claiming = undefined
   }
 }
 
 function sendFrom(lane: Lane): void {
-  const { rt, queue, running } = lane
+  const { deps, queue, running } = lane
   if (queue.length > 0 && performance.now() - queue[0]!.claimedAt > longestWaitMs) noted(lane, giveBack(lane))
   while (running.size < slotsOfEndpoint && lane.queue.length > 0) {
     const one = lane.queue.shift()!
     const sent = attempt(lane, one)
       .catch((error) =>
-        rt.log.warn({ err: error, delivery: one.delivery.id }, 'a delivery could not be noted; it is done again'),
+        deps.log.warn({ err: error, delivery: one.delivery.id }, 'a delivery could not be noted; it is done again'),
       )
       .finally(() => running.delete(sent))
     running.add(sent)
@@ -124,7 +124,7 @@ function sendFrom(lane: Lane): void {
 async function giveBack(lane: Lane): Promise<void> {
   const ids = lane.queue.map(({ delivery }) => delivery.id)
   lane.queue = []
-  if (ids.length > 0) await returnClaims(lane.rt, lane.token, ids)
+  if (ids.length > 0) await returnClaims(lane.deps, lane.token, ids)
 }
 
 /** Has the lane stay for it. */
@@ -133,7 +133,10 @@ function noted(lane: Lane, work: Promise<unknown>): void {
     .then(
       () => change(lane),
       (error: unknown) =>
-        lane.rt.log.warn({ err: error, webhook: lane.webhookId }, 'deliveries could not be noted; they are done again'),
+        lane.deps.log.warn(
+          { err: error, webhook: lane.webhookId },
+          'deliveries could not be noted; they are done again',
+        ),
     )
     .finally(() => lane.noting.delete(noting))
   lane.noting.add(noting)
@@ -147,7 +150,7 @@ function change(lane: Lane): void {
 type Settling = (webhookId: string, token: string, one: Delivered) => Promise<void>
 
 /** Notes what was delivered: while one statement is on its way, what comes is for the next. */
-function openSettling(rt: DeliveryWrites): Settling {
+function openSettling(deps: DeliveryWrites): Settling {
   let waiting: { readonly one: Delivered; readonly done: PromiseWithResolvers<void> }[] = []
   let isRunning = false
   const run = async (webhookId: string, token: string) => {
@@ -156,7 +159,7 @@ function openSettling(rt: DeliveryWrites): Settling {
       const batch = waiting
       waiting = []
       const all = batch.map(({ one }) => one)
-      await settleDelivered(rt, webhookId, token, all).then(
+      await settleDelivered(deps, webhookId, token, all).then(
         () => batch.forEach(({ done }) => void done.resolve()),
         (error: unknown) => batch.forEach(({ done }) => void done.reject(error)),
       )
@@ -175,26 +178,26 @@ function openSettling(rt: DeliveryWrites): Settling {
 type Composed = { readonly delivery: ClaimedDelivery; readonly text: string | undefined }
 
 async function composed(
-  rt: DeliveryWrites,
+  deps: DeliveryWrites,
   webhook: Webhook,
   deliveries: readonly ClaimedDelivery[],
 ): Promise<readonly Composed[]> {
-  const refusal = await refusalOf(rt, rt.db, webhook)
+  const refusal = await refusalOf(deps, deps.db, webhook)
   if (refusal !== undefined) {
-    await pause(rt, webhook, refusal)
+    await pause(deps, webhook, refusal)
     return []
   }
-  const sight = seenBy(rt, webhook)
+  const sight = seenBy(deps, webhook)
   const changes = deliveries.filter(({ action }) => !signs.has(action))
   const events = await readEvents(
-    rt.db,
+    deps.db,
     changes.map(({ position }) => position),
   )
-  const seen = sight === undefined ? undefined : await seenEvents(rt, rt.db, sight, events)
+  const seen = sight === undefined ? undefined : await seenEvents(deps, deps.db, sight, events)
   return deliveries.map((delivery) => {
     const { action, collection, position, cursor } = delivery
     const place = `"position":"${position}"${cursor === null ? '' : `,"cursor":"${cursor}"`}`
-    if (action === 'test') return { delivery, text: `{"type":"test","timestamp":"${rt.clock().toISOString()}"}` }
+    if (action === 'test') return { delivery, text: `{"type":"test","timestamp":"${deps.clock().toISOString()}"}` }
     if (action === 'resync')
       return { delivery, text: `{"type":"resync","collection":${JSON.stringify(collection)},${place}}` }
     const event = events.find((one) => one.position === position)
@@ -217,10 +220,10 @@ type Signing = Webhook & { readonly secrets: readonly string[] }
 
 /** Sends one. A slot is free again when the endpoint has answered; what it took is noted together with others. */
 async function attempt(lane: Lane, { webhook, delivery, text }: Waiting): Promise<void> {
-  const { rt, token } = lane
+  const { deps, token } = lane
   const { id } = delivery
   const settle = async (result: DeliveryResult) => {
-    const settled = await settleDelivery(rt, webhook.id, { id, token }, result)
+    const settled = await settleDelivery(deps, webhook.id, { id, token }, result)
     change(lane)
     return settled
   }
@@ -230,7 +233,7 @@ async function attempt(lane: Lane, { webhook, delivery, text }: Waiting): Promis
     return
   }
   const startedAt = performance.now()
-  const answer = await post(rt, webhook, delivery, text)
+  const answer = await post(deps, webhook, delivery, text)
   const verdict = verdictOn(answer, { attempts: delivery.attempts, ageMs: delivery.ageMs, chance: Math.random() })
   const { response, error } = answer
   const responseStatus = answer.status
@@ -246,8 +249,8 @@ async function attempt(lane: Lane, { webhook, delivery, text }: Waiting): Promis
   lane.meanMs = undefined
   await giveBack(lane)
   const { failingMs } = await settle({ ...verdict, responseStatus, response, error, durationMs })
-  if (answer.status === 410) await pause(rt, webhook, 'the endpoint answered 410: it is gone')
-  else if (failingMs > longestFailingMs) await pause(rt, webhook, 'nothing has reached the endpoint for a day')
+  if (answer.status === 410) await pause(deps, webhook, 'the endpoint answered 410: it is gone')
+  else if (failingMs > longestFailingMs) await pause(deps, webhook, 'nothing has reached the endpoint for a day')
 }
 
 /** How many an endpoint that takes so long is sent within the time that is claimed ahead. */
@@ -287,12 +290,12 @@ const longestRetryAfterMs = 86_400_000
 const longestTryingMs = 3 * 86_400_000
 
 async function post(
-  rt: DeliveryWrites,
+  { clock, config }: DeliveryWrites,
   { url, secrets }: Signing,
   { id: deliveryId, depth, request }: ClaimedDelivery,
   text: string,
 ): Promise<Answer> {
-  const at = Math.floor(rt.clock().getTime() / 1000)
+  const at = Math.floor(clock().getTime() / 1000)
   const headers = {
     'content-type': 'application/json',
     'user-agent': 'daybook-webhooks',
@@ -305,7 +308,7 @@ async function post(
   try {
     const answer = await fetchBeginning(url, {
       ...{ method: 'POST', headers, body: text, timeoutMs, maxBytes: responseBytes },
-      allowPrivate: rt.config.files.allowPrivateUrlFetch,
+      allowPrivate: config.files.allowPrivateUrlFetch,
     })
     const { status } = answer
     const error = status >= 200 && status < 300 ? undefined : `the endpoint answered ${status}`
@@ -333,12 +336,12 @@ export const sealSecret = ({ config }: Configuration, webhookId: string, secret:
   seal(config, sealedFor(webhookId), secret)
 
 /** The present one first; the former one as long as it counts. */
-async function openSecrets(rt: DeliveryWrites, webhookId: string): Promise<readonly string[]> {
-  const stored = await secretsOf(rt.db, webhookId)
+async function openSecrets(deps: DeliveryWrites, webhookId: string): Promise<readonly string[]> {
+  const stored = await secretsOf(deps.db, webhookId)
   if (stored === undefined) return []
   const { secret, formerSecret, isFormerValid } = stored
   const sealed = isFormerValid && formerSecret !== null ? [secret, formerSecret] : [secret]
-  return sealed.map((one) => unseal(rt.config, sealedFor(webhookId), one).text)
+  return sealed.map((one) => unseal(deps.config, sealedFor(webhookId), one).text)
 }
 
 function withoutSecrets(text: string, secrets: readonly string[]): string {
@@ -355,22 +358,22 @@ export function retryAfterOf(header: string | undefined, now: number): number | 
 }
 
 /** Pauses a webhook and tells its owner, by mail and by a notification. Its place in the log is kept. */
-async function pause(rt: DeliveryWrites, webhook: Webhook, reason: string): Promise<void> {
+async function pause(deps: DeliveryWrites, webhook: Webhook, reason: string): Promise<void> {
   const { id } = webhook
   const message = `is paused: ${reason}. Changes are kept for it; resume it when this is mended.`
-  const isPaused = await commit(rt, systemActor, async (tx) => {
+  const isPaused = await commit(deps, systemActor, async (tx) => {
     if (!(await setStatus(tx, id, 'paused', reason))) return { result: false }
     return { result: true, events: await tellOwner(tx, webhook, 'is paused', message) }
   })
-  if (isPaused) rt.log.warn({ webhook: id, reason }, 'a webhook was paused')
+  if (isPaused) deps.log.warn({ webhook: id, reason }, 'a webhook was paused')
 }
 
 /**
  * Tells the owners of webhooks whose place retention has taken from the log, once for each: they have missed changes, and a
  * replay has them go on.
  */
-export async function tellOfStopped(rt: DeliveryWrites): Promise<void> {
-  const noted = await commit(rt, systemActor, async (tx) => {
+export async function tellOfStopped(deps: DeliveryWrites): Promise<void> {
+  const noted = await commit(deps, systemActor, async (tx) => {
     const stopped = await noteStopped(tx, stoppedReason)
     const message = `has stopped: ${stoppedReason}. Have the receiver read the collections anew, and replay the webhook since now.`
     const events: DomainEvent[] = []
@@ -378,7 +381,7 @@ export async function tellOfStopped(rt: DeliveryWrites): Promise<void> {
     return { result: stopped.map(({ id }) => id), events }
   })
   if (noted.length > 0)
-    rt.log.warn({ webhooks: noted }, 'webhooks have stopped: the log they had yet to read is removed')
+    deps.log.warn({ webhooks: noted }, 'webhooks have stopped: the log they had yet to read is removed')
 }
 
 const stoppedReason = 'it was away for longer than the log is kept for it, so changes were missed'

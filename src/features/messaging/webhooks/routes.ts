@@ -32,39 +32,39 @@ import {
 } from './webhooks.ts'
 
 /** `/webhooks`: for administrators, and for roles with grants on svc_Webhook, who have their own. */
-export function webhookRoutes(app: App, rt: WebhookWrites): void {
+export function webhookRoutes(app: App, deps: WebhookWrites): void {
   app.post('/webhooks', createRoute, async (request, reply) =>
-    reply.code(201).send({ data: await createWebhook(rt, askerOf(request), request.body) }),
+    reply.code(201).send({ data: await createWebhook(deps, askerOf(request), request.body) }),
   )
-  app.get('/webhooks', listRoute, async ({ caller }) => ({ data: [...(await listWebhooks(rt, caller))] }))
+  app.get('/webhooks', listRoute, async ({ caller }) => ({ data: [...(await listWebhooks(deps, caller))] }))
   app.get('/webhooks/:id', readRoute, async ({ caller, params }) => ({
-    data: await readWebhook(rt, caller, params.id),
+    data: await readWebhook(deps, caller, params.id),
   }))
   app.patch('/webhooks/:id', changeRoute, async (request) => ({
-    data: await changeWebhook(rt, askerOf(request), request.params.id, request.body),
+    data: await changeWebhook(deps, askerOf(request), request.params.id, request.body),
   }))
   app.delete('/webhooks/:id', deleteRoute, async (request, reply) => {
-    await removeWebhook(rt, askerOf(request), request.params.id)
+    await removeWebhook(deps, askerOf(request), request.params.id)
     return reply.code(204).send(null)
   })
   app.post('/webhooks/:id/rotate', rotateRoute, async (request) => ({
-    data: await rotateSecret(rt, askerOf(request), request.params.id),
+    data: await rotateSecret(deps, askerOf(request), request.params.id),
   }))
   app.post('/webhooks/:id/test', testRoute, async (request, reply) =>
-    reply.code(202).send({ data: await testWebhook(rt, askerOf(request), request.params.id) }),
+    reply.code(202).send({ data: await testWebhook(deps, askerOf(request), request.params.id) }),
   )
   app.post('/webhooks/:id/replay', replayRoute, async (request, reply) => {
-    await replayWebhook(rt, askerOf(request), request.params.id, request.body.since)
+    await replayWebhook(deps, askerOf(request), request.params.id, request.body.since)
     return reply.code(202).send({ data: { id: request.params.id } })
   })
   app.get('/webhooks/:id/deliveries', deliveriesRoute, async ({ caller, params, query }) => ({
-    data: [...(await listDeliveries(rt, caller, params.id, query))],
+    data: [...(await listDeliveries(deps, caller, params.id, query))],
   }))
   app.get('/webhooks/:id/deliveries/:delivery', deliveryRoute, async ({ caller, params }) => ({
-    data: await readDelivery(rt, caller, params.id, params.delivery),
+    data: await readDelivery(deps, caller, params.id, params.delivery),
   }))
   app.post('/webhooks/:id/deliveries/:delivery/redeliver', redeliverRoute, async (request, reply) => {
-    await redeliverOne(rt, askerOf(request), request.params.id, request.params.delivery)
+    await redeliverOne(deps, askerOf(request), request.params.id, request.params.delivery)
     return reply.code(202).send({ data: { id: request.params.delivery } })
   })
 }

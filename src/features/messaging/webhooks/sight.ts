@@ -52,12 +52,12 @@ type Wanted = Pick<Webhook, 'collections' | 'filter' | 'fields' | 'role_Id' | 't
  * Compiles what a webhook wants for its role. Throws AppError 404 for an unknown collection, 403 for what the role may not
  * read, 400 for what makes no sense.
  */
-export function sightOf(rt: SightReads, { collections, filter, fields, role_Id, tenant_Id }: Wanted): Sight {
-  const catalog = rt.catalog.current()
-  const rules = rt.access.current()
+export function sightOf(deps: SightReads, { collections, filter, fields, role_Id, tenant_Id }: Wanted): Sight {
+  const catalog = deps.catalog.current()
+  const rules = deps.access.current()
   const role = rules.roles.get(role_Id)
   if (role === undefined) throw new AppError(400, 'role_Id: there is no such role')
-  const access = accessOfRole(rt, rules, role, rt.config.tenancy.enabled ? (tenant_Id ?? undefined) : undefined)
+  const access = accessOfRole(deps, rules, role, deps.config.tenancy.enabled ? (tenant_Id ?? undefined) : undefined)
   const own = parseListQuery({ ...(filter && { filter }) }).filter
   const followed = new Map<string, FollowedCollection>()
   const watched = new Set<string>(accessCollections)
@@ -79,9 +79,9 @@ export function sightOf(rt: SightReads, { collections, filter, fields, role_Id, 
     const shown =
       fields === null ? readableFields(catalog, access, name) : requestedFields(catalog, access, name, fields)
     followed.set(name, { collection, fields: shown, filter: own })
-    const sources = ruleSources(catalog, rules, access, collection, resolveEnv(rt), own)
+    const sources = ruleSources(catalog, rules, access, collection, resolveEnv(deps), own)
     for (const one of [...sources.collections, ...sources.rows.map((row) => row.collection)]) watched.add(one)
-    viewIn(rt, access, followed.get(name)!)
+    viewIn(deps, access, followed.get(name)!)
   }
   return { access, followed, watched }
 }
@@ -102,12 +102,12 @@ const personalVariables: ReadonlySet<string> = new Set(['CURRENT_USER', 'CURRENT
  * their own at their own tenant and those that they may assign there.
  */
 export async function refusalOf(
-  rt: SightReads,
+  { access }: SightReads,
   db: Reader,
   webhook: Pick<Webhook, 'user_Id' | 'role_Id' | 'tenant_Id'>,
 ) {
   const owner = await ownerOf(db, webhook.user_Id)
-  const { roles } = rt.access.current()
+  const { roles } = access.current()
   const role = roles.get(webhook.role_Id)
   if (owner === undefined || role === undefined) return 'its owner is not active any more, or its role is gone'
   const isAllowed = owner.memberships.some(({ roleId, tenantId }) => {
@@ -124,7 +124,7 @@ export async function refusalOf(
 export const placeName = (webhookId: string): string => `webhook:${webhookId}`
 
 /** The consumer of one webhook: notes what is to be delivered, in the transaction that moves its place. */
-export function webhookConsumer(rt: SightReads & Writes, webhook: Webhook): Consumer {
+export function webhookConsumer(deps: SightReads & Writes, webhook: Webhook): Consumer {
   return {
     name: placeName(webhook.id),
     onFailure: 'set-aside',
@@ -132,22 +132,22 @@ export function webhookConsumer(rt: SightReads & Writes, webhook: Webhook): Cons
     wants: () =>
       webhook.collections.includes(everything)
         ? {}
-        : { collections: [...webhook.collections, ...watchedBy(rt, webhook)] },
+        : { collections: [...webhook.collections, ...watchedBy(deps, webhook)] },
     handle: async (tx, page) => {
       // A definition or a right that was given just now counts for the events that followed it.
-      await rt.catalog.reloadIfStale()
-      await rt.access.reloadIfStale()
+      await deps.catalog.reloadIfStale()
+      await deps.access.reloadIfStale()
       const current = await webhookById(tx, webhook.id)
       if (current?.status === 'active')
-        await insertDeliveries(tx, current.id, await deliveriesOf(rt, tx, current, page))
+        await insertDeliveries(tx, current.id, await deliveriesOf(deps, tx, current, page))
       return undefined
     },
   }
 }
 
-function watchedBy(rt: SightReads, webhook: Webhook): readonly string[] {
+function watchedBy(deps: SightReads, webhook: Webhook): readonly string[] {
   try {
-    return [...sightOf(rt, webhook).watched]
+    return [...sightOf(deps, webhook).watched]
   } catch (error) {
     // It sees nothing just now; what changes that is in these.
     if (error instanceof AppError) return accessCollections
@@ -156,15 +156,15 @@ function watchedBy(rt: SightReads, webhook: Webhook): readonly string[] {
 }
 
 async function deliveriesOf(
-  rt: SightReads,
+  deps: SightReads,
   tx: Tx,
   webhook: Webhook,
   { events, round }: ConsumerPage,
 ): Promise<readonly NewDelivery[]> {
-  const sight = seenBy(rt, webhook)
+  const sight = seenBy(deps, webhook)
   if (sight === undefined) return []
   const rows = events.filter(({ type, entity }) => type === 'data' && sight.followed.has(entity))
-  const seen = await seenEvents(rt, tx, sight, rows)
+  const seen = await seenEvents(deps, tx, sight, rows)
   const causes = await causesOf(
     tx,
     rows.map(({ position }) => position),
@@ -179,7 +179,7 @@ async function deliveriesOf(
   })
   const disturbed = events.some(({ entity }) => sight.watched.has(entity))
     ? await disturbedCollections(
-        rt,
+        deps,
         sight.access,
         { followed: sight.followed, named: [...sight.followed.keys()] },
         round,
@@ -194,9 +194,9 @@ async function deliveriesOf(
 }
 
 /** Undefined where its role may not read what it names any more. */
-export function seenBy(rt: SightReads, webhook: Wanted): Sight | undefined {
+export function seenBy(deps: SightReads, webhook: Wanted): Sight | undefined {
   try {
-    return sightOf(rt, webhook)
+    return sightOf(deps, webhook)
   } catch (error) {
     if (error instanceof AppError) return undefined
     throw error
@@ -210,7 +210,7 @@ type SeenEvent = { readonly action: string; readonly row: ChangedRow | undefined
  * role sees every row of the collection: of others nobody can say any more whether it saw the row.
  */
 export async function seenEvents(
-  rt: SightReads,
+  deps: SightReads,
   db: Reader,
   { access, followed }: Sight,
   events: readonly Pick<LogEvent, 'entity' | 'position' | 'action'>[],
@@ -219,15 +219,15 @@ export async function seenEvents(
   for (const [name, ofIt] of Map.groupBy(events, ({ entity }) => entity)) {
     const one = followed.get(name)
     if (one === undefined) continue
-    const view = viewIn(rt, access, one)
+    const view = viewIn(deps, access, one)
     const positions = ofIt.map(({ position }) => position)
-    const rows = new Map((await changedRows(rt.db, view, [view.values], positions)).map((row) => [row.position, row]))
+    const rows = new Map((await changedRows(deps.db, view, [view.values], positions)).map((row) => [row.position, row]))
     for (const [position, row] of rows) {
       const action = seenAction(row)
       if (action !== undefined) seen.set(position, { action, row })
     }
     const missing = positions.filter((position) => !rows.has(position))
-    if (missing.length === 0 || !seesAll(rt, access, one)) continue
+    if (missing.length === 0 || !seesAll(deps, access, one)) continue
     const images = await imagesOf(db, missing)
     for (const { position, action } of ofIt)
       if (images.get(position) === null) seen.set(position, { action, row: undefined })
@@ -235,19 +235,19 @@ export async function seenEvents(
   return seen
 }
 
-function viewIn(rt: SightReads, access: Access, { collection, fields, filter }: FollowedCollection): ChangeView {
-  const env = resolveEnv(rt)
-  return viewOf({ catalog: rt.catalog.current(), access, collection, fields, env, scoped: true, filter })
+function viewIn(deps: SightReads, access: Access, { collection, fields, filter }: FollowedCollection): ChangeView {
+  const env = resolveEnv(deps)
+  return viewOf({ catalog: deps.catalog.current(), access, collection, fields, env, scoped: true, filter })
 }
 
 /** Whether no rule and no filter keeps any row from it: then its view is the one of somebody without rules. */
-function seesAll(rt: SightReads, access: Access, { collection, fields, filter }: FollowedCollection): boolean {
+function seesAll(deps: SightReads, access: Access, { collection, fields, filter }: FollowedCollection): boolean {
   if (filter !== undefined) return false
   const free = viewOf({
-    ...{ catalog: rt.catalog.current(), access, collection, fields },
-    ...{ env: resolveEnv(rt), scoped: false },
+    ...{ catalog: deps.catalog.current(), access, collection, fields },
+    ...{ env: resolveEnv(deps), scoped: false },
   })
-  return free.text === viewIn(rt, access, { collection, fields, filter }).text
+  return free.text === viewIn(deps, access, { collection, fields, filter }).text
 }
 
 function deliveryOf(webhook: Webhook, event: LogEvent, action: string): NewDelivery {

@@ -62,35 +62,40 @@ const formerHours = 24
  * @throws {AppError} 403 without a grant, for a role that the maker may not assign and for what the role may not read; 404
  *   for an unknown collection; 400 for an address that may not be reached and for what makes no sense
  */
-export async function createWebhook(rt: WebhookWrites, { caller, actor }: Asker, input: WebhookInput) {
+export async function createWebhook(deps: WebhookWrites, { caller, actor }: Asker, input: WebhookInput) {
   permit(caller, 'create')
   const { userId } = identified(caller)
-  if ((await webhooksOf(rt.db, userId)).length >= webhooksAtMost)
+  if ((await webhooksOf(deps.db, userId)).length >= webhooksAtMost)
     throw new AppError(400, `At most ${webhooksAtMost} webhooks`)
   const { actions = null, filter = null, fields = null } = input
   const { role_Id = caller.role.id, tenant_Id = caller.tenantId ?? null } = input
-  const id = rt.newId()
+  const id = deps.newId()
   const webhook: NewWebhook = { ...input, id, actions, filter, fields, role_Id, tenant_Id, user_Id: userId }
-  await check(rt, webhook)
+  await check(deps, webhook)
   const secret = newWebhookSecret()
   // Before its transaction has a number (ADR 39).
-  const { snapshot } = await currentCursor(rt.db)
-  return commit(rt, actor, async (tx) => {
-    await insertWebhook(tx, webhook, sealSecret(rt, id, secret), snapshot)
+  const { snapshot } = await currentCursor(deps.db)
+  return commit(deps, actor, async (tx) => {
+    await insertWebhook(tx, webhook, sealSecret(deps, id, secret), snapshot)
     return { result: { id, secret } }
   })
 }
 
 /** The caller's webhooks; an administrator's are all. */
-export async function listWebhooks(rt: Reads, caller: Caller): Promise<readonly Webhook[]> {
+export async function listWebhooks({ db }: Reads, caller: Caller): Promise<readonly Webhook[]> {
   permit(caller, 'read')
-  return webhooksOf(rt.db, caller.admin ? undefined : identified(caller).userId)
+  return webhooksOf(db, caller.admin ? undefined : identified(caller).userId)
 }
 
 /** 404 for one that is not the caller's to see. */
-export async function readWebhook(rt: Reads, caller: Caller, id: string, action: Action = 'read'): Promise<Webhook> {
+export async function readWebhook(
+  { db }: Reads,
+  caller: Caller,
+  id: string,
+  action: Action = 'read',
+): Promise<Webhook> {
   permit(caller, action)
-  const webhook = await webhookById(rt.db, id)
+  const webhook = await webhookById(db, id)
   if (webhook === undefined || (!caller.admin && webhook.user_Id !== caller.userId))
     throw new AppError(404, 'Webhook not found')
   return webhook
@@ -98,15 +103,15 @@ export async function readWebhook(rt: Reads, caller: Caller, id: string, action:
 
 /** Changes what is given. `paused` keeps its place in the log; `active` has it go on there, with all that happened since. */
 export async function changeWebhook(
-  rt: WebhookWrites,
+  deps: WebhookWrites,
   { caller, actor }: Asker,
   id: string,
   { status, ...change }: WebhookChange,
 ): Promise<Webhook> {
-  const before = await readWebhook(rt, caller, id, 'update')
+  const before = await readWebhook(deps, caller, id, 'update')
   const webhook = { ...before, ...change }
-  if (Object.keys(change).length > 0 || status === 'active') await check(rt, webhook)
-  return commit(rt, actor, async (tx) => {
+  if (Object.keys(change).length > 0 || status === 'active') await check(deps, webhook)
+  return commit(deps, actor, async (tx) => {
     if (Object.keys(change).length > 0) await updateWebhook(tx, webhook)
     if (status !== undefined) await setStatus(tx, id, status, status === 'paused' ? 'by request' : null)
     return { result: (await webhookById(tx, id))! }
@@ -114,27 +119,27 @@ export async function changeWebhook(
 }
 
 /** Ends a webhook with its deliveries. */
-export async function removeWebhook(rt: WebhookWrites, { caller, actor }: Asker, id: string): Promise<void> {
-  await readWebhook(rt, caller, id, 'delete')
-  await commit(rt, actor, async (tx) => ({ result: await deleteWebhook(tx, id) }))
+export async function removeWebhook(deps: WebhookWrites, { caller, actor }: Asker, id: string): Promise<void> {
+  await readWebhook(deps, caller, id, 'delete')
+  await commit(deps, actor, async (tx) => ({ result: await deleteWebhook(tx, id) }))
 }
 
 /** Gives a webhook another secret, answered this one time. For a day deliveries are signed with both. */
-export async function rotateSecret(rt: WebhookWrites, { caller, actor }: Asker, id: string) {
-  await readWebhook(rt, caller, id, 'update')
+export async function rotateSecret(deps: WebhookWrites, { caller, actor }: Asker, id: string) {
+  await readWebhook(deps, caller, id, 'update')
   const secret = newWebhookSecret()
-  return commit(rt, actor, async (tx) => {
-    await setSecret(tx, id, sealSecret(rt, id, secret), formerHours)
+  return commit(deps, actor, async (tx) => {
+    await setSecret(tx, id, sealSecret(deps, id, secret), formerHours)
     return { result: { id, secret } }
   })
 }
 
 /** Has a delivery sent that says nothing but that it is a test. Gives its id. */
-export async function testWebhook(rt: WebhookWrites, { caller, actor }: Asker, id: string) {
-  const webhook = await readWebhook(rt, caller, id, 'update')
+export async function testWebhook(deps: WebhookWrites, { caller, actor }: Asker, id: string) {
+  const webhook = await readWebhook(deps, caller, id, 'update')
   requireActive(webhook)
-  const delivery = deliveryId(id, 'test', rt.newId())
-  return commit(rt, actor, async (tx) => {
+  const delivery = deliveryId(id, 'test', deps.newId())
+  return commit(deps, actor, async (tx) => {
     const test = {
       position: '0',
       collection: null,
@@ -155,43 +160,43 @@ export async function testWebhook(rt: WebhookWrites, { caller, actor }: Asker, i
  * @throws {AppError} 400 for what is neither, 409 while it is paused
  */
 export async function replayWebhook(
-  rt: WebhookWrites,
+  deps: WebhookWrites,
   { caller, actor }: Asker,
   id: string,
   since: string,
 ): Promise<void> {
-  const webhook = await readWebhook(rt, caller, id, 'update')
+  const webhook = await readWebhook(deps, caller, id, 'update')
   requireActive(webhook)
-  await moveTo(rt, placeName(id), since)
-  await commit(rt, actor, async (tx) => ({ result: await forgetReason(tx, id) }))
+  await moveTo(deps, placeName(id), since)
+  await commit(deps, actor, async (tx) => ({ result: await forgetReason(tx, id) }))
 }
 
 export async function listDeliveries(
-  rt: Reads,
+  deps: Reads,
   caller: Caller,
   id: string,
   query: { readonly status?: string; readonly limit?: number },
 ): Promise<readonly Delivery[]> {
-  await readWebhook(rt, caller, id)
-  return deliveriesIn(rt.db, id, { status: query.status, limit: query.limit ?? 50 })
+  await readWebhook(deps, caller, id)
+  return deliveriesIn(deps.db, id, { status: query.status, limit: query.limit ?? 50 })
 }
 
-export async function readDelivery(rt: Reads, caller: Caller, id: string, deliveryOf: string): Promise<Delivery> {
-  await readWebhook(rt, caller, id)
-  const delivery = await deliveryIn(rt.db, id, deliveryOf)
+export async function readDelivery(deps: Reads, caller: Caller, id: string, deliveryOf: string): Promise<Delivery> {
+  await readWebhook(deps, caller, id)
+  const delivery = await deliveryIn(deps.db, id, deliveryOf)
   if (delivery === undefined) throw deliveryNotFound()
   return delivery
 }
 
 /** Has one delivery sent once more, under its id; also one that was given up. */
 export async function redeliverOne(
-  rt: WebhookWrites,
+  deps: WebhookWrites,
   { caller, actor }: Asker,
   id: string,
   one: string,
 ): Promise<void> {
-  requireActive(await readWebhook(rt, caller, id, 'update'))
-  await commit(rt, actor, async (tx) => {
+  requireActive(await readWebhook(deps, caller, id, 'update'))
+  await commit(deps, actor, async (tx) => {
     if (!(await redeliver(tx, id, one))) throw deliveryNotFound()
     return { result: null }
   })
@@ -208,14 +213,14 @@ function permit({ access }: Caller, action: Action): void {
     throw errors.actionDenied(action, 'svc_Webhook')
 }
 
-async function check(rt: WebhookWrites, webhook: NewWebhook): Promise<void> {
+async function check(deps: WebhookWrites, webhook: NewWebhook): Promise<void> {
   try {
-    checkUrl(webhook.url, { allowPrivate: rt.config.files.allowPrivateUrlFetch })
+    checkUrl(webhook.url, { allowPrivate: deps.config.files.allowPrivateUrlFetch })
   } catch (error) {
     if (error instanceof UrlFetchError) throw errors.badBody(`url: ${error.message}`)
     throw error
   }
-  const refusal = await refusalOf(rt, rt.db, webhook)
+  const refusal = await refusalOf(deps, deps.db, webhook)
   if (refusal !== undefined) throw new AppError(403, 'You may not have a webhook see with this role at this tenant')
-  sightOf(rt, webhook)
+  sightOf(deps, webhook)
 }

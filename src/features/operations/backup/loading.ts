@@ -24,7 +24,7 @@ type LoadOptions = {
  * @throws {AppError} 422 for a backup that is not whole
  */
 export async function loadPart(
-  rt: PartWrites,
+  deps: PartWrites,
   tx: Tx,
   source: Pieces,
   part: Part,
@@ -36,7 +36,7 @@ export async function loadPart(
   const found = new Set<string>()
   for await (const { about, content } of parts()) {
     if (about.kind === 'schema') {
-      for (const one of await wantedTables(rt.catalog.current(), tx, part, JSON.parse(await textOf(content))))
+      for (const one of await wantedTables(deps.catalog.current(), tx, part, JSON.parse(await textOf(content))))
         loading.set(one.name, one)
     } else if (about.kind === 'table' && loading.has(about.name)) {
       await loadRows(tx, loading.get(about.name)!, content, part)
@@ -45,7 +45,7 @@ export async function loadPart(
       const stored = about as unknown as StoredContent
       const places = stored.places.filter(({ storage, key }) => wanted!.has(`${storage} ${key}`))
       for (const { storage, key } of places) found.add(`${storage} ${key}`)
-      if (writesContent && places.length > 0) await writeHeld(rt, { ...stored, places }, content)
+      if (writesContent && places.length > 0) await writeHeld(deps, { ...stored, places }, content)
     }
   }
   await removeOthers(tx, [...loading.values()], part)
@@ -212,15 +212,15 @@ async function contentNamed(db: Reader, loaded: readonly Loading[]): Promise<Rea
 const holdSeconds = 3600
 
 /** Content that is there is left alone: a row may name it. */
-async function writeHeld(rt: PartWrites, stored: StoredContent, content: Pieces): Promise<void> {
+async function writeHeld(deps: PartWrites, stored: StoredContent, content: Pieces): Promise<void> {
   const missing: StoredContent['places'][number][] = []
   for (const place of stored.places)
-    if ((await rt.storages.holding(place.storage).stat(place.key)) === undefined) missing.push(place)
+    if ((await deps.storages.holding(place.storage).stat(place.key)) === undefined) missing.push(place)
   if (missing.length === 0) return
   for (const { storage, key } of missing)
-    if (!(await holdContent(rt, { storage, key }, holdSeconds)))
+    if (!(await holdContent(deps, { storage, key }, holdSeconds)))
       throw new AppError(503, `The content of ${storage} ${key} is just being removed: try again`)
-  await writeContent(rt, { ...stored, places: missing }, content)
+  await writeContent(deps, { ...stored, places: missing }, content)
 }
 
 async function textOf(content: Pieces): Promise<string> {

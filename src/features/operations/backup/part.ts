@@ -35,33 +35,33 @@ export type PartReport = StateReport & {
 
 /** @throws {AppError} 404, 409 for a collection that is never brought back by itself, 410 where the log does not reach back */
 export function restoreCollection(
-  rt: PartWrites,
+  deps: PartWrites,
   collection: string,
   from: RestoredFrom,
   choices: RestoreChoices,
 ): Promise<PartReport> {
-  return restore(rt, { what: 'collection', name: collection, collections: [collection] }, from, choices)
+  return restore(deps, { what: 'collection', name: collection, collections: [collection] }, from, choices)
 }
 
 /** All rows of a tenant (by its id or name), its members and files, and the tenant itself. */
 export async function restoreTenant(
-  rt: PartWrites,
+  deps: PartWrites,
   tenant: string,
   from: RestoredFrom,
   choices: RestoreChoices,
 ): Promise<PartReport> {
-  if (!rt.config.tenancy.enabled) throw new AppError(400, 'There are no tenants: MULTI_TENANT is off')
-  const id = await tenantOf(rt.db, tenant)
-  return restore(rt, { what: 'tenant', name: id, ...partOfTenant(rt.catalog.current(), id) }, from, choices)
+  if (!deps.config.tenancy.enabled) throw new AppError(400, 'There are no tenants: MULTI_TENANT is off')
+  const id = await tenantOf(deps.db, tenant)
+  return restore(deps, { what: 'tenant', name: id, ...partOfTenant(deps.catalog.current(), id) }, from, choices)
 }
 
 async function restore(
-  rt: PartWrites,
+  deps: PartWrites,
   part: RestoredPart,
   from: RestoredFrom,
   choices: RestoreChoices,
 ): Promise<PartReport> {
-  const requestId = rt.newId()
+  const requestId = deps.newId()
   const actor = { ...systemActor, userAgent: 'daybook restore', requestId, logRequestId: requestId }
   const state: PastState =
     'at' in from
@@ -69,16 +69,16 @@ async function restore(
       : {
           by: 'backup',
           load: async (tx) => {
-            const source = await readPlace(rt, from.file)
+            const source = await readPlace(deps, from.file)
             try {
-              return await loadPart(rt, tx, source, part, { writesContent: !choices.dryRun })
+              return await loadPart(deps, tx, source, part, { writesContent: !choices.dryRun })
             } finally {
               source.destroy()
             }
           },
         }
   try {
-    return { ...(await restoreState(rt, { actor, access: systemAccess }, part, state, choices)), requestId }
+    return { ...(await restoreState(deps, { actor, access: systemAccess }, part, state, choices)), requestId }
   } catch (error) {
     throw clientError(error) ?? error
   }

@@ -21,21 +21,24 @@ export type Draft = {
 }
 
 /** `name://key` */
-export function storedPlace(rt: StorageServices, place: string): { storage: Storage; key: string } | undefined {
+export function storedPlace(
+  { storages }: StorageServices,
+  place: string,
+): { storage: Storage; key: string } | undefined {
   const match = /^([\w-]+):\/\/(.+)$/s.exec(place)
-  return match === null ? undefined : { storage: rt.storages.named(match[1]!), key: match[2]! }
+  return match === null ? undefined : { storage: storages.named(match[1]!), key: match[2]! }
 }
 
-export function openDraft(rt: StorageServices, place: string): Promise<Draft> {
+export function openDraft(deps: StorageServices, place: string): Promise<Draft> {
   if (place === '-') return Promise.resolve(streamed())
-  const stored = storedPlace(rt, place)
+  const stored = storedPlace(deps, place)
   return stored === undefined ? inFile(resolve(place)) : inStorage(stored.storage, stored.key)
 }
 
 /** 404 where there is nothing. */
-export async function readPlace(rt: StorageServices, place: string): Promise<Readable> {
+export async function readPlace(deps: StorageServices, place: string): Promise<Readable> {
   if (place === '-') return process.stdin
-  const stored = storedPlace(rt, place)
+  const stored = storedPlace(deps, place)
   if (stored === undefined) return readFile(resolve(place))
   const content = await stored.storage.read(stored.key)
   if (content === undefined) throw new AppError(404, `There is no backup at ${place}`)

@@ -16,20 +16,20 @@ const prefix = `${backupsFolder}daybook-`
 const newPlace = (): string => `${prefix}${new Date().toISOString().replaceAll(/[:.]/g, '-')}.backup`
 
 /** A job: makes a backup, and then removes those that are more than BACKUP_KEEP. */
-export async function makeScheduledBackup(rt: BackupHost & UnloggedWrites): Promise<void> {
-  const storage = storageOf(rt)
+export async function makeScheduledBackup(deps: BackupHost & UnloggedWrites): Promise<void> {
+  const storage = storageOf(deps)
   const [id, key] = [randomUUID(), newPlace()]
   const place = `${storage.name}://${key}`
-  await noteBackup(rt, id, place)
+  await noteBackup(deps, id, place)
   try {
-    const { bytes, notes } = await writeBackup(rt, place, { passphrase: rt.config.backup.passphrase })
-    await noteBackupEnd(rt, id, { bytes })
-    rt.log.info({ place, bytes, notes }, 'a backup was made')
+    const { bytes, notes } = await writeBackup(deps, place, { passphrase: deps.config.backup.passphrase })
+    await noteBackupEnd(deps, id, { bytes })
+    deps.log.info({ place, bytes, notes }, 'a backup was made')
   } catch (error) {
-    await noteBackupEnd(rt, id, { error: (error as Error).message.slice(0, 1000) })
+    await noteBackupEnd(deps, id, { error: (error as Error).message.slice(0, 1000) })
     throw error
   }
-  await removeOld(rt, storage)
+  await removeOld(deps, storage)
 }
 
 /** Before a database of an earlier version is migrated; gives the place. */
@@ -61,16 +61,16 @@ async function removeOld({ config, log }: BackupHost, storage: Storage): Promise
 const subject = 'The last backup is old'
 
 /** A job: tells administrators, once a day, where backups are wanted and none was made for too long. */
-export async function watchBackups(rt: Writes & Reads): Promise<void> {
-  const { schedule, maxAgeHours } = rt.config.backup
+export async function watchBackups(deps: Writes & Reads): Promise<void> {
+  const { schedule, maxAgeHours } = deps.config.backup
   if (schedule === undefined) return
-  const { hours, sinceHours, error } = await lastBackup(rt.db)
+  const { hours, sinceHours, error } = await lastBackup(deps.db)
   const age = hours ?? sinceHours ?? 0
   if (age <= maxAgeHours) return
-  rt.log.error({ hours: age, reason: error }, 'the last backup is old')
+  deps.log.error({ hours: age, reason: error }, 'the last backup is old')
   const said = hours === null ? 'No backup has succeeded yet' : `The last backup is ${Math.round(age)} hours old`
   const message = `${said}. ${error === null ? '' : `The last attempt has failed: ${error}. `}Run npx daybook doctor, and see that the worker log-cleanup runs.`
-  await commit(rt, systemActor, async (tx) => ({ result: null, events: await tellAdministrators(tx, message) }))
+  await commit(deps, systemActor, async (tx) => ({ result: null, events: await tellAdministrators(tx, message) }))
 }
 
 const toTellSql = `select u.id, u.email from "svc_User" u where u.status = 'active' and exists (

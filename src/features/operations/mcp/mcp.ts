@@ -27,7 +27,7 @@ export type CallLocally = (call: RouteCall, signal: AbortSignal) => Promise<Rout
 
 /** What decides which tools a caller is offered. */
 export type Offer = {
-  readonly rt: Configuration & CurrentCatalog & Logs
+  readonly deps: Configuration & CurrentCatalog & Logs
   readonly caller: Caller
   readonly routes: readonly DeclaredRoute[]
   /** Groups that the client wants, of those that are on. */
@@ -35,12 +35,12 @@ export type Offer = {
 }
 
 /** The tools that a caller is offered, in the order of the table. */
-export function offeredTools({ rt, caller, routes, groups }: Offer): readonly Tool[] {
-  const { actions, loginTools } = rt.config.mcp
+export function offeredTools({ deps, caller, routes, groups }: Offer): readonly Tool[] {
+  const { actions, loginTools } = deps.config.mcp
   const byName = routesByName(routes)
   return tools.filter((tool) => {
     if (!actions.includes(tool.group) || !groups.includes(tool.group) || (tool.isLogin && !loginTools)) return false
-    return tool.routes.every((name) => isOpen(byName.get(name), caller)) && isGranted(rt, tool, caller)
+    return tool.routes.every((name) => isOpen(byName.get(name), caller)) && isGranted(deps, tool, caller)
   })
 }
 
@@ -136,12 +136,12 @@ async function runTool({ offer, agent, callLocally }: ToolRun, tool: Tool, call:
     })
     return { value, isRefused: false, ...(tool.group !== 'read' && { meta: { 'daybook/requestIds': requests } }) }
   } catch (error) {
-    return refused(offer.rt, error)
+    return refused(offer.deps, error)
   }
 }
 
 /** The result of a call that was refused or failed. */
-export const refused = (rt: Logs, error: unknown): ToolResult => ({ value: refusalOf(rt, error), isRefused: true })
+export const refused = (deps: Logs, error: unknown): ToolResult => ({ value: refusalOf(deps, error), isRefused: true })
 
 /** The header by which routes know the program that acts. Names of clients are anything. */
 function agentHeader(client: string | undefined, tool: string): string {

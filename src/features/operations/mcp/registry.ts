@@ -71,7 +71,7 @@ export function registryToolbox(run: ToolRun): Pick<Toolbox, 'list' | 'call'> {
     list: () => descriptions,
     call: (call) => {
       const doer = Object.hasOwn(doers, call.name) ? doers[call.name] : undefined
-      return doer?.(call).catch((error: unknown) => refused(run.offer.rt, error))
+      return doer?.(call).catch((error: unknown) => refused(run.offer.deps, error))
     },
   }
 }

@@ -29,17 +29,17 @@ export type McpDoors = {
 type McpReads = Configuration & CurrentAccess & CurrentCatalog & Logs
 
 /** The endpoint of the Model Context Protocol at MCP_PATH: tools that call routes in the name of the caller. */
-export function mcpRoutes(app: App, rt: McpReads, doors: McpDoors): void {
-  const { enabled, path } = rt.config.mcp
+export function mcpRoutes(app: App, deps: McpReads, doors: McpDoors): void {
+  const { enabled, path } = deps.config.mcp
   if (!enabled) return
-  const listeners = openListeners(rt)
+  const listeners = openListeners(deps)
   app.addHook('preClose', async () => listeners.endAll())
   app.addHook('onRequest', (request, _reply, done) => {
     doors.checkOrigin(request)
     done()
   })
   const answer = (plainJson: boolean) => (request: FastifyRequest, reply: FastifyReply) =>
-    answerClient({ rt, doors, listeners, plainJson }, request, reply)
+    answerClient({ deps, doors, listeners, plainJson }, request, reply)
   app.post(path, callRoute('Call tools by the Model Context Protocol'), answer(false))
   app.post(`${path}/stateless`, callRoute('The same, with plain JSON where the client accepts no stream'), answer(true))
   app.get(path, streamRoute, async (_request, reply) => {
@@ -49,13 +49,13 @@ export function mcpRoutes(app: App, rt: McpReads, doors: McpDoors): void {
   app.delete(path, endRoute, async () => ({}))
   app.get(`${path}/info`, infoRoute, async () => ({
     name: 'daybook',
-    title: rt.config.project.name,
+    title: deps.config.project.name,
     version: packageJson.version,
     endpoint: path,
     stateless: `${path}/stateless`,
     transport: 'streamable-http' as const,
     authentication: ['Authorization: Bearer', 'X-MCP-Email and X-MCP-Password'],
-    actions: [...rt.config.mcp.actions],
+    actions: [...deps.config.mcp.actions],
     modes: [...modes],
   }))
 }
@@ -63,20 +63,20 @@ export function mcpRoutes(app: App, rt: McpReads, doors: McpDoors): void {
 const modes = ['tools', 'registry'] as const
 
 type Endpoint = {
-  readonly rt: McpReads
+  readonly deps: McpReads
   readonly doors: McpDoors
   readonly listeners: Listeners
   readonly plainJson: boolean
 }
 
 async function answerClient(
-  { rt, doors, listeners, plainJson }: Endpoint,
+  { deps, doors, listeners, plainJson }: Endpoint,
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<FastifyReply> {
   const wanted = wantedOf(request)
   const offerOf = async (): Promise<Offer> => ({
-    rt,
+    deps,
     caller: await doors.callerOf(request, reply),
     routes: doors.declared(),
     groups: wanted.groups,
@@ -110,7 +110,7 @@ async function answerClient(
 
 async function toolboxOf(run: ToolRun, mode: (typeof modes)[number]): Promise<Toolbox> {
   const { callTool, describeTool, offeredTools } = await import('./mcp.ts')
-  const { config } = run.offer.rt
+  const { config } = run.offer.deps
   const about = {
     server: { name: 'daybook', title: config.project.name, version: packageJson.version },
     instructions,

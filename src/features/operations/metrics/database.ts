@@ -17,17 +17,17 @@ export type DatabaseReads = Reads & ReservedReads & Logs
  * Gauges of what the database knows: asked at the scrape, in one statement, on the pool of the reads. Whether it answers at
  * all is asked on the reserved connections, because a full pool is no dead database.
  */
-export function registerDatabaseGauges(rt: DatabaseReads & Meters): void {
-  const { metrics } = rt.instruments
+export function registerDatabaseGauges(deps: DatabaseReads & Meters): void {
+  const { metrics } = deps.instruments
   const figures = askAtScrape(
-    (signal) => readFigures(rt, signal),
+    (signal) => readFigures(deps, signal),
     timeoutMs,
-    (error) => rt.log.warn({ err: error }, 'the figures of the database could not be read'),
+    (error) => deps.log.warn({ err: error }, 'the figures of the database could not be read'),
   )
   const alive = askAtScrape(
-    () => rt.reserved.one(aliveQuery),
+    () => deps.reserved.one(aliveQuery),
     timeoutMs,
-    (error) => rt.log.warn({ err: error }, 'the database did not answer a scrape'),
+    (error) => deps.log.warn({ err: error }, 'the database did not answer a scrape'),
   )
   const gauge: Gauge = (name, help, labelNames, read) =>
     metrics.gauge({ name, help, labelNames }, async () => {
@@ -118,9 +118,9 @@ function registerConsumers(gauge: Gauge): void {
   )
 }
 
-async function readFigures(rt: Reads, signal: AbortSignal): Promise<Figures> {
+async function readFigures({ db }: Reads, signal: AbortSignal): Promise<Figures> {
   const { sql, values } = figuresQuery()
-  const [figures] = await rt.db.run<Figures>(sql, values, 'prepared', signal)
+  const [figures] = await db.run<Figures>(sql, values, 'prepared', signal)
   return figures!
 }
 

@@ -25,20 +25,20 @@ const digest = (text: string): Buffer => createHash('sha256').update(text).diges
 /** Gauges of what each process knows of itself. */
 /** All gauges of a web process; the workers have {@link registerProcessGauges} alone. */
 export function registerGauges(
-  rt: AdmissionLane & DatabaseReads & Listening & Meters & PoolStates & ReplicaReads & ResultCache,
+  deps: AdmissionLane & DatabaseReads & Listening & Meters & PoolStates & ReplicaReads & ResultCache,
 ): void {
-  registerProcessGauges(rt)
-  registerAdmissionGauges(rt)
-  registerDatabaseGauges(rt)
-  registerCacheGauges(rt)
-  registerReplicaGauges(rt)
+  registerProcessGauges(deps)
+  registerAdmissionGauges(deps)
+  registerDatabaseGauges(deps)
+  registerCacheGauges(deps)
+  registerReplicaGauges(deps)
 }
 
-export function registerProcessGauges(rt: Listening & Meters & PoolStates): void {
-  const { metrics } = rt.instruments
+export function registerProcessGauges(deps: Listening & Meters & PoolStates): void {
+  const { metrics } = deps.instruments
   const pools = (name: string, help: string, value: (pool: ReturnType<PoolStates['pools']>[number]) => number) =>
     metrics.gauge({ name, help, labelNames: ['pool'] }, () =>
-      rt.pools().map((pool): Sample => ({ labels: { pool: pool.name }, value: value(pool) })),
+      deps.pools().map((pool): Sample => ({ labels: { pool: pool.name }, value: value(pool) })),
     )
   pools('daybook_pool_connections_max', 'Most connections of a pool.', ({ max }) => max)
   pools('daybook_pool_connections', 'Open connections of a pool.', ({ open }) => open)
@@ -46,7 +46,7 @@ export function registerProcessGauges(rt: Listening & Meters & PoolStates): void
   pools('daybook_pool_waiting', 'Waiting requests for a connection of a pool.', ({ waiting }) => waiting)
   metrics.gauge(
     { name: 'daybook_notifications_live', help: '1 while the connection that listens for NOTIFY answers.' },
-    () => [{ value: rt.listener.isLive() ? 1 : 0 }],
+    () => [{ value: deps.listener.isLive() ? 1 : 0 }],
   )
 }
 
@@ -100,8 +100,8 @@ function readingsOf(replicas: Replicas, value: (stats: ReplicaStats) => number |
 }
 
 /** How often the data cache of this process had the answer, and what it holds. */
-function registerCacheGauges(rt: Meters & ResultCache): void {
-  const { metrics } = rt.instruments
+function registerCacheGauges(deps: Meters & ResultCache): void {
+  const { metrics } = deps.instruments
   const outcomes = ['hits', 'misses', 'refused', 'uncacheable', 'stale', 'errors'] as const
   metrics.counter(
     {
@@ -110,22 +110,22 @@ function registerCacheGauges(rt: Meters & ResultCache): void {
       labelNames: ['outcome'],
     },
     () => {
-      const stats = rt.dataCache.stats()
+      const stats = deps.dataCache.stats()
       return outcomes.map((outcome) => ({ labels: { outcome }, value: stats[outcome] }))
     },
   )
   metrics.gauge({ name: 'daybook_cache_entries', help: 'Answers that the data cache holds in memory.' }, () => [
-    { value: rt.dataCache.stats().entries },
+    { value: deps.dataCache.stats().entries },
   ])
   metrics.gauge({ name: 'daybook_cache_bytes', help: 'Size of these answers.' }, () => [
-    { value: rt.dataCache.stats().bytes },
+    { value: deps.dataCache.stats().bytes },
   ])
 }
 
 /** Work that holds a place, waits for one or was refused, by lane and weight (docs/overload.md). */
-function registerAdmissionGauges(rt: AdmissionLane & Meters): void {
-  const { metrics } = rt.instruments
-  const lanes = { reads: rt.admission, passwords: hashing }
+function registerAdmissionGauges({ instruments, admission }: AdmissionLane & Meters): void {
+  const { metrics } = instruments
+  const lanes = { reads: admission, passwords: hashing }
   const labelNames = ['lane', 'weight']
   const read = (part: keyof LaneStats) => () =>
     Object.entries(lanes).flatMap(([lane, { stats }]) =>

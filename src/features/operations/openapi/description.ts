@@ -12,14 +12,14 @@ import { type CallerKind, describeApi } from './openapi.ts'
 export type DescriptionReads = ItemReads & SettingsInForce
 
 /** The description for a caller, kept for as long as collections, rules and routes are what they are. */
-export function descriptionFor(rt: DescriptionReads, caller: Caller, routes: readonly DeclaredRoute[]): KeptText {
-  const [catalog, rules] = [rt.catalog.current(), rt.access.current()]
+export function descriptionFor(deps: DescriptionReads, caller: Caller, routes: readonly DeclaredRoute[]): KeptText {
+  const [catalog, rules] = [deps.catalog.current(), deps.access.current()]
   const kept = keptFor(routes)(catalog)(rules)
   const callerKind = callerKindOf(caller)
   const key = JSON.stringify([caller.role.id, callerKind, caller.tenantId !== undefined])
   const known = kept.get(key)
   if (known !== undefined) return known
-  const made = keptText(Buffer.from(JSON.stringify(describe(rt, caller, { routes, catalog, rules, callerKind }))))
+  const made = keptText(Buffer.from(JSON.stringify(describe(deps, caller, { routes, catalog, rules, callerKind }))))
   kept.set(key, made, keptForMs)
   return made
 }
@@ -54,13 +54,13 @@ type Current = {
 }
 
 /** By what the role may do now, whoever has it: the caller's own access may be a moment older than the rules. */
-function describe(rt: DescriptionReads, { role, tenantId }: Caller, { routes, catalog, rules, callerKind }: Current) {
-  const access = { ...accessOfRole(rt, rules, role, tenantId), byKey: callerKind.by === 'key' }
+function describe(deps: DescriptionReads, { role, tenantId }: Caller, { routes, catalog, rules, callerKind }: Current) {
+  const access = { ...accessOfRole(deps, rules, role, tenantId), byKey: callerKind.by === 'key' }
   return describeApi({
     routes,
     catalog,
     callerKind,
-    rightsOf: (collection) => rightsOf(rt, access, collection),
-    config: rt.config,
+    rightsOf: (collection) => rightsOf(deps, access, collection),
+    config: deps.config,
   })
 }

@@ -8,15 +8,15 @@ import { sendKept } from './kept-text.ts'
 import { pageRoutes } from './page.ts'
 
 /** `GET /openapi`: the API as its caller may use it, and `/docs`, a page that shows it. Neither without OPENAPI_ENABLED. */
-export function openapiRoutes(app: App, rt: DescriptionReads, declared: () => readonly DeclaredRoute[]): void {
-  if (!rt.config.openapi.enabled) return
+export function openapiRoutes(app: App, deps: DescriptionReads, declared: () => readonly DeclaredRoute[]): void {
+  if (!deps.config.openapi.enabled) return
   pageRoutes(app)
   app.get('/openapi', openapiRoute, async (request, reply) => {
     // The generator is loaded by its first use.
     const { descriptionFor } = await import('./description.ts')
     varyBy(reply, 'Authorization', 'Cookie').header('cache-control', 'private, no-cache')
     reply.type('application/json; charset=utf-8')
-    return sendKept(request, reply, descriptionFor(rt, request.caller, declared()))
+    return sendKept(request, reply, descriptionFor(deps, request.caller, declared()))
   })
 }
 

@@ -18,39 +18,39 @@ import { Count, Filled, Moment, NullableMoment, NullableText, OneOf, Said, Text 
 const mostShown = 1000
 
 /** Who follows the log and the clock: consumers, where they go on, and schedules. Nothing of it is in the log. */
-export function followerRoutes(app: App, rt: Reads & UnloggedWrites): void {
+export function followerRoutes(app: App, deps: Reads & UnloggedWrites): void {
   app.get('/ops/consumers', consumersRoute, async () => {
-    const [consumers, setAside] = await Promise.all([consumerStates(rt.db), setAsideEvents(rt.db, mostShown)])
+    const [consumers, setAside] = await Promise.all([consumerStates(deps.db), setAsideEvents(deps.db, mostShown)])
     return {
       data: consumers.map(({ advancedAt, ...one }) => ({ ...one, advancedAt: advancedAt.toISOString() })),
       setAside: setAside.map(({ failedAt, ...one }) => ({ ...one, failedAt: failedAt.toISOString() })),
     }
   })
   app.post('/ops/consumers/:name/reset', resetRoute, async ({ params, body }) => {
-    await moveTo(rt, params.name, body.to)
+    await moveTo(deps, params.name, body.to)
     return { message: `${params.name} goes on at ${body.to}` }
   })
   app.post('/ops/consumers/:name/skip', skipRoute, async ({ params }) => {
-    await known(rt, params.name)
-    const skipped = await skipEvent(rt, params.name)
+    await known(deps, params.name)
+    const skipped = await skipEvent(deps, params.name)
     if (skipped === undefined) throw new AppError(409, `${params.name} is not halted before an event`)
     return { message: `${params.name} goes on after position ${skipped}, which is set aside` }
   })
   app.post('/ops/consumers/:name/retry', retryRoute, async ({ params, body }) => {
-    await known(rt, params.name)
-    const count = await retrySetAside(rt, params.name, body.position === undefined ? undefined : [body.position])
+    await known(deps, params.name)
+    const count = await retrySetAside(deps, params.name, body.position === undefined ? undefined : [body.position])
     return { message: `${count} events are tried again`, events: count }
   })
   app.post('/ops/consumers/:name/forget', forgetRoute, async ({ params, body }) => {
-    await known(rt, params.name)
-    const count = await forgetSetAside(rt, params.name, body.position === undefined ? undefined : [body.position])
+    await known(deps, params.name)
+    const count = await forgetSetAside(deps, params.name, body.position === undefined ? undefined : [body.position])
     return { message: `${count} events are not handled`, events: count }
   })
-  app.get('/ops/schedules', schedulesRoute, async () => ({ data: await schedules(rt) }))
+  app.get('/ops/schedules', schedulesRoute, async () => ({ data: await schedules(deps) }))
 }
 
-async function known(rt: Reads, name: string): Promise<void> {
-  const states = await consumerStates(rt.db)
+async function known({ db }: Reads, name: string): Promise<void> {
+  const states = await consumerStates(db)
   if (!states.some((state) => state.name === name))
     throw new AppError(404, `There is no consumer ${JSON.stringify(name)}`)
 }
@@ -65,8 +65,8 @@ type Schedule = {
 }
 
 /** Of the platform as its workers have them, of extensions, and of workflows that are on. */
-function schedules(rt: Reads): Promise<readonly Schedule[]> {
-  return rt.db.any<Schedule>(
+function schedules({ db }: Reads): Promise<readonly Schedule[]> {
+  return db.any<Schedule>(
     rawQuery(`
       select 'platform' as kind, name, name as title, cron, coalesce(timezone, 'UTC') as timezone, null as "nextAt"
         from ${bossSchema}.schedule

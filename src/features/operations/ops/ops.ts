@@ -34,30 +34,29 @@ import {
 } from './queries.ts'
 
 /** 404 `Job not found`. */
-export async function jobOr404(rt: Reads, id: string): Promise<JobRow> {
+export async function jobOr404({ db }: Reads, id: string): Promise<JobRow> {
   const taskId = taskIdOf(id)
-  const job =
-    taskId !== undefined ? await taskJobById(rt.db, taskId) : isUuid(id) ? await jobById(rt.db, id) : undefined
+  const job = taskId !== undefined ? await taskJobById(db, taskId) : isUuid(id) ? await jobById(db, id) : undefined
   if (job === undefined) throw jobNotFound()
   return job
 }
 
 /** Has a job that waits, for its turn or for another attempt, done at once. 409 for one that does not wait. */
-export async function hurry(rt: Writes, actor: Actor, id: string): Promise<void> {
+export async function hurry(deps: Writes, actor: Actor, id: string): Promise<void> {
   const taskId = taskIdOf(id)
-  if (taskId !== undefined) return changeTask(rt, actor, taskId, taskDeeds.hurry)
-  await change(rt, actor, id, ['created', 'retry'], async (tx, { queue }) => {
-    await hurryJob(rt.boss, tx, queue, id)
+  if (taskId !== undefined) return changeTask(deps, actor, taskId, taskDeeds.hurry)
+  await change(deps, actor, id, ['created', 'retry'], async (tx, { queue }) => {
+    await hurryJob(deps.boss, tx, queue, id)
     return { type: 'job.hurried', data: { jobId: id, queue } }
   })
 }
 
 /** Ends a job that is not finished; what it is about is recorded as failed. */
-export async function cancel(rt: Writes, actor: Actor, id: string): Promise<void> {
+export async function cancel(deps: Writes, actor: Actor, id: string): Promise<void> {
   const taskId = taskIdOf(id)
-  if (taskId !== undefined) return changeTask(rt, actor, taskId, taskDeeds.cancel)
-  await change(rt, actor, id, ['created', 'retry', 'active'], async (tx, { queue, data }) => {
-    await cancelJob(rt.boss, tx, queue, id)
+  if (taskId !== undefined) return changeTask(deps, actor, taskId, taskDeeds.cancel)
+  await change(deps, actor, id, ['created', 'retry', 'active'], async (tx, { queue, data }) => {
+    await cancelJob(deps.boss, tx, queue, id)
     await subjectOf(queue).cancel(tx, data)
     return { type: 'job.cancelled', data: { jobId: id, queue } }
   })
@@ -67,20 +66,20 @@ export async function cancel(rt: Writes, actor: Actor, id: string): Promise<void
  * Has a job that is over done again, with all its attempts: a new job takes its place, in one transaction. `body` can
  * correct what it is about: `{ to }` of a mail. 409 for a job that is not over, or whose work is done.
  */
-export async function redrive(rt: Writes, actor: Actor, id: string, body: unknown): Promise<void> {
+export async function redrive(deps: Writes, actor: Actor, id: string, body: unknown): Promise<void> {
   const taskId = taskIdOf(id)
   if (taskId !== undefined) {
     readAs(NoCorrection, body)
-    return changeTask(rt, actor, taskId, taskDeeds.redrive)
+    return changeTask(deps, actor, taskId, taskDeeds.redrive)
   }
   await change(
-    rt,
+    deps,
     actor,
     id,
     ['dead', 'failed', 'cancelled', 'completed'],
     async (tx, { queue, data, storedIn, group }) => {
       await subjectOf(queue).redrive(tx, data, body)
-      await removeJob(rt.boss, tx, storedIn, id)
+      await removeJob(deps.boss, tx, storedIn, id)
       return {
         type: 'job.redriven',
         data: { jobId: id, job: { queue, data, ...(group !== null && { group }) } as Job },
@@ -93,14 +92,14 @@ type KnownJob = Omit<StoredJob, 'queue'> & { readonly queue: QueueName }
 
 /** The lock lets one of several requests through; the next one finds the job as that has left it. */
 async function change(
-  rt: Writes,
+  deps: Writes,
   actor: Actor,
   id: string,
   states: readonly JobState[],
   work: (tx: Tx, job: KnownJob) => Promise<DomainEvent>,
 ): Promise<void> {
   if (!isUuid(id)) throw jobNotFound()
-  await commit(rt, actor, async (tx) => {
+  await commit(deps, actor, async (tx) => {
     const job = await lockedJob(tx, id)
     if (job === undefined) throw jobNotFound()
     if (!states.includes(job.state)) throw errors.conflict(`The job is ${job.state}`)
@@ -187,8 +186,13 @@ const taskDeeds = {
 } satisfies Record<string, TaskChange>
 
 /** 404 for an unknown task, 409 for one in another state. */
-async function changeTask(rt: Writes, actor: Actor, taskId: number, { states, act, event }: TaskChange): Promise<void> {
-  await commit(rt, actor, async (tx) => {
+async function changeTask(
+  deps: Writes,
+  actor: Actor,
+  taskId: number,
+  { states, act, event }: TaskChange,
+): Promise<void> {
+  await commit(deps, actor, async (tx) => {
     const state = await lockTask(tx, taskId)
     if (state === undefined) throw new AppError(404, 'Job not found')
     if (!states.includes(state)) throw errors.conflict(`The task is ${state}`)
@@ -209,8 +213,8 @@ type QueueRow = {
 }
 
 /** Every queue, also the empty ones, and the tasks. */
-export async function queueRows(rt: Reads): Promise<readonly QueueRow[]> {
-  const found = await rt.db.any<QueueRow>(
+export async function queueRows({ db }: Reads): Promise<readonly QueueRow[]> {
+  const found = await db.any<QueueRow>(
     rawQuery(
       `select coalesce(source_name, name) as queue,
          count(*) filter (where state < 'active' and name <> all ($1))::int as waiting,
@@ -225,7 +229,7 @@ export async function queueRows(rt: Reads): Promise<readonly QueueRow[]> {
   const empty = { waiting: 0, active: 0, dead: 0, overdueSeconds: 0 }
   const known = Object.keys(queues).map((queue) => found.find((row) => row.queue === queue) ?? { queue, ...empty })
   const unknown = found.filter(({ queue }) => !Object.hasOwn(queues, queue))
-  return [...known, ...unknown, { queue: 'tasks', ...(await countTasks(rt.db)) }]
+  return [...known, ...unknown, { queue: 'tasks', ...(await countTasks(db)) }]
 }
 
 const atMost = 500
@@ -239,14 +243,14 @@ type RedriveReport = {
 }
 
 /** Has what was given up in a queue done again, the oldest first, each in a transaction of its own. 404 for no queue. */
-export async function redriveQueue(rt: Reads & Writes, actor: Actor, queue: string): Promise<RedriveReport> {
+export async function redriveQueue(deps: Reads & Writes, actor: Actor, queue: string): Promise<RedriveReport> {
   const known = allQueues.find((name) => name === queue)
   if (known === undefined) throw new AppError(404, 'Queue not found')
-  const ids = await deadJobs(rt.db, known satisfies QueueFilter, atMost + 1)
+  const ids = await deadJobs(deps.db, known satisfies QueueFilter, atMost + 1)
   const refused: { id: string; reason: string }[] = []
   for (const id of ids.slice(0, atMost)) {
     try {
-      await redrive(rt, actor, id, undefined)
+      await redrive(deps, actor, id, undefined)
     } catch (error) {
       // What cannot be done again must not keep the others waiting; somebody else may have been first.
       if (!(error instanceof AppError) || error.status >= 500) throw error

@@ -23,28 +23,28 @@ import { cancel, hurry, jobOr404, MailCorrection, queueRows, redrive, redriveQue
 import { allQueues, type JobFilter, jobStates, jobsPage } from './queries.ts'
 
 /** What the workers have to do, and what they could not: for administrators. Emits: job.* and row changes. */
-export function opsRoutes(app: App, rt: Reads & Writes & UnloggedWrites): void {
-  followerRoutes(app, rt)
+export function opsRoutes(app: App, deps: Reads & Writes & UnloggedWrites): void {
+  followerRoutes(app, deps)
   app.get('/log/requests/:id/effects', effectsRoute, async ({ params }) => ({
-    data: await effectsOf(rt.db, params.id),
+    data: await effectsOf(deps.db, params.id),
   }))
-  app.get('/ops/jobs', listRoute, (request) => jobsPage(rt.db, filterOf(request.query)))
-  app.get('/ops/jobs/:id', readRoute, async ({ params }) => ({ data: await jobOr404(rt, params.id) }))
+  app.get('/ops/jobs', listRoute, (request) => jobsPage(deps.db, filterOf(request.query)))
+  app.get('/ops/jobs/:id', readRoute, async ({ params }) => ({ data: await jobOr404(deps, params.id) }))
   app.post('/ops/jobs/:id/retry', retryRoute, async (request) => {
-    await hurry(rt, actorOf(request), request.params.id)
+    await hurry(deps, actorOf(request), request.params.id)
     return { message: 'The job runs next' }
   })
   app.post('/ops/jobs/:id/redrive', redriveRoute, async (request) => {
-    await redrive(rt, actorOf(request), request.params.id, request.body)
+    await redrive(deps, actorOf(request), request.params.id, request.body)
     return { message: 'The job is queued again' }
   })
   app.post('/ops/jobs/:id/cancel', cancelRoute, async (request) => {
-    await cancel(rt, actorOf(request), request.params.id)
+    await cancel(deps, actorOf(request), request.params.id)
     return { message: 'The job is cancelled' }
   })
-  app.get('/ops/queues', queuesRoute, async () => ({ data: await queueRows(rt) }))
+  app.get('/ops/queues', queuesRoute, async () => ({ data: await queueRows(deps) }))
   app.post('/ops/queues/:queue/redrive', redriveQueueRoute, async (request) => {
-    const outcome = await redriveQueue(rt, actorOf(request), request.params.queue)
+    const outcome = await redriveQueue(deps, actorOf(request), request.params.queue)
     return { message: `${outcome.redriven} jobs are queued again`, ...outcome }
   })
 }

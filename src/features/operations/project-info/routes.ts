@@ -8,12 +8,12 @@ import { senderOf } from '../../messaging/mail/mail.ts'
 import { type CurrentSettings, type SettingsRow, TenantQuery, tenantOf } from '../../settings/settings.ts'
 
 /** GET and POST /: what a frontend needs before anybody signs in; with `?tenant_id=` that of the tenant. */
-export function projectInfoRoutes(app: App, rt: Configuration & CurrentSettings): void {
+export function projectInfoRoutes(app: App, deps: Configuration & CurrentSettings): void {
   app.route({
     ...infoRoute,
     method: ['GET', 'POST'],
     url: '/',
-    handler: async (request) => projectInfo(rt, tenantOf(request.query)),
+    handler: async (request) => projectInfo(deps, tenantOf(request.query)),
   })
 }
 
@@ -88,13 +88,13 @@ const infoRoute = route(
  * Public project information and enabled ways to sign in, of the installation or a tenant. Answered twice: as `data`, and
  * as the `project` and `version` that older clients read. No secret, no client id.
  */
-function projectInfo(rt: Configuration & CurrentSettings, tenantId: string | undefined) {
-  const { config } = rt
-  const settings = rt.settings.current(tenantId)
+function projectInfo(deps: Configuration & CurrentSettings, tenantId: string | undefined) {
+  const { config } = deps
+  const settings = deps.settings.current(tenantId)
   const auth = {
     registration: config.auth.publicRegistration && config.auth.local,
     emailPassword: config.auth.local,
-    magicLink: config.auth.local && senderOf(rt, tenantId) !== undefined,
+    magicLink: config.auth.local && senderOf(deps, tenantId) !== undefined,
     passkey: config.passkey !== undefined,
     twoFactor: config.auth.twoFactor,
     socialProviders: Object.keys(config.oauth.providers),

@@ -19,8 +19,8 @@ type RealtimeConfig = {
 export const validActions = ['insert', 'update', 'delete'] as const satisfies readonly RealtimeAction[]
 
 /** The collections that have realtime on, by name. */
-export function enabledCollections(rt: CurrentCatalog): { collection: string; config: RealtimeConfig }[] {
-  const all = [...rt.catalog.current().collections.values()].sort((a, b) => (a.name < b.name ? -1 : 1))
+export function enabledCollections({ catalog }: CurrentCatalog): { collection: string; config: RealtimeConfig }[] {
+  const all = [...catalog.current().collections.values()].sort((a, b) => (a.name < b.name ? -1 : 1))
   return all.flatMap((collection) => {
     const config = configOf(collection)
     return config === null ? [] : [{ collection: collection.name, config }]
@@ -28,8 +28,8 @@ export function enabledCollections(rt: CurrentCatalog): { collection: string; co
 }
 
 /** One collection's setting; 404 for an unknown collection. */
-export function collectionSetting(rt: CurrentCatalog, name: string) {
-  const config = configOf(knownCollection(rt, name))
+export function collectionSetting(deps: CurrentCatalog, name: string) {
+  const config = configOf(knownCollection(deps, name))
   return { collection: name, enabled: config !== null, config }
 }
 
@@ -37,7 +37,7 @@ export function collectionSetting(rt: CurrentCatalog, name: string) {
  * Switches realtime on. 400 for a table without a primary key, 403 for collections of secrets and those without history, 404 for an unknown one.
  */
 export async function enableCollection(
-  rt: Reads & Writes & CurrentCatalog,
+  deps: Reads & Writes & CurrentCatalog,
   actor: Actor,
   name: string,
   { actions = validActions, replicaIdentityFull = false }: RealtimeChange,
@@ -47,29 +47,29 @@ export async function enableCollection(
     actions: inOrder(actions),
     ...(replicaIdentityFull && { replicaIdentityFull }),
   }
-  await refuseUnfit(rt, knownCollection(rt, name))
-  await store(rt, actor, name, config)
+  await refuseUnfit(deps, knownCollection(deps, name))
+  await store(deps, actor, name, config)
   return { message: `Realtime enabled for collection: ${name}`, collection: name, config, replicaIdentityFull }
 }
 
 /** Switches realtime off: subscriptions to the collection end. */
-export async function disableCollection(rt: Reads & Writes & CurrentCatalog, actor: Actor, name: string) {
-  knownCollection(rt, name)
-  await store(rt, actor, name, false)
+export async function disableCollection(deps: Reads & Writes & CurrentCatalog, actor: Actor, name: string) {
+  knownCollection(deps, name)
+  await store(deps, actor, name, false)
   return { message: `Realtime disabled for collection: ${name}`, collection: name }
 }
 
 /** Which changes are sent from now on. 400 where realtime is off. */
 export async function changeActions(
-  rt: Reads & Writes & CurrentCatalog,
+  deps: Reads & Writes & CurrentCatalog,
   actor: Actor,
   name: string,
   actions: readonly RealtimeAction[],
 ) {
-  const before = configOf(knownCollection(rt, name))
+  const before = configOf(knownCollection(deps, name))
   if (before === null) throw errors.badBody(`Realtime is not enabled for collection: ${name}`)
   const config: RealtimeConfig = { ...before, actions: inOrder(actions) }
-  await store(rt, actor, name, config)
+  await store(deps, actor, name, config)
   return { message: `Realtime configuration updated for collection: ${name}`, collection: name, config }
 }
 
@@ -90,16 +90,16 @@ function configOf({ realtime, logged, definition }: Collection): RealtimeConfig 
   return { enabled: true, actions, ...(isFull && { replicaIdentityFull: true }) }
 }
 
-function knownCollection(rt: CurrentCatalog, name: string): Collection {
-  const collection = rt.catalog.current().collections.get(name)
+function knownCollection({ catalog }: CurrentCatalog, name: string): Collection {
+  const collection = catalog.current().collections.get(name)
   if (collection === undefined) throw new AppError(404, `Collection ${name} not found`, { code: 'UNKNOWN_COLLECTION' })
   return collection
 }
 
 /** What holds secrets is the system's to write, and what has no log has no events. */
-async function refuseUnfit(rt: Reads, { name, logged, writable }: Collection): Promise<void> {
+async function refuseUnfit({ db }: Reads, { name, logged, writable }: Collection): Promise<void> {
   if (!logged || !writable) throw new AppError(403, `Realtime cannot be enabled for collection: ${name}`)
-  if (!(await hasPrimaryKey(rt.db, name))) throw errors.badBody(`Collection ${name} has no primary key`)
+  if (!(await hasPrimaryKey(db, name))) throw errors.badBody(`Collection ${name} has no primary key`)
 }
 
 /** Whether the table of a collection still has a primary key in the database. */
@@ -110,10 +110,15 @@ async function hasPrimaryKey(db: Reader, collection: string): Promise<boolean> {
   return found
 }
 
-async function store(rt: Reads & Writes, actor: Actor, name: string, realtime: SchemaJson['realtime']): Promise<void> {
+async function store(
+  deps: Reads & Writes,
+  actor: Actor,
+  name: string,
+  realtime: SchemaJson['realtime'],
+): Promise<void> {
   const edit = (catalog: Catalog) => {
     const definitions = knownDefinitions(catalog, name)
     return withSchema(definitions, name, { ...definitions.get(name)!, realtime } as SchemaJson)
   }
-  await changeSchemas(rt, actor, { message: 'Error updating schema', edit })
+  await changeSchemas(deps, actor, { message: 'Error updating schema', edit })
 }

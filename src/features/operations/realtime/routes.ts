@@ -20,22 +20,22 @@ import {
 } from './realtime.ts'
 
 /** The endpoints under /realtime (docs/realtime.md). Emits: schema.changed. `feed` is undefined where the channel is off. */
-export function realtimeRoutes(app: App, rt: Reads & Writes & CurrentCatalog, feed: Feed | undefined): void {
-  app.get('/realtime/status', statusRoute, async () => ({ data: await realtimeStatus(rt, feed) }))
-  app.get('/realtime/config', configRoute, async () => ({ data: await replicationConfig(rt) }))
-  app.get('/realtime/collections', listRoute, async () => ({ data: enabledCollections(rt) }))
+export function realtimeRoutes(app: App, deps: Reads & Writes & CurrentCatalog, feed: Feed | undefined): void {
+  app.get('/realtime/status', statusRoute, async () => ({ data: await realtimeStatus(deps, feed) }))
+  app.get('/realtime/config', configRoute, async () => ({ data: await replicationConfig(deps) }))
+  app.get('/realtime/collections', listRoute, async () => ({ data: enabledCollections(deps) }))
   app.get('/realtime/collections/:collection', readRoute, async ({ params }) => ({
-    data: collectionSetting(rt, params.collection),
+    data: collectionSetting(deps, params.collection),
   }))
   app.post('/realtime/collections/:collection/enable', enableRoute, async (request) => {
-    const done = await enableCollection(rt, actorOf(request), request.params.collection, request.body)
+    const done = await enableCollection(deps, actorOf(request), request.params.collection, request.body)
     return { data: { ...done, walAvailable: feed?.status().source === 'wal' } }
   })
   app.post('/realtime/collections/:collection/disable', disableRoute, async (request) => ({
-    data: await disableCollection(rt, actorOf(request), request.params.collection),
+    data: await disableCollection(deps, actorOf(request), request.params.collection),
   }))
   app.patch('/realtime/collections/:collection', changeRoute, async (request) => ({
-    data: await changeActions(rt, actorOf(request), request.params.collection, request.body.actions),
+    data: await changeActions(deps, actorOf(request), request.params.collection, request.body.actions),
   }))
   // Every process follows the definitions by itself; both only make sure of it at once.
   app.post('/realtime/reload', reloadRoute('Make sure that this process knows the realtime configuration'), async () =>
@@ -47,8 +47,8 @@ export function realtimeRoutes(app: App, rt: Reads & Writes & CurrentCatalog, fe
   })
 
   async function reloaded(message: string) {
-    await rt.catalog.reload()
-    return { data: { message, status: await realtimeStatus(rt, feed) } }
+    await deps.catalog.reload()
+    return { data: { message, status: await realtimeStatus(deps, feed) } }
   }
 }
 
@@ -167,8 +167,8 @@ type ReplicationConfig = {
   readonly issues: readonly string[]
 }
 
-async function replicationConfig(rt: ReservedReads): Promise<ReplicationConfig> {
-  const state = await serverState(rt.reserved, publicationName)
+async function replicationConfig({ reserved }: ReservedReads): Promise<ReplicationConfig> {
+  const state = await serverState(reserved, publicationName)
   const { walLevel, maxReplicationSlots, maxWalSenders } = state
   const issues = issuesOf(state)
   return { walLevel, maxReplicationSlots, maxWalSenders, isConfigured: issues.length === 0, issues }
@@ -179,7 +179,7 @@ async function replicationConfig(rt: ReservedReads): Promise<ReplicationConfig> 
  * its feed follows the WAL. Every process has a feed of its own, so `isWalLeader` says no more than that. `slotName` is
  * the temporary slot's, null while there is none: no slot outlives its connection.
  */
-async function realtimeStatus(rt: ReservedReads & CurrentCatalog, feed: Feed | undefined) {
+async function realtimeStatus(deps: ReservedReads & CurrentCatalog, feed: Feed | undefined) {
   const status = feed?.status()
   const isLive = status?.source === 'wal'
   return {
@@ -187,10 +187,10 @@ async function realtimeStatus(rt: ReservedReads & CurrentCatalog, feed: Feed | u
     connected: isLive,
     walAvailable: isLive,
     isWalLeader: isLive,
-    enabledCollections: enabledCollections(rt),
+    enabledCollections: enabledCollections(deps),
     publicationName,
     slotName: status?.slot ?? null,
-    replicationConfig: await replicationConfig(rt),
+    replicationConfig: await replicationConfig(deps),
   }
 }
 

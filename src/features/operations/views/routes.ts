@@ -18,16 +18,16 @@ import {
 import { createView, deleteView, listViews, updateView } from './views.ts'
 
 /** Saved views of whoever is signed in. Row changes are their only events. */
-export function viewRoutes(app: App, rt: Reads & Writes & CurrentAccess): void {
-  app.get('/views', listRoute, async (request) => ({ data: await listViews(rt, request, request.query) }))
+export function viewRoutes(app: App, deps: Reads & Writes & CurrentAccess): void {
+  app.get('/views', listRoute, async (request) => ({ data: await listViews(deps, request, request.query) }))
   app.post('/views', createRoute, async (request, reply) =>
-    reply.code(201).send({ data: await createView(rt, request, request.body) }),
+    reply.code(201).send({ data: await createView(deps, request, request.body) }),
   )
   app.patch('/views/:id', changeRoute, async (request) => ({
-    data: await updateView(rt, request, request.params.id, request.body),
+    data: await updateView(deps, request, request.params.id, request.body),
   }))
   app.delete('/views/:id', removeRoute, async (request, reply) => {
-    await deleteView(rt, request, request.params.id)
+    await deleteView(deps, request, request.params.id)
     return reply.code(204).send()
   })
 }

@@ -45,12 +45,12 @@ const columns = (
 
 /** Own ones, and those that are shared with the caller's role, here or everywhere. */
 export function listViews(
-  rt: Reads,
+  { db }: Reads,
   request: FastifyRequest,
   { page, collection }: { readonly page?: string; readonly collection?: string },
 ): Promise<readonly View[]> {
   const { userId, role, tenantId } = identified(request.caller)
-  return rt.db.any<View>(
+  return db.any<View>(
     rawQuery(
       `select ${columns('$1')} from "svc_View" v
        where (v."user_Id" = $1 or (v."role_Id" = $2 and (v."tenant_Id" is null or v."tenant_Id" = $3::uuid)))
@@ -62,10 +62,10 @@ export function listViews(
 }
 
 /** 403 for sharing by others than administrators, 409 for more than 200 of one user. */
-export async function createView(rt: CurrentAccess & Writes, request: FastifyRequest, body: ViewBody): Promise<View> {
+export async function createView(deps: CurrentAccess & Writes, request: FastifyRequest, body: ViewBody): Promise<View> {
   const { userId, tenantId } = identified(request.caller)
-  checkContent(rt, request, body)
-  return commit(rt, actorOf(request), async (tx) => {
+  checkContent(deps, request, body)
+  return commit(deps, actorOf(request), async (tx) => {
     await tx.any(rawQuery(`select id from "svc_User" where id = $1 for no key update`, [userId]))
     const { count } = await tx.one<{ count: number }>(
       rawQuery(`select count(*)::int as count from "svc_View" where "user_Id" = $1`, [userId]),
@@ -86,14 +86,14 @@ export async function createView(rt: CurrentAccess & Writes, request: FastifyReq
 
 /** 404 for a view that the caller cannot see, 403 for one that they cannot change. */
 export async function updateView(
-  rt: CurrentAccess & Writes,
+  deps: CurrentAccess & Writes,
   request: FastifyRequest,
   id: string,
   body: ViewBody,
 ): Promise<View> {
   const { userId } = identified(request.caller)
-  checkContent(rt, request, body)
-  return commit(rt, actorOf(request), async (tx) => {
+  checkContent(deps, request, body)
+  return commit(deps, actorOf(request), async (tx) => {
     await lockOwn(tx, request, id)
     const given = (name: keyof ViewBody) => body[name] !== undefined
     await tx.any(
@@ -117,20 +117,24 @@ export async function updateView(
   })
 }
 
-export async function deleteView(rt: Writes, request: FastifyRequest, id: string): Promise<void> {
-  await commit(rt, actorOf(request), async (tx) => {
+export async function deleteView(deps: Writes, request: FastifyRequest, id: string): Promise<void> {
+  await commit(deps, actorOf(request), async (tx) => {
     await lockOwn(tx, request, id)
     await tx.any(rawQuery(`delete from "svc_View" where id = $1`, [id]))
     return { result: undefined }
   })
 }
 
-function checkContent(rt: CurrentAccess, { caller }: FastifyRequest, { query, role_Id: roleId }: ViewBody): void {
+function checkContent(
+  { access }: CurrentAccess,
+  { caller }: FastifyRequest,
+  { query, role_Id: roleId }: ViewBody,
+): void {
   if (query !== undefined && JSON.stringify(query).length > longestQuery)
     throw new AppError(413, `query must be at most ${longestQuery} characters of JSON`)
   if (roleId === undefined || roleId === null) return
   if (!caller.admin) throw new AppError(403, 'Only administrators share views')
-  if (!rt.access.current().roles.has(roleId)) throw new AppError(404, 'Role not found')
+  if (!access.current().roles.has(roleId)) throw new AppError(404, 'Role not found')
 }
 
 async function lockOwn(tx: Tx, { caller }: FastifyRequest, id: string): Promise<void> {

@@ -101,14 +101,14 @@ export type AttemptOutcome =
   | { readonly state: 'given back' }
 
 /** Claims up to `limit` due tasks, the earliest first. Of any number of processes at the same time no two get the same. */
-export async function claimDue(rt: Writes, wanted: ClaimFilter, limit: number): Promise<readonly ClaimedTask[]> {
-  const tasks = await commitRow<ClaimedTask>(rt, tasksActor, claimDueTasks(wanted, limit))
+export async function claimDue(deps: Writes, wanted: ClaimFilter, limit: number): Promise<readonly ClaimedTask[]> {
+  const tasks = await commitRow<ClaimedTask>(deps, tasksActor, claimDueTasks(wanted, limit))
   return tasks.sort((a, b) => a.scheduled_time.localeCompare(b.scheduled_time) || a.id - b.id)
 }
 
 /** Claims one task; undefined when it does not wait (any more). */
-export async function claimById(rt: Writes, id: number): Promise<ClaimedTask | undefined> {
-  const [task] = await commitRow<ClaimedTask>(rt, tasksActor, claimTaskById(id))
+export async function claimById(deps: Writes, id: number): Promise<ClaimedTask | undefined> {
+  const [task] = await commitRow<ClaimedTask>(deps, tasksActor, claimTaskById(id))
   return task
 }
 
@@ -117,7 +117,7 @@ export async function claimById(rt: Writes, id: number): Promise<ClaimedTask | u
  * database is away, as long as nobody aborts: what is not recorded would be done again.
  */
 export async function record(
-  rt: Writes,
+  deps: Writes,
   claim: AttemptClaim,
   outcome: AttemptOutcome,
   signal?: AbortSignal,
@@ -126,30 +126,30 @@ export async function record(
   const isUnstorable = (error: unknown) => outcome.state === 'completed' && sqlState(error)?.startsWith('22')
   try {
     const actor = causedActor(tasksActor, 'cause' in outcome ? outcome.cause : undefined)
-    const settle = () => commitRow(rt, actor, statementOf(claim, outcome))
+    const settle = () => commitRow(deps, actor, statementOf(claim, outcome))
     const settled = await retryTransient(settle, {
       backoff: { firstMs: 100, longestMs: 5000 },
       mayRetry: (error) => !isUnstorable(error) && signal?.aborted !== true,
       onRetry: (error) =>
-        rt.log.warn({ err: error, taskId: claim.id }, 'the outcome of a task could not be recorded yet'),
+        deps.log.warn({ err: error, taskId: claim.id }, 'the outcome of a task could not be recorded yet'),
     })
     return settled.length > 0
   } catch (error) {
     // A result that JSON can hold and PostgreSQL cannot, such as a NUL in a text.
     if (!isUnstorable(error)) throw error
-    return record(rt, claim, { state: 'failed', message: 'the result cannot be stored as JSON' }, signal)
+    return record(deps, claim, { state: 'failed', message: 'the result cannot be stored as JSON' }, signal)
   }
 }
 
 /** Takes tasks back whose workers are gone. Any number of processes may do it at any time. */
-export async function recoverTasks(rt: Writes): Promise<void> {
-  const { stallTimeoutSeconds } = rt.config.tasks
+export async function recoverTasks(deps: Writes): Promise<void> {
+  const { stallTimeoutSeconds } = deps.config.tasks
   const recovered = await commitRow<{ id: number; status: string }>(
-    rt,
+    deps,
     tasksActor,
     recoverStalledTasks(stallTimeoutSeconds),
   )
-  for (const { id, status } of recovered) rt.log.warn({ taskId: id, status }, 'a stalled task was taken back')
+  for (const { id, status } of recovered) deps.log.warn({ taskId: id, status }, 'a stalled task was taken back')
 }
 
 function statementOf(claim: AttemptClaim, outcome: Exclude<AttemptOutcome, { state: 'settled' }>) {

@@ -43,17 +43,17 @@ export type Authority = {
 }
 
 /** @throws {NodeError} where its author may not act any more, or who triggered it is gone */
-export async function authorityOf(rt: WorkflowWrites, behind: Behind): Promise<Authority> {
+export async function authorityOf(deps: WorkflowWrites, behind: Behind): Promise<Authority> {
   const { authority_Id, workflowTenant, caller_Id, caller_scope, tenant_Id } = behind
   if (authority_Id === null) throw new NodeError('The workflow has no author: somebody has to save it')
-  const author = await partyOf(rt, authority_Id, workflowTenant)
+  const author = await partyOf(deps, authority_Id, workflowTenant)
   if (author === undefined)
     throw new NodeError(
       'The author of the workflow is not active any more, or has no role: somebody else has to save it',
     )
   if (!author.access.admin) return { ...author, userId: authority_Id, mayBypass: false }
-  if (caller_Id === null) return { ...anonymous(rt, tenant_Id ?? undefined), mayBypass: true }
-  const caller = await partyOf(rt, caller_Id, tenant_Id)
+  if (caller_Id === null) return { ...anonymous(deps, tenant_Id ?? undefined), mayBypass: true }
+  const caller = await partyOf(deps, caller_Id, tenant_Id)
   if (caller === undefined) throw new NodeError('Who triggered the workflow is not active any more, or has no role')
   // Who asked by a program gives the workflow no more than that program has.
   const access = caller_scope == null ? caller.access : { ...caller.access, scope: caller_scope }
@@ -63,10 +63,15 @@ export async function authorityOf(rt: WorkflowWrites, behind: Behind): Promise<A
 type Party = Pick<Authority, 'access' | 'user' | 'tenantId'>
 
 /** The role `public`. */
-export function anonymous(rt: WorkflowWrites, tenantId?: string): Omit<Authority, 'mayBypass'> {
-  const rules = rt.access.current()
-  const tenant = rt.config.tenancy.enabled ? tenantId : undefined
-  return { access: accessOfRole(rt, rules, rules.publicRole, tenant), userId: null, user: undefined, tenantId: tenant }
+export function anonymous(deps: WorkflowWrites, tenantId?: string): Omit<Authority, 'mayBypass'> {
+  const rules = deps.access.current()
+  const tenant = deps.config.tenancy.enabled ? tenantId : undefined
+  return {
+    access: accessOfRole(deps, rules, rules.publicRole, tenant),
+    userId: null,
+    user: undefined,
+    tenantId: tenant,
+  }
 }
 
 /** The platform's own rights. */
@@ -80,24 +85,28 @@ const keptAtMost = 1000
 const parties = new WeakMap<object, Map<string, Kept>>()
 
 /** A user in their role at a tenant; undefined for who may not act. */
-export async function partyOf(rt: WorkflowWrites, userId: string, tenantId: string | null): Promise<Party | undefined> {
-  const rules = rt.access.current()
+export async function partyOf(
+  deps: WorkflowWrites,
+  userId: string,
+  tenantId: string | null,
+): Promise<Party | undefined> {
+  const rules = deps.access.current()
   const key = `${userId} ${tenantId ?? ''}`
-  const kept = parties.get(rt) ?? new Map<string, Kept>()
-  parties.set(rt, kept)
+  const kept = parties.get(deps) ?? new Map<string, Kept>()
+  parties.set(deps, kept)
   const known = kept.get(key)
   if (known !== undefined && known.rules === rules && known.until > performance.now()) return known.party
   if (kept.size >= keptAtMost) kept.clear()
-  const party = readParty(rt, userId, tenantId)
+  const party = readParty(deps, userId, tenantId)
   kept.set(key, { party, rules, until: performance.now() + keptMs })
   party.catch(() => kept.delete(key))
   return party
 }
 
-async function readParty(rt: WorkflowWrites, userId: string, tenantId: string | null): Promise<Party | undefined> {
-  const rules = rt.access.current()
-  const { enabled } = rt.config.tenancy
-  const row = await rt.reserved.maybeOne<PrincipalRow>(
+async function readParty(deps: WorkflowWrites, userId: string, tenantId: string | null): Promise<Party | undefined> {
+  const rules = deps.access.current()
+  const { enabled } = deps.config.tenancy
+  const row = await deps.reserved.maybeOne<PrincipalRow>(
     rawQuery(
       `select u.id as "userId", ur."tenant_Id" as "tenantId", ${principalSql(rules.catalog)}
        from "svc_User" u
@@ -110,8 +119,8 @@ async function readParty(rt: WorkflowWrites, userId: string, tenantId: string | 
     ),
   )
   if (row === undefined) return undefined
-  const principal = await principalOf(rt.reserved, rules, enabled, row, rt.log)
+  const principal = await principalOf(deps.reserved, rules, enabled, row, deps.log)
   // A workflow is no fresh proof of who somebody is: it may what a key of theirs may.
-  const access = { ...accessOfPrincipal(rt, principal), byKey: true }
+  const access = { ...accessOfPrincipal(deps, principal), byKey: true }
   return { access, user: principal.user, tenantId: principal.tenantId }
 }

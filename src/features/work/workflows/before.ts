@@ -49,18 +49,18 @@ const spent = new WeakMap<object, number>()
 
 /** Runs the workflows one after the other; gives what they leave of `data` or `query`. Throws what refuses the change. */
 export async function runBefore(
-  rt: WorkflowWrites,
+  deps: WorkflowWrites,
   workflows: readonly HookedWorkflow[],
   event: string,
   context: Context,
 ): Promise<object> {
   const left: Record<string, unknown> = {}
-  for (const workflow of workflows) Object.assign(left, await runOne(rt, workflow, event, { ...context, ...left }))
+  for (const workflow of workflows) Object.assign(left, await runOne(deps, workflow, event, { ...context, ...left }))
   return left
 }
 
 type Change = {
-  readonly rt: WorkflowWrites
+  readonly deps: WorkflowWrites
   readonly actor: Actor
   readonly authority: Authority
   readonly scope: Run['scope'] | undefined
@@ -73,14 +73,19 @@ type Change = {
   readonly statuses: Map<string, number>
 }
 
-async function runOne(rt: WorkflowWrites, workflow: HookedWorkflow, event: string, context: Context): Promise<object> {
-  const scope = scopeOfHook(rt)
+async function runOne(
+  deps: WorkflowWrites,
+  workflow: HookedWorkflow,
+  event: string,
+  context: Context,
+): Promise<object> {
+  const scope = scopeOfHook(deps)
   const key = scope?.tx ?? context
   const startedAt = performance.now()
   const trigger = triggerOf(event, context)
   const writer = context.accountability == null ? undefined : requesterFor(context.accountability as Accountability)
-  const behind = actorOfHook(rt) ?? systemActor
-  if (!isMeant(rt, workflow, writer)) return {}
+  const behind = actorOfHook(deps) ?? systemActor
+  if (!isMeant(deps, workflow, writer)) return {}
   const record = context.id === undefined ? undefined : `${context.collection} ${context.id}`
   const cause = {
     ...causeOfNext(behind, workflow.id, record),
@@ -92,22 +97,22 @@ async function runOne(rt: WorkflowWrites, workflow: HookedWorkflow, event: strin
   try {
     const refusal = refusedChain(cause)
     if (refusal !== undefined) throw new NodeError(refusal)
-    definition = await definitionFor(rt, { workflow_Id: workflow.id, version: workflow.version })
+    definition = await definitionFor(deps, { workflow_Id: workflow.id, version: workflow.version })
     if (definition === undefined) throw new NodeError('The version of the workflow is gone')
-    const authority = await authorityBefore(rt, definition, writer)
-    const deadline = startedAt + Math.max(0, rt.config.workflows.beforeBudgetMs - (spent.get(key) ?? 0))
+    const authority = await authorityBefore(deps, definition, writer)
+    const deadline = startedAt + Math.max(0, deps.config.workflows.beforeBudgetMs - (spent.get(key) ?? 0))
     const state = await walk(
-      { rt, actor, authority, scope, deadline, depth: 1, notes, statuses: new Map() },
+      { deps, actor, authority, scope, deadline, depth: 1, notes, statuses: new Map() },
       definition,
       workflow,
       trigger,
     )
     if (optionsOf(definition.options).record === 'all')
-      recordLater(rt, workflow, { actor, trigger, notes, state, writer })
+      recordLater(deps, workflow, { actor, trigger, notes, state, writer })
     return leftBy(state, graphFor(definition))
   } catch (error) {
     const refusal = refusalOf(error)
-    recordLater(rt, workflow, { actor, trigger, notes, error: refusal?.message ?? 'Internal error', writer })
+    recordLater(deps, workflow, { actor, trigger, notes, error: refusal?.message ?? 'Internal error', writer })
     throw refusal ?? error
   } finally {
     spent.set(key, (spent.get(key) ?? 0) + performance.now() - startedAt)
@@ -124,19 +129,19 @@ function refusalOf(error: unknown): AppError | undefined {
 }
 
 /** Workflows of a tenant, and those for some roles, do not concern the changes of others. */
-function isMeant(rt: WorkflowWrites, workflow: HookedWorkflow, writer: Requester | undefined): boolean {
+function isMeant({ config }: WorkflowWrites, workflow: HookedWorkflow, writer: Requester | undefined): boolean {
   const { tenant_Id } = workflow
-  if (rt.config.tenancy.enabled && tenant_Id !== null && tenant_Id !== writer?.access.tenantId) return false
+  if (config.tenancy.enabled && tenant_Id !== null && tenant_Id !== writer?.access.tenantId) return false
   return mayTrigger(workflow, { admin: writer?.access.admin === true, roleId: writer?.access.roleId })
 }
 
 /** Only an administrator's workflow runs within the changes of others; it acts as who makes the change. */
 async function authorityBefore(
-  rt: WorkflowWrites,
+  deps: WorkflowWrites,
   { authority_Id, tenant_Id }: Definition,
   writer: Requester | undefined,
 ): Promise<Authority> {
-  const author = authority_Id === null ? undefined : await partyOf(rt, authority_Id, tenant_Id)
+  const author = authority_Id === null ? undefined : await partyOf(deps, authority_Id, tenant_Id)
   if (author === undefined || !author.access.admin)
     throw new NodeError('A workflow that guards this collection has no author who may: an administrator has to save it')
   // The platform itself, for an administrator's node or an extension that says so.
@@ -187,7 +192,7 @@ async function resultOf(
   workflowId: string,
   { node, input, scope, step: place }: Extract<Command, { kind: 'run' }>,
 ): Promise<NodeResult> {
-  const { rt, authority, actor, deadline } = change
+  const { deps, authority, actor, deadline } = change
   try {
     const known = Object.hasOwn(nodeTypes, node.type) ? nodeTypes[node.type]! : undefined
     const refusal = known === undefined ? 'nodes of extensions run after the change alone' : known.notBefore?.(input)
@@ -195,7 +200,7 @@ async function resultOf(
     if (node.type === 'workflow') return { output: await called(change, input, scope) }
     const msLeft = Math.max(1, deadline - performance.now())
     const run = (open: Run['scope']): NodeRun => ({
-      ...{ rt, node, input, scope, authority, actor, workflowId },
+      ...{ deps, node, input, scope, authority, actor, workflowId },
       ...{ idempotencyKey: keyOf(newId(), place), change: { scope: open, msLeft } },
     })
     const output = await within(change, (open) =>
@@ -218,8 +223,11 @@ async function resultOf(
 }
 
 /** In the change's transaction, or, at a read, in one of its own. */
-function within<Result>({ rt, scope, actor }: Change, work: (scope: Run['scope']) => Promise<Result>): Promise<Result> {
-  return scope === undefined ? inTransaction(rt, { actor, access: platform }, (run) => work(run.scope)) : work(scope)
+function within<Result>(
+  { deps, scope, actor }: Change,
+  work: (scope: Run['scope']) => Promise<Result>,
+): Promise<Result> {
+  return scope === undefined ? inTransaction(deps, { actor, access: platform }, (run) => work(run.scope)) : work(scope)
 }
 
 const calledAtMost = 4
@@ -230,16 +238,16 @@ async function called(
   input: Readonly<Record<string, unknown>>,
   scope: Readonly<Record<string, unknown>>,
 ): Promise<object> {
-  const { rt, depth, authority } = change
+  const { deps, depth, authority } = change
   if (depth >= calledAtMost) throw new NodeError(`Workflows may call each other ${calledAtMost} deep before a change`)
-  const workflow = await triggerable(rt.reserved, String(input.workflowId))
+  const workflow = await triggerable(deps.reserved, String(input.workflowId))
   if (workflow === undefined || workflow.status !== 'active')
     throw new NodeError(`Workflow ${input.workflowId} is not there, or not active`)
   if (!mayTrigger(workflow, { admin: authority.access.admin, roleId: authority.access.roleId }))
     throw new NodeError('You do not have permission to execute this workflow')
-  const definition = await definitionFor(rt, { workflow_Id: workflow.id, version: workflow.version })
+  const definition = await definitionFor(deps, { workflow_Id: workflow.id, version: workflow.version })
   const author =
-    definition?.authority_Id == null ? undefined : await partyOf(rt, definition.authority_Id, definition.tenant_Id)
+    definition?.authority_Id == null ? undefined : await partyOf(deps, definition.authority_Id, definition.tenant_Id)
   if (definition === undefined || author === undefined)
     throw new NodeError(`The author of workflow ${workflow.id} may not act any more`)
   const own = author.access.admin ? authority : { ...author, userId: definition.authority_Id, mayBypass: false }
@@ -274,7 +282,7 @@ type Ran = {
 
 /** In a commit of its own, whatever becomes of the change. A process that dies before it has only not said so. */
 function recordLater(
-  rt: WorkflowWrites,
+  deps: WorkflowWrites,
   workflow: HookedWorkflow,
   { actor, trigger, notes, writer, state, error }: Ran,
 ): void {
@@ -282,7 +290,7 @@ function recordLater(
   const token = newId()
   const userId = writer?.access.userId ?? null
   const tenant_Id = writer?.access.tenantId ?? null
-  const collection = rt.catalog.current().collections.get(workflow.collection)
+  const collection = deps.catalog.current().collections.get(workflow.collection)
   const execution: NewExecution = {
     ...{ id, token, workflow_Id: workflow.id, version: workflow.version, trigger: 'hook', cause: actor.cause ?? null },
     trigger_data: withoutHidden(trigger, (name) => collection?.fields.get(name)?.hidden === true),
@@ -291,7 +299,7 @@ function recordLater(
   const end = state ?? ({ outputs: {}, variables: {}, error: null } as unknown as State)
   const own = { ...systemActor, userId: userId ?? undefined, userAgent: `daybook workflow ${workflow.id}` }
   const write = () =>
-    commit(rt, own, async (tx) => {
+    commit(deps, own, async (tx) => {
       await insertExecutions(tx, [execution])
       const status = error === undefined ? 'completed' : 'failed'
       const standing = { is: 'over', status, error: error ?? null, state: end } as const
@@ -300,7 +308,7 @@ function recordLater(
     })
   setImmediate(() =>
     write().catch((cause: unknown) =>
-      rt.log.error({ err: cause, workflow: workflow.id }, 'the execution of a hook could not be recorded'),
+      deps.log.error({ err: cause, workflow: workflow.id }, 'the execution of a hook could not be recorded'),
     ),
   )
 }
@@ -319,15 +327,15 @@ const windows = new WeakMap<object, Map<string, { second: number; count: number 
 
 /** Queued when the answer is on its way, at most once, and no more than some per second for each workflow. */
 export function queueAfterRead(
-  rt: WorkflowWrites,
+  deps: WorkflowWrites,
   workflows: readonly HookedWorkflow[],
   event: string,
   context: Context,
 ): void {
   const writer = context.accountability == null ? undefined : requesterFor(context.accountability as Accountability)
-  const behind = actorOfHook(rt) ?? systemActor
+  const behind = actorOfHook(deps) ?? systemActor
   for (const workflow of workflows) {
-    if (!isMeant(rt, workflow, writer) || !mayCount(rt, workflow.id)) continue
+    if (!isMeant(deps, workflow, writer) || !mayCount(deps, workflow.id)) continue
     const cause = causeOfNext(behind, workflow.id)
     const refusal = refusedChain(cause)
     const userId = writer?.access.userId ?? null
@@ -339,18 +347,18 @@ export function queueAfterRead(
       ...(refusal !== undefined && { refusal }),
     }
     setImmediate(() =>
-      commit(rt, { ...systemActor, userAgent: 'daybook workflows' }, async (tx) => ({
+      commit(deps, { ...systemActor, userAgent: 'daybook workflows' }, async (tx) => ({
         result: await insertExecutions(tx, [execution]),
       })).catch((error: unknown) =>
-        rt.log.warn({ err: error, workflow: workflow.id }, 'a read could not start its workflow'),
+        deps.log.warn({ err: error, workflow: workflow.id }, 'a read could not start its workflow'),
       ),
     )
   }
 }
 
-function mayCount(rt: object, id: string): boolean {
-  const own = windows.get(rt) ?? new Map<string, { second: number; count: number }>()
-  windows.set(rt, own)
+function mayCount(deps: object, id: string): boolean {
+  const own = windows.get(deps) ?? new Map<string, { second: number; count: number }>()
+  windows.set(deps, own)
   const second = Math.floor(performance.now() / 1000)
   const window = own.get(id)
   const count = window?.second === second ? window.count + 1 : 1

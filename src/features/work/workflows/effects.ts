@@ -17,7 +17,7 @@ export type Data = Readonly<Record<string, unknown>>
 
 /** A node that is to run, and for whom. */
 export type NodeRun = {
-  readonly rt: WorkflowWrites
+  readonly deps: WorkflowWrites
   readonly node: FlowNode
   /** Its data with templates replaced. */
   readonly input: Data
@@ -32,10 +32,10 @@ export type NodeRun = {
 }
 
 /** The writer of a node in a transaction, by what it says of itself. */
-export function requesterOf({ rt, node, authority, actor }: NodeRun, scope: Run['scope'] | undefined): Requester {
+export function requesterOf({ deps, node, authority, actor }: NodeRun, scope: Run['scope'] | undefined): Requester {
   // As saved: no template may raise a node, or lower it.
   const { executeAsAnonymous, bypassPermissions } = node.data
-  if (executeAsAnonymous === true) return { actor, access: anonymous(rt, authority.tenantId).access, scope }
+  if (executeAsAnonymous === true) return { actor, access: anonymous(deps, authority.tenantId).access, scope }
   if (bypassPermissions === true && authority.mayBypass) return { actor, access: platform, scope }
   return { actor, access: authority.access, user: authority.user, scope }
 }
@@ -56,11 +56,11 @@ export const databaseEffects: Readonly<Record<string, DatabaseEffect>> = {
 const defaultLimit = 100
 
 /** The four operations of items, as their data say. */
-export async function serve({ rt, input }: NodeRun, writer: Requester): Promise<unknown> {
+export async function serve({ deps, input }: NodeRun, writer: Requester): Promise<unknown> {
   const { operation, itemId, data, fields } = input
   const collection = nameIn(input, 'collection')
   const asked = fields === undefined ? {} : { fields }
-  const change = (wanted: Parameters<typeof changeItems>[3]) => changeItems(rt, writer, collection, wanted, asked)
+  const change = (wanted: Parameters<typeof changeItems>[3]) => changeItems(deps, writer, collection, wanted, asked)
   switch (operation) {
     case 'create':
       return written(
@@ -77,21 +77,21 @@ export async function serve({ rt, input }: NodeRun, writer: Requester): Promise<
     case 'delete':
       return written(await change({ action: 'delete', ids: listOf(itemId) }), Array.isArray(itemId))
     case 'read':
-      return read({ rt, input }, writer, collection)
+      return read({ deps, input }, writer, collection)
     default:
       throw new NodeError(`There is no operation ${operation}`)
   }
 }
 
 async function read(
-  { rt, input }: Pick<NodeRun, 'rt' | 'input'>,
+  { deps, input }: Pick<NodeRun, 'deps' | 'input'>,
   writer: Requester,
   collection: string,
 ): Promise<unknown> {
   const { itemId, filter, sort, limit, fields, page, search } = input
   const asked = { ...(fields != null && { fields }) }
   if (itemId != null && itemId !== '')
-    return JSON.parse((await readItem(rt, writer, collection, String(itemId), asked)).body)
+    return JSON.parse((await readItem(deps, writer, collection, String(itemId), asked)).body)
   const query = {
     ...asked,
     ...(filter != null && filter !== '' && { filter }),
@@ -100,7 +100,7 @@ async function read(
     ...(search != null && search !== '' && { search }),
     limit: limit ?? defaultLimit,
   }
-  const list = await listItems(rt, writer, collection, query)
+  const list = await listItems(deps, writer, collection, query)
   return JSON.parse(typeof list === 'string' ? list : await text(list))
 }
 
@@ -124,7 +124,7 @@ async function notify(run: NodeRun, { scope }: Pick<Run, 'tx' | 'scope'>): Promi
   const { userId, title, message, type, data } = run.input
   const userIds = typeof userId === 'string' ? userId.split(',').map((one) => one.trim()) : listOf(userId)
   const wanted = { type: type || 'info', title, message: message || title, ...(data != null && { data }), userIds }
-  const ids = await sendNotifications(run.rt, requesterOf(run, scope), newNotificationOf(wanted))
+  const ids = await sendNotifications(run.deps, requesterOf(run, scope), newNotificationOf(wanted))
   return { id: ids[0], ids }
 }
 
@@ -139,7 +139,7 @@ async function mail(run: NodeRun, { scope }: Pick<Run, 'tx' | 'scope'>): Promise
   if (to.length === 0) throw new NodeError('to names nobody')
   if (to.length > recipientsAtMost) throw new NodeError(`to names more than ${recipientsAtMost} addresses`)
   requireSender(run)
-  return inTransaction(run.rt, requesterOf(run, scope), (open) => queueMails(run, open, to))
+  return inTransaction(run.deps, requesterOf(run, scope), (open) => queueMails(run, open, to))
 }
 
 async function queueMails(run: NodeRun, { tx, scope }: Pick<Run, 'tx' | 'scope'>, to: readonly string[]) {
@@ -160,16 +160,16 @@ async function queueMails(run: NodeRun, { tx, scope }: Pick<Run, 'tx' | 'scope'>
 }
 
 /** Mails come from configured senders alone. */
-function requireSender({ rt, input, authority }: NodeRun): void {
+function requireSender({ deps, input, authority }: NodeRun): void {
   const { from } = input
   if (from == null || from === '') return
-  const own = rt.settings.current(authority.tenantId).smtp_from_address
-  const known = [...Object.values(rt.config.mail.senders).map((sender) => sender.from), own]
+  const own = deps.settings.current(authority.tenantId).smtp_from_address
+  const known = [...Object.values(deps.config.mail.senders).map((sender) => sender.from), own]
   if (!known.includes(String(from))) throw new NodeError('from is not the address of a configured sender')
 }
 
 /** A workflow that anybody may trigger is no open relay. */
-async function spendMails({ rt, workflowId }: NodeRun, tx: Run['tx'], count: number): Promise<void> {
+async function spendMails({ deps, workflowId }: NodeRun, tx: Run['tx'], count: number): Promise<void> {
   const { mails } = await tx.one<{ mails: number }>(
     rawQuery(
       `insert into "svc_WorkflowUse" as u ("workflow_Id", "mailHour", mails) values ($1, date_trunc('hour', now()), $2)
@@ -179,11 +179,11 @@ async function spendMails({ rt, workflowId }: NodeRun, tx: Run['tx'], count: num
       [workflowId, count],
     ),
   )
-  const most = rt.config.workflows.mailsPerHour
+  const most = deps.config.workflows.mailsPerHour
   if (mails > most) throw new NodeError(`The workflow has sent its ${most} mails of this hour (WORKFLOW_MAIL_PER_HOUR)`)
 }
 
-async function statsOf({ rt, input }: NodeRun, writer: Requester): Promise<unknown> {
+async function statsOf({ deps, input }: NodeRun, writer: Requester): Promise<unknown> {
   const { operation, field, groupBy, filter } = input
   const wanted = operation === 'average' ? 'avg' : String(operation)
   if (!statsOperations.includes(wanted)) throw new NodeError(`There is no operation ${operation}`)
@@ -193,7 +193,7 @@ async function statsOf({ rt, input }: NodeRun, writer: Requester): Promise<unkno
     ...(filter != null && filter !== '' && { filter }),
     limit: 1000,
   }
-  const list = await listItems(rt, writer, nameIn(input, 'collection'), query)
+  const list = await listItems(deps, writer, nameIn(input, 'collection'), query)
   const { data } = JSON.parse(typeof list === 'string' ? list : await text(list))
   return groupBy == null || groupBy === '' ? data[0] : data
 }
@@ -203,12 +203,12 @@ async function fileOf(run: NodeRun, writer: Requester): Promise<unknown> {
   const done = { success: true, operation }
   switch (operation) {
     case 'info': {
-      const { body } = await readItem(run.rt, writer, 'svc_File', String(fileId), {})
+      const { body } = await readItem(run.deps, writer, 'svc_File', String(fileId), {})
       return { ...done, file: JSON.parse(body).data }
     }
     case 'list': {
       const input = { filter, limit: limit ?? defaultLimit, sort: '-createdAt' }
-      const { data, totalCount } = (await read({ rt: run.rt, input }, writer, 'svc_File')) as {
+      const { data, totalCount } = (await read({ deps: run.deps, input }, writer, 'svc_File')) as {
         data: unknown
         totalCount: number
       }
@@ -216,7 +216,7 @@ async function fileOf(run: NodeRun, writer: Requester): Promise<unknown> {
     }
     case 'delete':
       // Its content goes when no row names it any more.
-      await changeItems(run.rt, writer, 'svc_File', { action: 'delete', ids: [fileId] })
+      await changeItems(run.deps, writer, 'svc_File', { action: 'delete', ids: [fileId] })
       return { ...done, fileId }
     default:
       throw new NodeError(`There is no operation ${operation}`)

@@ -15,7 +15,7 @@ import { optionsOf } from './trigger.ts'
 
 /** An execution that could not begin, or go on. */
 export async function endUnopened(
-  rt: WorkflowWrites,
+  deps: WorkflowWrites,
   commitInGroup: GroupCommit,
   claim: ClaimedExecution,
   message: string,
@@ -26,7 +26,7 @@ export async function endUnopened(
   await commitInGroup({
     ...{ actor, kind: `${claim.workflow_Id} ${claim.version}` },
     work: async (turn) => {
-      await tellEnd({ rt, claim, actor }, turn, standing)
+      await tellEnd({ deps, claim, actor }, turn, standing)
       return { record: { claim, rows: [], standing }, result: undefined }
     },
   })
@@ -37,7 +37,7 @@ const quietMinutes = 5
 
 /** An execution that is over, and the version that it ran by where that could be opened. */
 type Ended = {
-  readonly rt: WorkflowWrites
+  readonly deps: WorkflowWrites
   readonly claim: ClaimedExecution
   readonly actor: Actor
   readonly definition?: Definition
@@ -45,16 +45,16 @@ type Ended = {
 
 /** Whom the workflow names is told of a failure; administrators where it names nobody and nobody can act for it. */
 export async function tellEnd(
-  { rt, claim, actor, definition }: Ended,
+  { deps, claim, actor, definition }: Ended,
   { scope }: Turn,
   { status, error }: Extract<Standing, { is: 'over' }>,
 ): Promise<void> {
   if (status !== 'failed') return
-  const options = definition?.options ?? (await definitionFor(rt, claim))?.options
+  const options = definition?.options ?? (await definitionFor(deps, claim))?.options
   const { notify } = optionsOf(options)
   const isUnopened = definition === undefined
   if (notify.length === 0 && !isUnopened) return
-  await inTransaction(rt, { actor, access: platform, scope }, ({ tx }) =>
+  await inTransaction(deps, { actor, access: platform, scope }, ({ tx }) =>
     notifyOf(tx, claim, error, notify, isUnopened),
   )
 }

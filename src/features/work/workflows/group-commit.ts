@@ -61,7 +61,7 @@ const lockPause = { firstMs: 50, longestMs: 2000 } as const
 const repetitions = { attempts: 5, backoff: { firstMs: 50, longestMs: 1000 } } as const
 
 /** `transactions`: how many run at the same time. All but one of them may be of those that are alone. */
-export function openGroupCommit(rt: WorkflowWrites, transactions: number): GroupCommit {
+export function openGroupCommit(deps: WorkflowWrites, transactions: number): GroupCommit {
   const waiting: Waiting[] = []
   const breaking = openBreaking()
   const running = { all: 0, alone: 0 }
@@ -83,7 +83,7 @@ export function openGroupCommit(rt: WorkflowWrites, transactions: number): Group
   }
   const run = async (members: readonly Waiting[], isAlone: boolean) => {
     try {
-      const done = await retryTransient(() => transact(rt, members, isAlone), { ...repetitions, mayRetry })
+      const done = await retryTransient(() => transact(deps, members, isAlone), { ...repetitions, mayRetry })
       for (const [member, { result, notify }] of done) notify().then(() => member.resolve(result), member.reject)
       // Those whose turn did not come are the next ones.
       waiting.unshift(...members.filter((member) => !done.has(member)))
@@ -176,11 +176,11 @@ class SomeLost extends Error {
 type Done = ReadonlyMap<Waiting, { readonly result: unknown; readonly notify: () => Promise<void> }>
 
 /** Of several: gives those whose turn came. */
-function transact(rt: WorkflowWrites, members: readonly Waiting[], isAlone: boolean): Promise<Done> {
+function transact(deps: WorkflowWrites, members: readonly Waiting[], isAlone: boolean): Promise<Done> {
   const isGroup = members.length > 1
   const isShared = !isAlone
   const actor = isGroup ? workflowsActor : members[0]!.actor
-  return inTransaction(rt, { actor, access: platform }, async ({ tx: own, scope }) => {
+  return inTransaction(deps, { actor, access: platform }, async ({ tx: own, scope }) => {
     const { tx, sent } = counted(own)
     await own.any(rawQuery(isGroup ? sharedLimits : limits))
     const startedAt = performance.now()
@@ -192,7 +192,7 @@ function transact(rt: WorkflowWrites, members: readonly Waiting[], isAlone: bool
       const scopeOfIts: Run['scope'] = { tx, actor: member.actor, written: [], events: [], isOver: false }
       try {
         const done = await member.work({ tx, scope: scopeOfIts, isShared, sent, hasTime })
-        kept.set(member, { ...done, notify: inTurn(await afterwards(rt, scopeOfIts)) })
+        kept.set(member, { ...done, notify: inTurn(await afterwards(deps, scopeOfIts)) })
       } catch (error) {
         throw isShared && !isConnectionLoss(error) ? new Broken(member, error) : error
       } finally {
@@ -201,7 +201,7 @@ function transact(rt: WorkflowWrites, members: readonly Waiting[], isAlone: bool
       scope.events.push(...scopeOfIts.events.map((event) => ({ actor: member.actor, ...event })))
     }
     const lost = await recordIn(
-      rt,
+      deps,
       { ...scope, tx },
       [...kept.values()].map(({ record }) => record),
     )
@@ -217,11 +217,11 @@ const inTurn = (notifications: readonly (() => Promise<void>)[]) => async () => 
 
 /** How executions stand is nobody's change in particular. */
 function recordIn(
-  rt: WorkflowWrites,
+  deps: WorkflowWrites,
   scope: Run['scope'],
   recorded: readonly Recorded[],
 ): Promise<readonly Recorded[]> {
-  return inTransaction(rt, { actor: workflowsActor, access: platform, scope }, ({ tx }) => recordAll(tx, recorded))
+  return inTransaction(deps, { actor: workflowsActor, access: platform, scope }, ({ tx }) => recordAll(tx, recorded))
 }
 
 /** A transaction that counts what is sent in it. */

@@ -15,29 +15,29 @@ import type { WorkflowWrites } from './capabilities.ts'
 
 type Hooked = WorkflowWrites & ReservedReads & Listening & Logs & Configuration
 
-export async function openHookedWorkflows(rt: Hooked): Promise<HookSource> {
-  let known = await readHooked(rt)
+export async function openHookedWorkflows(deps: Hooked): Promise<HookSource> {
+  let known = await readHooked(deps)
   const reload = inRounds<never, void>(async () => {
-    known = await readHooked(rt)
+    known = await readHooked(deps)
   })
   const reloadSoon = () => {
-    rt.workflows.definitions.clear()
-    void reload().catch((error: unknown) => rt.log.error({ err: error }, 'the workflows of hooks could not be read'))
+    deps.workflows.definitions.clear()
+    void reload().catch((error: unknown) => deps.log.error({ err: error }, 'the workflows of hooks could not be read'))
   }
-  rt.workflows.changed = reload
-  rt.listener.on('svc_workflows', reloadSoon)
-  rt.listener.onReconnect(reloadSoon)
+  deps.workflows.changed = reload
+  deps.listener.on('svc_workflows', reloadSoon)
+  deps.listener.onReconnect(reloadSoon)
   const of = (collection: string, event: HookEvent) => known.get(`${collection} ${event}`) ?? []
   return {
     isEmpty: () => known.size === 0,
     has: (collection, event) => known.has(`${collection} ${event}`),
     before: async (event, context) => {
       const { runBefore } = await import('./before.ts')
-      return runBefore(rt, of(context.collection, event), event, context)
+      return runBefore(deps, of(context.collection, event), event, context)
     },
     after: async (event, context) => {
       const { queueAfterRead } = await import('./before.ts')
-      queueAfterRead(rt, of(context.collection, event), event, context)
+      queueAfterRead(deps, of(context.collection, event), event, context)
     },
   }
 }

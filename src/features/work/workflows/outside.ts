@@ -22,7 +22,7 @@ const withBody: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH', 'DELETE']
 
 /** Calls an address. An answer of any status is an output, unless it says that it may be tried again. */
 export async function callHttp(run: NodeRun): Promise<unknown> {
-  const { rt, input } = run
+  const { deps, input } = run
   const secrets = await openSecrets(run)
   const url = String(secrets.fill(input.url))
   const method = String(input.method ?? 'GET').toUpperCase()
@@ -47,7 +47,7 @@ export async function callHttp(run: NodeRun): Promise<unknown> {
         maxBytes: largestAnswer,
       },
       ...(body !== undefined && { body: isText ? body : JSON.stringify(body) }),
-      allowPrivate: rt.config.files.allowPrivateUrlFetch,
+      allowPrivate: deps.config.files.allowPrivateUrlFetch,
     })
     const content = secrets.strike(answer.body.toString('utf8'))
     const shown = Object.fromEntries(
@@ -116,16 +116,16 @@ type Secret = { readonly name: string; readonly value: string; readonly hosts: u
 const secretPath = /\{\{\s*secrets(?:\.([A-Za-z0-9_-]+)|\['([^'\]]+)'\])\s*\}\}/g
 
 /** The secrets that the node names: filled in here, and nowhere else. */
-async function openSecrets({ rt, input, authority }: NodeRun) {
+async function openSecrets({ deps, input, authority }: NodeRun) {
   const names = [...JSON.stringify([input.url, input.headers, input.body]).matchAll(secretPath)].map(
     ([, a, b]) => (a ?? b)!,
   )
-  const rows = names.length === 0 ? [] : await secretsNamed(rt, names, authority.tenantId)
+  const rows = names.length === 0 ? [] : await secretsNamed(deps, names, authority.tenantId)
   const missing = names.find((name) => !rows.some((row) => row.name === name))
   if (missing !== undefined) throw new NodeError(`There is no secret ${missing}`)
   if (rows.length > 0 && !authority.mayBypass)
     throw new NodeError('Secrets are for workflows that an administrator has saved')
-  const values = new Map(rows.map(({ name, value }) => [name, unseal(rt.config, sealedForWorkflows, value).text]))
+  const values = new Map(rows.map(({ name, value }) => [name, unseal(deps.config, sealedForWorkflows, value).text]))
   const filled = (value: unknown): unknown => {
     if (typeof value === 'string')
       return value.replace(secretPath, (_, a?: string, b?: string) => values.get((a ?? b)!)!)
@@ -148,11 +148,11 @@ async function openSecrets({ rt, input, authority }: NodeRun) {
 
 /** Of the tenant, else of all. */
 export async function secretsNamed(
-  rt: WorkflowWrites,
+  { reserved }: WorkflowWrites,
   names: readonly string[],
   tenantId: string | undefined,
 ): Promise<readonly Secret[]> {
-  return rt.reserved.any<Secret>(
+  return reserved.any<Secret>(
     rawQuery(
       `select distinct on (name) name, value, hosts from "svc_Secret"
        where name = any($1::text[]) and ("tenant_Id" is null or "tenant_Id" = $2) order by name, "tenant_Id" nulls last`,
@@ -163,8 +163,8 @@ export async function secretsNamed(
 
 /** Runs a script; what it asks for is done with the rights of its node. */
 export async function runScriptNode(run: NodeRun): Promise<unknown> {
-  const { rt, node, scope, authority, workflowId, change } = run
-  const { scripts } = rt.workflows
+  const { deps, node, scope, authority, workflowId, change } = run
+  const { scripts } = deps.workflows
   if (scripts === undefined) throw new NodeError('No scripts run here')
   if (!authority.mayBypass) throw new NodeError('Scripts are for workflows that an administrator has saved')
   try {
@@ -194,17 +194,17 @@ export async function runScriptNode(run: NodeRun): Promise<unknown> {
 }
 
 /** Functions of extensions. Before a change what they do with their context is part of it. */
-function modulesFor({ rt, change, workflowId }: NodeRun) {
+function modulesFor({ deps, change, workflowId }: NodeRun) {
   const called =
     (module: string, name: string, work: (...args: never[]) => unknown) =>
     async (...args: never[]) => {
       try {
         const begin = async () => work(...args)
-        return (await (change === undefined ? begin() : insideScope(rt, change.scope, begin))) ?? null
+        return (await (change === undefined ? begin() : insideScope(deps, change.scope, begin))) ?? null
       } catch (error) {
         // A script is told nothing of an unexpected error; whoever runs the installation is.
         if (!(error instanceof AppError))
-          rt.log.error(
+          deps.log.error(
             { err: error, workflow: workflowId, function: `${module}.${name}` },
             'a function of an extension failed',
           )
@@ -212,7 +212,7 @@ function modulesFor({ rt, change, workflowId }: NodeRun) {
       }
     }
   return Object.fromEntries(
-    [...rt.workflows.modules].map(([module, functions]) => [
+    [...deps.workflows.modules].map(([module, functions]) => [
       module,
       Object.fromEntries(Object.entries(functions).map(([name, work]) => [name, called(module, name, work)])),
     ]),
@@ -236,19 +236,24 @@ async function itemsCall(run: NodeRun, method: ItemsMethod, args: readonly unkno
     case 'delete':
       return ask({ operation: 'delete', collection, itemId: one })
     case 'aggregate': {
-      const list = await listItems(run.rt, writer, nameIn({ collection }, 'collection'), one as Record<string, unknown>)
+      const list = await listItems(
+        run.deps,
+        writer,
+        nameIn({ collection }, 'collection'),
+        one as Record<string, unknown>,
+      )
       return JSON.parse(typeof list === 'string' ? list : await text(list))
     }
   }
 }
 
 /** A script knows no secrets; it may go where an `http` node may. */
-async function fetchFor({ rt }: NodeRun, { url, method = 'GET', headers = {}, body }: ScriptRequest) {
+async function fetchFor({ deps }: NodeRun, { url, method = 'GET', headers = {}, body }: ScriptRequest) {
   try {
     const answer = await fetchUrl(url, {
       ...{ method, headers: headersOf(headers), timeoutMs: defaultTimeoutMs, maxBytes: largestAnswer },
       ...(body !== undefined && { body }),
-      allowPrivate: rt.config.files.allowPrivateUrlFetch,
+      allowPrivate: deps.config.files.allowPrivateUrlFetch,
     })
     const shown = Object.fromEntries(Object.entries(answer.headers).map(([name, value]) => [name, String(value)]))
     const { status } = answer
@@ -261,7 +266,7 @@ async function fetchFor({ rt }: NodeRun, { url, method = 'GET', headers = {}, bo
 
 /** A node of an extension; its data are read by its own shape. */
 export async function runExtensionNode(run: NodeRun, signal: AbortSignal): Promise<unknown> {
-  const known = run.rt.workflows.nodes.get(run.node.type)
+  const known = run.deps.workflows.nodes.get(run.node.type)
   if (known === undefined) throw new NodeError(`There is no node type ${run.node.type}`)
   const { idempotencyKey } = run
   try {

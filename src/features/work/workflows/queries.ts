@@ -84,8 +84,8 @@ export const dueSql = (limit: string): string => `select id, status from "svc_Wo
   order by due_at limit ${limit} for update skip locked`
 
 /** Claims up to `limit` due executions, those that have been due the longest. Of any number of processes no two get the same. */
-export async function claimDueExecutions(rt: Writes, limit: number): Promise<readonly ClaimedExecution[]> {
-  return commitRow<ClaimedExecution>(rt, workflowsActor, {
+export async function claimDueExecutions(deps: Writes, limit: number): Promise<readonly ClaimedExecution[]> {
+  return commitRow<ClaimedExecution>(deps, workflowsActor, {
     text: `${actorCte(1)}, due as materialized (${dueSql('$2')})
     update "svc_WorkflowExecution" e set status = 'running', claim_token = gen_random_uuid(), heartbeat_at = now(),
       "startedAt" = coalesce(e."startedAt", now()),
@@ -105,8 +105,8 @@ export async function nextExecutionMs({ reserved }: { reserved: Reader }): Promi
 }
 
 /** Puts an execution back as it was before it was claimed. */
-export function giveBack(rt: Writes, { id, token }: Claim): Promise<unknown[]> {
-  return commitRow(rt, workflowsActor, {
+export function giveBack(deps: Writes, { id, token }: Claim): Promise<unknown[]> {
+  return commitRow(deps, workflowsActor, {
     text: `${actorCte(1)} update "svc_WorkflowExecution" e set claim_token = null, due_at = now() from ctx
       where e.id = $2 and e.claim_token = $3 and e.status = 'running' returning e.id`,
     values: [id, token],
@@ -119,8 +119,8 @@ const attemptsAtMost = 5
 export const leaseSeconds = 20
 
 /** Lets others go on with executions of processes that have died; gives up those that bring every process down. */
-export function recoverExecutions(rt: Writes): Promise<{ id: string; status: string }[]> {
-  return commitRow(rt, workflowsActor, {
+export function recoverExecutions(deps: Writes): Promise<{ id: string; status: string }[]> {
+  return commitRow(deps, workflowsActor, {
     text: `${actorCte(1)}, left_behind as materialized (
       select id, attempts from "svc_WorkflowExecution"
       where status = 'running' and claim_token is not null and heartbeat_at < now() - make_interval(secs => $2)
@@ -146,14 +146,17 @@ const fullFor = new WeakMap<object, Map<string, { readonly until: number; readon
 const countedMs = 1000
 
 /** Why no further execution of a workflow is begun now; undefined where there is room. */
-export async function queueRefusal(rt: ReservedReads & Configuration, workflowId: string): Promise<string | undefined> {
-  const { queueLimit } = rt.config.workflows
-  const known = fullFor.get(rt) ?? new Map<string, { until: number; count: Promise<number> }>()
-  fullFor.set(rt, known)
+export async function queueRefusal(
+  deps: ReservedReads & Configuration,
+  workflowId: string,
+): Promise<string | undefined> {
+  const { queueLimit } = deps.config.workflows
+  const known = fullFor.get(deps) ?? new Map<string, { until: number; count: Promise<number> }>()
+  fullFor.set(deps, known)
   let counted = known.get(workflowId)
   if (counted === undefined || counted.until < performance.now()) {
     if (known.size > 1000) known.clear()
-    const asked = rt.reserved.one<{ n: number }>(
+    const asked = deps.reserved.one<{ n: number }>(
       rawQuery(
         `select count(*)::int as n from (
            select from "svc_WorkflowExecution" where "workflow_Id" = $1 and status = 'queued' limit $2) waiting`,
@@ -247,8 +250,8 @@ export async function statisticsOf({ db }: Reads, workflowId: string, tenantId: 
 }
 
 /** Deletes executions that have been over for longer than they are kept, some at a time, and versions that nothing runs by; how many. */
-export async function deleteOldExecutions(rt: Writes, days: number, atMost: number): Promise<number> {
-  const rows = await commitRow(rt, workflowsActor, {
+export async function deleteOldExecutions(deps: Writes, days: number, atMost: number): Promise<number> {
+  const rows = await commitRow(deps, workflowsActor, {
     text: `${actorCte(1)}, old as materialized (
       select id from "svc_WorkflowExecution"
       where status in ('completed', 'failed', 'cancelled') and "completedAt" < now() - make_interval(days => $2)

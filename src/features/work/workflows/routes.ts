@@ -48,14 +48,14 @@ export { workflowWebhookRoutes } from './webhook.ts'
 const collection = 'svc_Workflow'
 
 /** `/workflows`: rows of svc_Workflow by the permissions of items. */
-export function workflowItemRoutes(app: App, rt: WorkflowWrites): void {
+export function workflowItemRoutes(app: App, deps: WorkflowWrites): void {
   const change = async (request: FastifyRequest, wanted: Change) => {
-    const { ids, rows } = await changeItems(rt, requesterOf(request), collection, wanted, queryOf(request))
+    const { ids, rows } = await changeItems(deps, requesterOf(request), collection, wanted, queryOf(request))
     return `{"data":${rows?.[0] ?? `{"id":${ids[0]}}`}}`
   }
-  app.get('/workflows', listRoute, (request, reply) => answerList(rt, request, reply, collection))
+  app.get('/workflows', listRoute, (request, reply) => answerList(deps, request, reply, collection))
   app.get('/workflows/:id', readRoute, (request, reply) =>
-    answerItem(rt, request, reply, collection, request.params.id),
+    answerItem(deps, request, reply, collection, request.params.id),
   )
   app.post('/workflows', createRoute, async (request, reply) => {
     const created = await change(request, { action: 'create', payloads: [request.body] })
@@ -73,34 +73,34 @@ export function workflowItemRoutes(app: App, rt: WorkflowWrites): void {
 }
 
 /** For users: what workflows are and do. */
-export function workflowRoutes(app: App, rt: WorkflowWrites): void {
-  app.post('/workflows/validate', validateRoute, async ({ body }) => validate(body.flow_data, surroundingsOf(rt)))
+export function workflowRoutes(app: App, deps: WorkflowWrites): void {
+  app.post('/workflows/validate', validateRoute, async ({ body }) => validate(body.flow_data, surroundingsOf(deps)))
   app.post('/workflows/export', exportRoute, (request) =>
-    exportWorkflows(rt, requesterOf(request), request.body.workflowIds),
+    exportWorkflows(deps, requesterOf(request), request.body.workflowIds),
   )
   app.get('/workflows/:id/export', exportOneRoute, (request) =>
-    exportWorkflows(rt, requesterOf(request), [request.params.id]),
+    exportWorkflows(deps, requesterOf(request), [request.params.id]),
   )
-  startingRoutes(app, rt)
-  executionRoutes(app, rt)
-  app.register(async (scope) => importRoutes(scope as App, rt))
+  startingRoutes(app, deps)
+  executionRoutes(app, deps)
+  app.register(async (scope) => importRoutes(scope as App, deps))
 }
 
 const askerOf = (request: FastifyRequest): Asker => ({ caller: request.caller, actor: actorOf(request) })
 
-function startingRoutes(app: App, rt: WorkflowWrites): void {
+function startingRoutes(app: App, deps: WorkflowWrites): void {
   app.post('/workflows/:id/execute', executeRoute, async (request) => ({
     message: 'Workflow execution started',
-    execution: await startByHand(rt, askerOf(request), request.params.id, request.body),
+    execution: await startByHand(deps, askerOf(request), request.params.id, request.body),
   }))
   app.post('/workflows/:id/test', testRoute, async (request) => {
     const { triggerData, saveExecution = true } = request.body ?? {}
-    const done = await testWorkflow(rt, askerOf(request), request.params.id, triggerData, saveExecution)
+    const done = await testWorkflow(deps, askerOf(request), request.params.id, triggerData, saveExecution)
     return { message: 'Workflow test completed', ...done }
   })
   app.post('/workflows/:id/nodes/:node/execute', nodeRoute, async (request) => {
     const { id, node } = request.params
-    const result = await runNodeAlone(rt, askerOf(request), id, node, request.body?.inputData ?? {})
+    const result = await runNodeAlone(deps, askerOf(request), id, node, request.body?.inputData ?? {})
     return { message: 'Node executed successfully', result }
   })
 }
@@ -108,22 +108,22 @@ function startingRoutes(app: App, rt: WorkflowWrites): void {
 const executions = 'svc_WorkflowExecution'
 const logs = 'svc_WorkflowExecutionLog'
 
-function executionRoutes(app: App, rt: WorkflowWrites): void {
+function executionRoutes(app: App, deps: WorkflowWrites): void {
   const listed = async (request: FastifyRequest, collection: string, own: object, sort: string) => {
     const { filter, ...query } = queryOf(request)
     const both = filter === undefined ? own : { AND: [own, typeof filter === 'string' ? parsed(filter) : filter] }
-    return listItems(rt, requesterOf(request), collection, { sort, ...query, filter: both })
+    return listItems(deps, requesterOf(request), collection, { sort, ...query, filter: both })
   }
   app.get('/workflows/:id/executions', executionsRoute, async (request, reply) => {
-    await knownWorkflow(rt, askerOf(request), request.params.id)
+    await knownWorkflow(deps, askerOf(request), request.params.id)
     const list = await listed(request, executions, { workflow_Id: request.params.id }, '-createdAt')
     return reply.type(json).send(list)
   })
   app.get('/workflows/:id/executions/:execution', executionRoute, async (request, reply) => {
-    const row = await executionOf(rt, request, request.params)
+    const row = await executionOf(deps, request, request.params)
     const mayReadLogs = request.caller.admin || request.caller.access.grant(logs, 'read') !== undefined
     const nodes = mayReadLogs
-      ? await listItems(rt, requesterOf(request), logs, { filter: { execution_Id: row.id }, sort: 'seq' })
+      ? await listItems(deps, requesterOf(request), logs, { filter: { execution_Id: row.id }, sort: 'seq' })
       : undefined
     const found =
       typeof nodes === 'string'
@@ -134,35 +134,35 @@ function executionRoutes(app: App, rt: WorkflowWrites): void {
     return reply.type(json).send(JSON.stringify({ data: { ...row, ...(found && { logs: found }) } }))
   })
   app.get('/workflows/:id/executions/:execution/logs', logsRoute, async (request, reply) => {
-    const { id } = await executionOf(rt, request, request.params)
+    const { id } = await executionOf(deps, request, request.params)
     return reply.type(json).send(await listed(request, logs, { execution_Id: id }, 'seq'))
   })
   app.post('/workflows/:id/executions/:execution/cancel', cancelRoute, async (request) => ({
     message: 'Workflow execution cancelled',
-    execution: await cancel(rt, askerOf(request), request.params.id, request.params.execution),
+    execution: await cancel(deps, askerOf(request), request.params.id, request.params.execution),
   }))
   app.post('/workflows/:id/executions/:execution/retry', retryRoute, async (request) => ({
     message: 'Workflow execution started',
-    execution: await retry(rt, askerOf(request), request.params.id, request.params.execution),
+    execution: await retry(deps, askerOf(request), request.params.id, request.params.execution),
   }))
   app.get('/workflows/:id/stats', statsRoute, async (request) => {
     const { caller, params } = request
-    await knownWorkflow(rt, askerOf(request), params.id)
+    await knownWorkflow(deps, askerOf(request), params.id)
     if (!caller.admin && caller.access.grant(executions, 'read') === undefined)
       throw errors.actionDenied('read', executions)
-    const isScoped = rt.config.tenancy.enabled && !caller.admin
-    return statisticsOf(rt, params.id, isScoped ? caller.tenantId : undefined)
+    const isScoped = deps.config.tenancy.enabled && !caller.admin
+    return statisticsOf(deps, params.id, isScoped ? caller.tenantId : undefined)
   })
 }
 
 /** By the caller's permission to read executions. */
 async function executionOf(
-  rt: WorkflowWrites,
+  deps: WorkflowWrites,
   request: FastifyRequest,
   { id, execution }: { readonly id: string; readonly execution: string },
 ): Promise<{ readonly id: string }> {
-  await knownWorkflow(rt, askerOf(request), id)
-  const row = JSON.parse((await readItem(rt, requesterOf(request), executions, execution, {})).body).data
+  await knownWorkflow(deps, askerOf(request), id)
+  const row = JSON.parse((await readItem(deps, requesterOf(request), executions, execution, {})).body).data
   if (row.workflow_Id !== id) throw errors.itemDenied('read')
   return row
 }
@@ -176,15 +176,15 @@ function parsed(filter: string): unknown {
 }
 
 /** A file, or the same as JSON. */
-function importRoutes(app: App, rt: WorkflowWrites): void {
-  acceptJsonUploads(app, rt.config)
+function importRoutes(app: App, deps: WorkflowWrites): void {
+  acceptJsonUploads(app, deps.config)
   app.post('/workflows/import', importRoute, async (request, reply) => {
     const file = await fileOf(request)
-    return reply.send(await importWorkflows(rt, requesterOf(request), file, overwrites(request, file)))
+    return reply.send(await importWorkflows(deps, requesterOf(request), file, overwrites(request, file)))
   })
   app.post('/workflows/import/preview', previewRoute, async (request, reply) => {
     const file = await fileOf(request)
-    return reply.send({ workflows: await previewImport(rt, requesterOf(request), file, overwrites(request, file)) })
+    return reply.send({ workflows: await previewImport(deps, requesterOf(request), file, overwrites(request, file)) })
   })
 }
 

@@ -30,17 +30,17 @@ const decided: ReadonlySet<string> = new Set([
 export const workflowRules = (own: Workflows): CollectionRules => ({
   serversOwn: new Set(['authority_Id', 'version']),
   // It goes on to act for its author when the program's token has ended.
-  checkCaller: (_rt, access) => checkScope(access, 'admin'),
+  checkCaller: (_deps, access) => checkScope(access, 'admin'),
   written: () => own.workflows.changed(),
-  beforeWrite: async (rt, context, cells, id) => {
+  beforeWrite: async (deps, context, cells, id) => {
     if (id !== undefined) return cells
     const { decideSave } = await decisions()
     const row = { status: 'draft', trigger_type: 'manual', flow_data: { nodes: [], edges: [] }, ...valuesOf(cells) }
-    return saved(context, cells, await decideSave({ ...rt, ...own }, context.access, undefined, row as never))
+    return saved(context, cells, await decideSave({ ...deps, ...own }, context.access, undefined, row as never))
   },
   guard: {
     applies: (action, cells) => action === 'update' && cells.some(({ field }) => decided.has(field.name)),
-    updates: async ({ rt, tx }, context, changes) => {
+    updates: async ({ rt: deps, tx }, context, changes) => {
       const { decideSave } = await decisions()
       const params = createParams()
       const where = keyCondition(
@@ -55,7 +55,7 @@ export const workflowRules = (own: Workflows): CollectionRules => ({
       for (const { id, cells } of changes) {
         const before = rows.find((row) => row.id === id)
         const found =
-          before && (await decideSave({ ...rt, ...own }, context.access, before, { ...before, ...valuesOf(cells) }))
+          before && (await decideSave({ ...deps, ...own }, context.access, before, { ...before, ...valuesOf(cells) }))
         guarded.push({
           cells: found === undefined ? [] : saved(context as never, [], found),
           after: async () => undefined,

@@ -44,7 +44,7 @@ import { optionsOf } from './trigger.ts'
 type Command_<Kind> = Extract<Command, { kind: Kind }>
 
 type Execution = {
-  readonly rt: WorkflowWrites
+  readonly deps: WorkflowWrites
   readonly commitInGroup: GroupCommit
   readonly claim: ClaimedExecution
   readonly definition: Definition
@@ -64,14 +64,14 @@ type Progress = { readonly state: State; readonly commands: readonly Command[]; 
  * until its lease is over, because nobody knows what was kept. `signal`: the process stops, nothing more is begun.
  */
 export async function runExecution(
-  rt: WorkflowWrites,
+  deps: WorkflowWrites,
   commitInGroup: GroupCommit,
   claim: ClaimedExecution,
   signal: AbortSignal,
 ): Promise<'over' | 'waiting' | 'stopped'> {
-  const opened = await open(rt, commitInGroup, claim, signal)
+  const opened = await open(deps, commitInGroup, claim, signal)
   if ('refusal' in opened) {
-    await endUnopened(rt, commitInGroup, claim, opened.refusal)
+    await endUnopened(deps, commitInGroup, claim, opened.refusal)
     return 'over'
   }
   const { graph, definition } = opened
@@ -112,12 +112,12 @@ function withNotes({ kept }: Execution, { state, commands, unkept }: Progress, d
 }
 
 async function open(
-  rt: WorkflowWrites,
+  deps: WorkflowWrites,
   commitInGroup: GroupCommit,
   claim: ClaimedExecution,
   signal: AbortSignal,
 ): Promise<Execution | { refusal: string }> {
-  const definition = await definitionFor(rt, claim)
+  const definition = await definitionFor(deps, claim)
   if (definition === undefined) return { refusal: 'The version of the workflow that it began with is gone' }
   const { timeoutSeconds } = optionsOf(definition.options)
   if (timeoutSeconds > 0 && claim.ageSeconds > timeoutSeconds)
@@ -125,20 +125,20 @@ async function open(
   try {
     const { authority_Id, tenant_Id: workflowTenant } = definition
     const { caller_Id, caller_scope, tenant_Id } = claim
-    const authority = await authorityOf(rt, { authority_Id, workflowTenant, caller_Id, caller_scope, tenant_Id })
+    const authority = await authorityOf(deps, { authority_Id, workflowTenant, caller_Id, caller_scope, tenant_Id })
     const graph = graphFor(definition)
-    const rows = claim.isNew && claim.retry_of_Id === null ? [] : await keptNodes(rt.reserved, claim.id)
+    const rows = claim.isNew && claim.retry_of_Id === null ? [] : await keptNodes(deps.reserved, claim.id)
     const actor: Actor = {
       ...systemActor,
       userId: claim.triggered_by_Id ?? undefined,
       tenantId: claim.tenant_Id ?? undefined,
       userAgent: `daybook workflow ${claim.workflow_Id}`,
       ...(authority.access.scope !== undefined && { agent: { name: 'workflow', scope: authority.access.scope } }),
-      logRequestId: rt.newId(),
+      logRequestId: deps.newId(),
       cause: causeFor(claim, authority),
     }
     const kept = new Map(rows.map((row) => [row.seq, row]))
-    return { rt, commitInGroup, claim, definition, graph, authority, actor, kept, signal }
+    return { deps, commitInGroup, claim, definition, graph, authority, actor, kept, signal }
   } catch (error) {
     if (error instanceof NodeError || error instanceof TypeError) return { refusal: error.message }
     throw error
@@ -185,12 +185,12 @@ function give(execution: Execution, { state, unkept }: Progress, result: NodeRes
 }
 
 /** What an error says of the node that it comes from; throws what is no failure of the node. */
-function failureIn({ rt, claim }: Execution, error: unknown): string {
+function failureIn({ deps, claim }: Execution, error: unknown): string {
   if (error instanceof ClaimLost || isPassing(error)) throw error
   if (error instanceof NodeError) return error.message
   const known = clientError(error)
   if (known !== undefined) return messageOf(known)
-  rt.log.error({ err: error, execution: claim.id }, 'a node of a workflow failed for a reason of ours')
+  deps.log.error({ err: error, execution: claim.id }, 'a node of a workflow failed for a reason of ours')
   return 'Internal error'
 }
 
@@ -258,11 +258,11 @@ const isOfDatabase = (command: Command_<'run'>) =>
   command.node.type === 'workflow' ? !isAwaited(command) : Object.hasOwn(databaseEffects, command.node.type)
 
 function nodeRunOf(
-  { rt, claim, authority, actor }: Execution,
+  { deps, claim, authority, actor }: Execution,
   { node, input, scope, step: place }: Command_<'run'>,
 ): NodeRun {
   return {
-    rt,
+    deps,
     node,
     input,
     scope,
@@ -371,14 +371,14 @@ async function callWorkflow(
   command: Command_<'run'>,
   kept: KeptNode | undefined,
 ): Promise<Progress | 'waiting'> {
-  const { rt, claim } = execution
+  const { deps, claim } = execution
   if (kept?.status === 'pending')
     return give(
       execution,
       progress,
-      await resultOfCall(rt, String((kept.outputData as { executionId: string }).executionId)),
+      await resultOfCall(deps, String((kept.outputData as { executionId: string }).executionId)),
     )
-  const child = { ...(await calledBy(execution, command, rt.reserved)), parent_Id: claim.id }
+  const child = { ...(await calledBy(execution, command, deps.reserved)), parent_Id: claim.id }
   const rows = [...progress.unkept, begunRow(command, 'pending', { executionId: child.id })]
   const inMs = Number(command.input.timeout ?? defaultWaitMs)
   await keep(execution, rows, { is: 'waiting', inMs }, (turn) => begun(execution, child, turn))
@@ -392,14 +392,14 @@ async function startWorkflow(execution: Execution, command: Command_<'run'>, tur
   return { success: true, executionId: child.id, status: 'queued', result: null }
 }
 
-const begun = ({ rt, actor }: Execution, child: NewExecution, { scope }: Turn): Promise<void> =>
-  inTransaction(rt, { actor, access: platform, scope }, ({ tx }) => insertExecutions(tx, [child]))
+const begun = ({ deps, actor }: Execution, child: NewExecution, { scope }: Turn): Promise<void> =>
+  inTransaction(deps, { actor, access: platform, scope }, ({ tx }) => insertExecutions(tx, [child]))
 
 const isAwaited = ({ node, input }: Command_<'run'>) => node.type === 'workflow' && input.waitForCompletion !== false
 
 /** @throws {NodeError} where it may not be begun */
 async function calledBy(
-  { rt, claim, authority, actor }: Execution,
+  { deps, claim, authority, actor }: Execution,
   { input, scope }: Command_<'run'>,
   db: Reader,
 ): Promise<NewExecution> {
@@ -410,10 +410,10 @@ async function calledBy(
   if (!mayTrigger(called, { admin: authority.access.admin, roleId }))
     throw new NodeError('You do not have permission to execute this workflow')
   const cause = causeOfNext(actor, called.id)
-  const refusal = refusedChain(cause) ?? (await queueRefusal(rt, called.id))
+  const refusal = refusedChain(cause) ?? (await queueRefusal(deps, called.id))
   if (refusal !== undefined) throw new NodeError(refusal)
   return {
-    ...{ id: rt.newId(), workflow_Id: called.id, version: called.version, trigger: 'workflow', cause },
+    ...{ id: deps.newId(), workflow_Id: called.id, version: called.version, trigger: 'workflow', cause },
     trigger_data: dataForCall(input, scope),
     tenant_Id: authority.tenantId ?? claim.tenant_Id,
     triggered_by_Id: claim.triggered_by_Id,
@@ -433,8 +433,8 @@ function dataForCall(
     : { ...(isObject(scope.trigger) ? scope.trigger : {}), ...own }
 }
 
-async function resultOfCall(rt: WorkflowWrites, executionId: string): Promise<NodeResult> {
-  const ended = await endOfExecution(rt.reserved, executionId)
+async function resultOfCall({ reserved }: WorkflowWrites, executionId: string): Promise<NodeResult> {
+  const ended = await endOfExecution(reserved, executionId)
   if (ended === undefined) return { error: 'The execution of the workflow is gone' }
   const { status, result_data: result, errorMessage } = ended
   if (status === 'completed') return { output: { success: true, executionId, status, result } }

@@ -55,12 +55,12 @@ const definition = [
  * 403 for what takes an administrator, 409 for a webhook's path that is taken.
  */
 export async function decideSave(
-  rt: SaveReads,
+  deps: SaveReads,
   access: Access,
   before: StoredWorkflow | undefined,
   row: StoredWorkflow,
 ): Promise<Saved> {
-  const around = surroundingsOf(rt)
+  const around = surroundingsOf(deps)
   const isChanged =
     before === undefined || definition.some((name) => !isDeepStrictEqual(before[name] ?? null, row[name] ?? null))
   const shape = checkShape(row.flow_data ?? {}, around)
@@ -71,9 +71,9 @@ export async function decideSave(
   const wasActive = before?.status === 'active' && before.deletedAt == null
   if (isActive && (isChanged || !wasActive)) {
     const { valid, errors: found, warnings } = validate(row.flow_data, around, row)
-    const broken = valid ? [...(await scriptProblems(rt, row)), ...(await calledProblems(rt, row))] : found
+    const broken = valid ? [...(await scriptProblems(deps, row)), ...(await calledProblems(deps, row))] : found
     if (broken.length > 0) throw invalid('The workflow cannot be active', broken, warnings)
-    await requireFreePath(rt, row)
+    await requireFreePath(deps, row)
   }
   const path = row.trigger_webhook_path
   return {
@@ -97,7 +97,7 @@ async function scriptProblems(
 }
 
 /** What workflows do that are called before a change, and theirs: what a change cannot do, it cannot have done. */
-async function calledProblems(rt: SaveReads, row: StoredWorkflow): Promise<readonly Problem[]> {
+async function calledProblems(deps: SaveReads, row: StoredWorkflow): Promise<readonly Problem[]> {
   if (!runsBefore(row)) return []
   const problems: Problem[] = []
   const seen = new Set<string>([row.id])
@@ -108,7 +108,7 @@ async function calledProblems(rt: SaveReads, row: StoredWorkflow): Promise<reado
   const look = async (node: string, called: string) => {
     if (seen.has(called)) return
     seen.add(called)
-    const found = await rt.db.maybeOne<{ flow_data: unknown }>(
+    const found = await deps.db.maybeOne<{ flow_data: unknown }>(
       sql.unsafe`select flow_data from "svc_Workflow" where id = ${called} and "deletedAt" is null`,
     )
     for (const { id, type, data } of readFlow(found?.flow_data ?? {}, []).nodes) {
@@ -123,11 +123,11 @@ async function calledProblems(rt: SaveReads, row: StoredWorkflow): Promise<reado
   return problems
 }
 
-export function surroundingsOf(rt: CurrentCatalog & Configuration & Workflows): Surroundings {
-  const nodes = [...rt.workflows.nodes.values()].map(
+export function surroundingsOf(deps: CurrentCatalog & Configuration & Workflows): Surroundings {
+  const nodes = [...deps.workflows.nodes.values()].map(
     ({ type, input }) => [type, (data: unknown) => problemsIn(input, data)] as const,
   )
-  return { catalog: rt.catalog.current(), scriptsRefusal: scriptsRefusal(rt), extensionNodes: new Map(nodes) }
+  return { catalog: deps.catalog.current(), scriptsRefusal: scriptsRefusal(deps), extensionNodes: new Map(nodes) }
 }
 
 /** Of what a template stands for nothing can be said yet. */
@@ -216,12 +216,12 @@ function requireAdmin(access: Access, row: StoredWorkflow): void {
 
 /** Which of two workflows a request means must not depend on chance. The index keeps it where two save at once. */
 async function requireFreePath(
-  rt: Reads,
+  { db }: Reads,
   { id, trigger_type, trigger_webhook_path, trigger_webhook_method }: StoredWorkflow,
 ) {
   if (trigger_type !== 'webhook') return
   const path = webhookPath(trigger_webhook_path ?? '')
-  const taken = await rt.db.maybeOne(sql.unsafe`
+  const taken = await db.maybeOne(sql.unsafe`
     select 1 as one from "svc_Workflow"
     where status = 'active' and trigger_type = 'webhook' and "deletedAt" is null and id is distinct from ${id ?? null}
       and trigger_webhook_path = ${path} and coalesce(trigger_webhook_method, 'POST') = ${trigger_webhook_method ?? 'POST'} limit 1`)

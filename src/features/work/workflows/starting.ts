@@ -63,15 +63,15 @@ export function mayTrigger(
 const notAllowed = () => new AppError(403, 'You do not have permission to execute this workflow')
 
 /** A workflow that the caller may know of; 404 for one of another tenant. */
-export async function knownWorkflow(rt: WorkflowWrites, { caller }: Asker, id: string): Promise<Triggerable> {
-  const workflow = await triggerable(rt.reserved, id)
-  if (workflow === undefined || !isOfTenant(rt, caller, workflow.tenant_Id)) throw workflowNotFound()
+export async function knownWorkflow(deps: WorkflowWrites, { caller }: Asker, id: string): Promise<Triggerable> {
+  const workflow = await triggerable(deps.reserved, id)
+  if (workflow === undefined || !isOfTenant(deps, caller, workflow.tenant_Id)) throw workflowNotFound()
   return workflow
 }
 
 /** Workflows of no tenant are everybody's. */
-function isOfTenant(rt: WorkflowWrites, { admin, tenantId }: Caller, tenant: string | null): boolean {
-  return !rt.config.tenancy.enabled || admin || tenant === null || tenant === tenantId
+function isOfTenant({ config }: WorkflowWrites, { admin, tenantId }: Caller, tenant: string | null): boolean {
+  return !config.tenancy.enabled || admin || tenant === null || tenant === tenantId
 }
 
 /** What a caller starts. `workflow`: as it is now. */
@@ -103,19 +103,19 @@ export function executionFor(
 /** A client can join the execution's room before it begins. */
 const headStartMs = 500
 
-export async function startByHand(rt: WorkflowWrites, asker: Asker, id: string, data: unknown) {
-  const workflow = await knownWorkflow(rt, asker, id)
+export async function startByHand(deps: WorkflowWrites, asker: Asker, id: string, data: unknown) {
+  const workflow = await knownWorkflow(deps, asker, id)
   if (workflow.status !== 'active') throw errors.badBody('Workflow is not active')
   if (!mayTrigger(workflow, { admin: asker.caller.admin, roleId: asker.caller.role.id })) throw notAllowed()
   const execution = executionFor(workflow, asker, { trigger: 'manual', data, dueInMs: headStartMs })
-  return queue(rt, asker.actor, execution)
+  return queue(deps, asker.actor, execution)
 }
 
-export async function queue(rt: WorkflowWrites, actor: Actor, execution: NewExecution) {
+export async function queue(deps: WorkflowWrites, actor: Actor, execution: NewExecution) {
   const { id, workflow_Id } = execution
-  const isFull = await queueRefusal(rt, workflow_Id)
+  const isFull = await queueRefusal(deps, workflow_Id)
   if (isFull !== undefined) throw errors.unavailable('Too many executions of this workflow wait already')
-  return commit(rt, actor, async (tx) => {
+  return commit(deps, actor, async (tx) => {
     await insertExecutions(tx, [execution])
     return { result: { id, status: 'queued', workflow_Id } }
   })
@@ -127,14 +127,14 @@ const longestTestMs = 30_000
 const mayChange = ({ admin, access }: Caller): boolean => admin || access.grant('svc_Workflow', 'update') !== undefined
 
 /** Runs a workflow as it is now, and waits until it is over; also one that is not active. */
-export async function testWorkflow(rt: WorkflowWrites, asker: Asker, id: string, data: unknown, isKept: boolean) {
+export async function testWorkflow(deps: WorkflowWrites, asker: Asker, id: string, data: unknown, isKept: boolean) {
   const { caller, actor } = asker
-  const workflow = await knownWorkflow(rt, asker, id)
+  const workflow = await knownWorkflow(deps, asker, id)
   if (!mayChange(caller) || !mayTrigger(workflow, { admin: caller.admin, roleId: caller.role.id })) throw notAllowed()
-  const { id: executionId } = await queue(rt, actor, executionFor(workflow, asker, { trigger: 'test', data }))
-  const execution = await untilOver(rt.reserved, executionId, longestTestMs)
+  const { id: executionId } = await queue(deps, actor, executionFor(workflow, asker, { trigger: 'test', data }))
+  const execution = await untilOver(deps.reserved, executionId, longestTestMs)
   if (!isKept && isOver(execution.status))
-    await commit(rt, actor, async (tx) => ({
+    await commit(deps, actor, async (tx) => ({
       result: await tx
         .any(rawQuery('delete from "svc_WorkflowExecution" where id = $1', [executionId]))
         .then(() => null),
@@ -170,16 +170,16 @@ async function untilOver(db: Reader, id: string, ms: number): Promise<Shown> {
 
 /** Runs one node with the caller's own rights; `context` stands for what came before it. */
 export async function runNodeAlone(
-  rt: WorkflowWrites,
+  deps: WorkflowWrites,
   asker: Asker,
   id: string,
   nodeId: string,
   context: Readonly<Record<string, unknown>>,
 ) {
   const { caller, actor } = asker
-  const workflow = await knownWorkflow(rt, asker, id)
+  const workflow = await knownWorkflow(deps, asker, id)
   if (!mayChange(caller) || !mayTrigger(workflow, { admin: caller.admin, roleId: caller.role.id })) throw notAllowed()
-  const { flow_data } = await rt.reserved.one<{ flow_data: unknown }>(
+  const { flow_data } = await deps.reserved.one<{ flow_data: unknown }>(
     rawQuery('select flow_data from "svc_Workflow" where id = $1', [id]),
   )
   const node = readFlow(flow_data, []).nodes.find((one) => one.id === nodeId)
@@ -190,7 +190,7 @@ export async function runNodeAlone(
   const scope = { trigger: context.trigger ?? context, outputs: {}, variables: {}, ...context }
   const own =
     caller.userId === undefined
-      ? anonymous(rt, caller.tenantId)
+      ? anonymous(deps, caller.tenantId)
       : {
           access: { ...caller.access, byKey: true },
           userId: caller.userId,
@@ -200,7 +200,7 @@ export async function runNodeAlone(
   const authority = { ...own, mayBypass: isAdmin }
   const input = node.type === 'trigger' ? {} : inputOf(node.type, node.data, scope)
   const run: NodeRun = {
-    rt,
+    deps,
     node,
     input,
     scope,
@@ -219,7 +219,7 @@ export async function runNodeAlone(
 }
 
 async function resultAlone(run: NodeRun): Promise<unknown> {
-  const { node, input, scope, rt, actor } = run
+  const { node, input, scope, deps, actor } = run
   const { type, data } = node
   if (type === 'trigger') return scope.trigger
   if (type === 'condition') return { result: holds(data, scope) }
@@ -229,7 +229,7 @@ async function resultAlone(run: NodeRun): Promise<unknown> {
   if (give !== undefined) return give(input, scope, openRoom())
   const effect = Object.hasOwn(databaseEffects, type) ? databaseEffects[type] : undefined
   if (effect !== undefined)
-    return inTransaction(rt, { actor, access: platform }, ({ tx, scope: open }) => effect(run, { tx, scope: open }))
+    return inTransaction(deps, { actor, access: platform }, ({ tx, scope: open }) => effect(run, { tx, scope: open }))
   if (type === 'http') return callHttp(run)
   if (isScript(type, data)) return runScriptNode(run)
   if (type === 'delay') return { delayed: Number(input.delay) }
@@ -238,10 +238,10 @@ async function resultAlone(run: NodeRun): Promise<unknown> {
 }
 
 /** What may be done with an execution, by who triggered it and by those who may change workflows. */
-async function ownExecution(rt: WorkflowWrites, asker: Asker, id: string, executionId: string) {
+async function ownExecution(deps: WorkflowWrites, asker: Asker, id: string, executionId: string) {
   const { caller } = asker
-  await knownWorkflow(rt, asker, id)
-  const execution = await rt.reserved.maybeOne<
+  await knownWorkflow(deps, asker, id)
+  const execution = await deps.reserved.maybeOne<
     Shown & { triggered_by_Id: string | null; tenant_Id: string | null; version: number }
   >(
     rawQuery(
@@ -252,30 +252,32 @@ async function ownExecution(rt: WorkflowWrites, asker: Asker, id: string, execut
   )
   const isOwn = execution !== undefined && caller.userId !== undefined && execution.triggered_by_Id === caller.userId
   const isHere =
-    execution !== undefined && (isOwn || (isOfTenant(rt, caller, execution.tenant_Id) && mayChange(caller)))
+    execution !== undefined && (isOwn || (isOfTenant(deps, caller, execution.tenant_Id) && mayChange(caller)))
   if (execution === undefined || !(caller.admin || isHere)) throw new AppError(404, 'Workflow execution not found')
   return execution
 }
 
 /** Ends an execution before its next node; 400 for one that is over. */
-export async function cancel(rt: WorkflowWrites, asker: Asker, id: string, executionId: string) {
-  const execution = await ownExecution(rt, asker, id, executionId)
-  const isCancelled = await commit(rt, asker.actor, async (tx) => ({ result: await cancelExecution(tx, execution.id) }))
+export async function cancel(deps: WorkflowWrites, asker: Asker, id: string, executionId: string) {
+  const execution = await ownExecution(deps, asker, id, executionId)
+  const isCancelled = await commit(deps, asker.actor, async (tx) => ({
+    result: await cancelExecution(tx, execution.id),
+  }))
   if (!isCancelled) throw errors.badBody(`Workflow execution is ${execution.status} already`)
   return { id: execution.id, status: 'cancelled', workflow_Id: id }
 }
 
 /** Goes on with a failed execution: another one of the same version, with all that was kept before the node that failed. */
-export async function retry(rt: WorkflowWrites, asker: Asker, id: string, executionId: string) {
+export async function retry(deps: WorkflowWrites, asker: Asker, id: string, executionId: string) {
   const { caller, actor } = asker
-  const failed = await ownExecution(rt, asker, id, executionId)
-  const workflow = await knownWorkflow(rt, asker, id)
+  const failed = await ownExecution(deps, asker, id, executionId)
+  const workflow = await knownWorkflow(deps, asker, id)
   if (failed.status !== 'failed' && failed.status !== 'cancelled')
     throw errors.badBody(`Workflow execution is ${failed.status}: only what failed can be tried again`)
   if (workflow.status !== 'active') throw errors.badBody('Workflow is not active')
   if (!mayTrigger(workflow, { admin: caller.admin, roleId: caller.role.id })) throw notAllowed()
   const own = executionFor(workflow, asker, { trigger: 'manual', data: {} })
-  return commit(rt, actor, async (tx) => {
+  return commit(deps, actor, async (tx) => {
     await insertExecutions(tx, [{ ...own, version: failed.version, retry_of_Id: failed.id }])
     await tx.any(rawQuery(carrySql, [own.id, failed.id]))
     return { result: { id: own.id, status: 'queued', workflow_Id: id } }

@@ -21,10 +21,10 @@ const carried = [
 type Carried = Readonly<Partial<Record<(typeof carried)[number], unknown>>>
 
 /** The file with these workflows. 404 where one is missing. */
-export async function exportWorkflows(rt: Reads & Clock, writer: Requester, ids: readonly string[]) {
+export async function exportWorkflows({ db, clock }: Reads & Clock, writer: Requester, ids: readonly string[]) {
   requireAdministrator(writer, 'export')
   const columns = [...carried, 'version'].map((name) => `"${name}"`).join(', ')
-  const workflows = await rt.db.any<Carried & { readonly id: string }>(
+  const workflows = await db.any<Carried & { readonly id: string }>(
     rawQuery(
       `select ${columns} from "svc_Workflow" where id = any($1::text[]) and "deletedAt" is null order by name, id`,
       [ids],
@@ -34,7 +34,7 @@ export async function exportWorkflows(rt: Reads & Clock, writer: Requester, ids:
   return {
     message: `Exported ${workflows.length} workflow(s)`,
     version: formatVersion,
-    exportedAt: rt.clock().toISOString(),
+    exportedAt: clock().toISOString(),
     workflows,
   }
 }
@@ -53,11 +53,11 @@ type Result = {
 }
 
 /** What an import of the file would do, and what is wrong with its workflows; nothing is written. */
-export async function previewImport(rt: WorkflowWrites, writer: Requester, file: unknown, overwrite: boolean) {
+export async function previewImport(deps: WorkflowWrites, writer: Requester, file: unknown, overwrite: boolean) {
   requireAdministrator(writer, 'import')
   const wanted = workflowsIn(file)
-  const known = await existing(rt.db, wanted)
-  const around = surroundingsOf(rt)
+  const known = await existing(deps.db, wanted)
+  const around = surroundingsOf(deps)
   return wanted.map((one) => {
     const { errors: found, warnings } = validate(one.flow_data ?? {}, around)
     const action = actionOn(one, known, overwrite)
@@ -66,11 +66,11 @@ export async function previewImport(rt: WorkflowWrites, writer: Requester, file:
 }
 
 /** Each workflow on its own: one that is refused keeps none of the others out. */
-export async function importWorkflows(rt: WorkflowWrites, writer: Requester, file: unknown, overwrite: boolean) {
+export async function importWorkflows(deps: WorkflowWrites, writer: Requester, file: unknown, overwrite: boolean) {
   requireAdministrator(writer, 'import')
   const wanted = workflowsIn(file)
   const results: Result[] = []
-  for (const one of wanted) results.push(await importOne(rt, writer, one, overwrite))
+  for (const one of wanted) results.push(await importOne(deps, writer, one, overwrite))
   const count = (status: Result['status']) => results.filter((result) => result.status === status).length
   const summary = {
     total: results.length,
@@ -82,11 +82,11 @@ export async function importWorkflows(rt: WorkflowWrites, writer: Requester, fil
   return { message: 'Import completed', summary, results }
 }
 
-async function importOne(rt: WorkflowWrites, writer: Requester, one: Carried, overwrite: boolean): Promise<Result> {
+async function importOne(deps: WorkflowWrites, writer: Requester, one: Carried, overwrite: boolean): Promise<Result> {
   const id = idOf(one)
   const name = nameOf(one)
   try {
-    const known = await existing(rt.db, [one])
+    const known = await existing(deps.db, [one])
     const action = actionOn(one, known, overwrite)
     if (action === 'skip') return { id: id ?? null, name, status: 'skipped', message: 'There is one already' }
     const flow = strike(one.flow_data)
@@ -95,7 +95,7 @@ async function importOne(rt: WorkflowWrites, writer: Requester, one: Carried, ov
       action === 'create'
         ? { action: 'create', payloads: [payload] }
         : { action: 'update', changes: [{ id, payload: { ...payload, deletedAt: null } }] }
-    const { ids } = await changeItems(rt, writer, 'svc_Workflow', change)
+    const { ids } = await changeItems(deps, writer, 'svc_Workflow', change)
     return { id: JSON.parse(ids[0]!), name, status: action === 'create' ? 'created' : 'updated', message: null }
   } catch (error) {
     if (!(error instanceof AppError)) throw error

@@ -29,9 +29,9 @@ const definitions = 'svc_Workflow'
 
 /** The consumer of the log, and `tick`, which starts what is due by the clock and gives how long until the next. */
 export async function openTriggers(
-  rt: WorkflowWrites,
+  deps: WorkflowWrites,
 ): Promise<{ consumer: Consumer; tick(): Promise<number | undefined> }> {
-  let hooked: readonly Triggerable[] = await hookedWorkflows(rt.reserved)
+  let hooked: readonly Triggerable[] = await hookedWorkflows(deps.reserved)
   const collections = () => [...new Set(hooked.map((one) => one.trigger_hook_collection!))].sort()
   const consumer: Consumer = {
     name: consumerName,
@@ -40,17 +40,17 @@ export async function openTriggers(
     handle: async (tx, page) => {
       if (page.events.some(({ entity }) => entity === definitions)) {
         const before = String(collections())
-        hooked = await hookedWorkflows(rt.reserved)
+        hooked = await hookedWorkflows(deps.reserved)
         // What follows in the page was read without the collections that are wanted now: the page is read again.
         if (String(collections()) !== before && !page.isRetry)
           throw errors.unavailable('workflows were changed: the page is read again')
       }
-      const executions = await executionsOf(rt, tx, hooked, page)
-      await insertExecutions(tx, await withinLimits(rt, executions))
+      const executions = await executionsOf(deps, tx, hooked, page)
+      await insertExecutions(tx, await withinLimits(deps, executions))
       return undefined
     },
   }
-  return { consumer, tick: () => tick(rt) }
+  return { consumer, tick: () => tick(deps) }
 }
 
 /** Those that changes trigger after they are made. */
@@ -66,9 +66,12 @@ function hookedWorkflows(db: Reader): Promise<readonly Triggerable[]> {
 }
 
 /** What there is no room for is refused, and says so: nothing that a change triggers is lost silently. */
-async function withinLimits(rt: WorkflowWrites, executions: readonly NewExecution[]): Promise<readonly NewExecution[]> {
+async function withinLimits(
+  deps: WorkflowWrites,
+  executions: readonly NewExecution[],
+): Promise<readonly NewExecution[]> {
   const full = new Map<string, string | undefined>()
-  for (const { workflow_Id: id } of executions) if (!full.has(id)) full.set(id, await queueRefusal(rt, id))
+  for (const { workflow_Id: id } of executions) if (!full.has(id)) full.set(id, await queueRefusal(deps, id))
   return executions.map((execution) => {
     const refusal = execution.refusal ?? full.get(execution.workflow_Id)
     return refusal === undefined ? execution : { ...execution, refusal }
@@ -86,7 +89,7 @@ type Origin = {
 }
 
 async function executionsOf(
-  rt: WorkflowWrites,
+  deps: WorkflowWrites,
   tx: Tx,
   hooked: readonly Triggerable[],
   { events }: ConsumerPage,
@@ -100,7 +103,7 @@ async function executionsOf(
   const origins = new Map((await tx.any<Origin>(rawQuery(originsSql, [positions]))).map((one) => [one.position, one]))
   return rows.flatMap((event) => {
     const image = images.get(event.position)
-    const collection = rt.catalog.current().collections.get(event.entity)
+    const collection = deps.catalog.current().collections.get(event.entity)
     // Of one that was erased nothing may be told.
     if (image === null || image === undefined || collection === undefined) return []
     const change = changeIn(collection, event, image)
@@ -109,7 +112,7 @@ async function executionsOf(
         (one) =>
           one.trigger_hook_collection === event.entity && one.trigger_hook_action === `items.${change.action}.after`,
       )
-      .flatMap((one) => executionOf(rt, one, event, change, origins.get(event.position)!))
+      .flatMap((one) => executionOf(deps, one, event, change, origins.get(event.position)!))
   })
 }
 
@@ -136,18 +139,18 @@ function changeIn(collection: Collection, { action }: LogEvent, { before, after 
 }
 
 function executionOf(
-  rt: WorkflowWrites,
+  { config, access }: WorkflowWrites,
   workflow: Triggerable,
   { entity, entityId, userId, tenantId, createdAt }: LogEvent,
   { action, document, previousDocument }: Change,
   { roleId, request, cause: before, scope }: Origin,
 ): NewExecution[] {
-  const { enabled } = rt.config.tenancy
+  const { enabled } = config.tenancy
   // The log may be read later than a workflow is made: what was changed before that is none of its business.
   if (new Date(createdAt) < workflow.createdAt) return []
   // Workflows of a tenant see changes of its own rows.
   if (enabled && workflow.tenant_Id !== null && workflow.tenant_Id !== tenantId) return []
-  const role = roleId === null ? undefined : rt.access.current().roles.get(roleId)
+  const role = roleId === null ? undefined : access.current().roles.get(roleId)
   if (!mayTrigger(workflow, { admin: role?.name === 'administrator', roleId: roleId ?? undefined })) return []
   const cause = causeOfNext(
     { logRequestId: request ?? undefined, cause: before ?? undefined },
@@ -177,49 +180,49 @@ type Scheduled = Triggerable & { readonly trigger_cron: string }
 const missedMs = 60_000
 
 /** Starts the scheduled workflows that are due, each tick once; gives the milliseconds until the next is. */
-async function tick(rt: WorkflowWrites): Promise<number | undefined> {
-  const scheduled = await rt.reserved.any<Scheduled>(
+async function tick(deps: WorkflowWrites): Promise<number | undefined> {
+  const scheduled = await deps.reserved.any<Scheduled>(
     rawQuery(
       `select ${triggerableColumns}, w.trigger_cron from "svc_Workflow" w
        where w.status = 'active' and w."deletedAt" is null and w.trigger_type = 'schedule' and w.trigger_cron is not null`,
     ),
   )
-  const now = rt.clock()
+  const now = deps.clock()
   const wanted = scheduled.flatMap((one) => {
     const { timezone } = optionsOf(one.options)
-    const nextAt = nextTick(rt, one, now)
+    const nextAt = nextTick(deps, one, now)
     return nextAt === undefined ? [] : [{ id: one.id, cron: one.trigger_cron, timezone, nextAt: nextAt.toISOString() }]
   })
-  const slots = await keepSchedules(rt, wanted)
+  const slots = await keepSchedules(deps, wanted)
   let next: number | undefined
   for (const slot of slots) {
     const workflow = scheduled.find(({ id }) => id === slot.id)!
     const isDue = slot.nextAt <= slot.now
-    const after = isDue ? await start(rt, workflow, slot) : slot.nextAt
+    const after = isDue ? await start(deps, workflow, slot) : slot.nextAt
     if (after !== undefined) next = Math.min(next ?? Number.POSITIVE_INFINITY, after.getTime() - slot.now.getTime())
   }
   return next === undefined ? undefined : Math.max(0, next)
 }
 
-function nextTick(rt: WorkflowWrites, { id, trigger_cron, options }: Scheduled, after: Date): Date | undefined {
+function nextTick({ log }: WorkflowWrites, { id, trigger_cron, options }: Scheduled, after: Date): Date | undefined {
   try {
     return parseCron(trigger_cron, optionsOf(options).timezone).next(after)
   } catch (error) {
-    rt.log.warn({ err: error, workflow: id }, 'the schedule of a workflow cannot be read')
+    log.warn({ err: error, workflow: id }, 'the schedule of a workflow cannot be read')
     return undefined
   }
 }
 
 /** Starts one due tick, unless another process has; gives the moment of the next. */
 async function start(
-  rt: WorkflowWrites,
+  deps: WorkflowWrites,
   workflow: Scheduled,
   slot: { readonly nextAt: Date; readonly now: Date },
 ): Promise<Date | undefined> {
-  const next = nextTick(rt, workflow, slot.now)
+  const next = nextTick(deps, workflow, slot.now)
   const isMissed = slot.now.getTime() - slot.nextAt.getTime() > missedMs
   const isSkipped = isMissed && optionsOf(workflow.options).missedTicks === 'skip'
-  await commit(rt, workflowsActor, async (tx) => {
+  await commit(deps, workflowsActor, async (tx) => {
     const taken = await tx.any(rawQuery(takeTickSql, [workflow.id, slot.nextAt, next ?? null]))
     if (taken.length === 0 || isSkipped) return { result: null }
     const execution: NewExecution = {

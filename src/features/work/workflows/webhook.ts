@@ -26,37 +26,37 @@ import { optionsOf, webhookPath } from './trigger.ts'
 
 const largestBody = 1_048_576
 
-export function workflowWebhookRoutes(app: App, rt: WorkflowWrites): void {
+export function workflowWebhookRoutes(app: App, deps: WorkflowWrites): void {
   app.register(async (scope) => {
     // Of any type, as it came: signatures are over its bytes.
     scope.removeAllContentTypeParsers()
     scope.addContentTypeParser('*', { parseAs: 'buffer', bodyLimit: largestBody }, (_request, body, done) =>
       done(null, body),
     )
-    const handler = (request: FastifyRequest, reply: FastifyReply) => answer(rt, request, reply)
+    const handler = (request: FastifyRequest, reply: FastifyReply) => answer(deps, request, reply)
     scope.get('/webhook/*', webhookReadRoute, handler)
     for (const method of ['POST', 'PUT', 'PATCH', 'DELETE'] as const)
       scope.route({ ...webhookRoute, method, url: '/webhook/*', bodyLimit: largestBody, handler } as never)
   })
 }
 
-async function answer(rt: WorkflowWrites, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+async function answer(deps: WorkflowWrites, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const { method } = request
-  const caller = callerOf(rt, request)
+  const caller = callerOf(deps, request)
   const path = webhookPath((request.params as { '*': string })['*'])
-  const workflow = await workflowAt(rt, method, path)
+  const workflow = await workflowAt(deps, method, path)
   if (workflow === undefined)
     throw new AppError(404, `Webhook not found for ${method} ${path} or workflow is not active`)
   const raw = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0)
-  await verify(rt, workflow, request, raw)
+  await verify(deps, workflow, request, raw)
   requireRole(workflow, caller)
   const asker: Asker = { caller, actor: actorOf(request, caller) }
   const data = await dataOf(request, raw, path)
   const execution = executionFor(workflow, asker, { trigger: 'webhook', data })
-  const { id, status } = await queue(rt, asker.actor, execution)
+  const { id, status } = await queue(deps, asker.actor, execution)
   const said = { message: 'Workflow triggered successfully', execution: { id, status } }
-  if (!(await responds(rt, workflow))) return reply.send(said)
-  const response = await responseOf(rt, id)
+  if (!(await responds(deps, workflow))) return reply.send(said)
+  const response = await responseOf(deps, id)
   if (response === undefined) return reply.code(202).send({ ...said, execution: { id, status: 'running' } })
   const { status: code, body, headers } = response
   for (const [name, value] of Object.entries(headers)) if (answered.test(name)) reply.header(name, value)
@@ -64,11 +64,11 @@ async function answer(rt: WorkflowWrites, request: FastifyRequest, reply: Fastif
 }
 
 /** Other sites can have a browser call here: its cookie says nothing about who asks. */
-function callerOf(rt: WorkflowWrites, { caller }: FastifyRequest): Caller {
+function callerOf(deps: WorkflowWrites, { caller }: FastifyRequest): Caller {
   if (caller.access.byCookie !== true) return caller
-  const { access } = anonymous(rt)
+  const { access } = anonymous(deps)
   const nobody = { userId: undefined, tenantId: undefined, sessionId: undefined, keyId: undefined, user: undefined }
-  return { ...caller, ...nobody, role: rt.access.current().publicRole, admin: false, access }
+  return { ...caller, ...nobody, role: deps.access.current().publicRole, admin: false, access }
 }
 
 /**
@@ -85,8 +85,8 @@ const ofStrangers = {
 }
 
 /** The one for the very method comes before one for any. */
-function workflowAt(rt: WorkflowWrites, method: string, path: string): Promise<Triggerable | undefined> {
-  return rt.reserved.maybeOne<Triggerable>(
+function workflowAt({ reserved }: WorkflowWrites, method: string, path: string): Promise<Triggerable | undefined> {
+  return reserved.maybeOne<Triggerable>(
     rawQuery(
       `select ${triggerableColumns} from "svc_Workflow" w
        where w.status = 'active' and w."deletedAt" is null and w.trigger_type = 'webhook' and w.trigger_webhook_path = $1
@@ -159,26 +159,26 @@ const windowSeconds = 300
  * `webhook-timestamp`, `webhook-signature`), of which each id counts once, or as GitHub does (`x-hub-signature-256`).
  */
 async function verify(
-  rt: WorkflowWrites,
+  deps: WorkflowWrites,
   { id, options, tenant_Id }: Triggerable,
   { headers }: FastifyRequest,
   raw: Buffer,
 ): Promise<void> {
   const { webhookSecret } = optionsOf(options)
   if (webhookSecret === undefined) return
-  const [stored] = await secretsNamed(rt, [webhookSecret], tenant_Id ?? undefined)
+  const [stored] = await secretsNamed(deps, [webhookSecret], tenant_Id ?? undefined)
   if (stored === undefined) throw errors.unavailable('The webhook cannot be verified now')
-  const secret = unseal(rt.config, sealedForWorkflows, stored.value).text
+  const secret = unseal(deps.config, sealedForWorkflows, stored.value).text
   const text = (name: string) => (typeof headers[name] === 'string' ? (headers[name] as string) : undefined)
   const [messageId, at, signature] = [text('webhook-id'), text('webhook-timestamp'), text('webhook-signature')]
   if (messageId !== undefined && at !== undefined && signature !== undefined) {
-    const isLate = Math.abs(rt.clock().getTime() / 1000 - Number(at)) > windowSeconds
+    const isLate = Math.abs(deps.clock().getTime() / 1000 - Number(at)) > windowSeconds
     const key = secret.startsWith('whsec_') ? Buffer.from(secret.slice(6), 'base64') : Buffer.from(secret)
     const expected = hmac(key, Buffer.concat([Buffer.from(`${messageId}.${at}.`), raw]))
     const isSigned = signature.split(' ').some((one) => matches(one.replace(/^v1,/, ''), expected.toString('base64')))
     if (!isSigned || !/^\d{1,12}$/.test(at) || isLate) throw unsigned()
     // Twice the window: an id could come again as long as its moment is within it.
-    if (!(await takeLock(rt, `webhook ${id} ${messageId.slice(0, 200)}`, randomUUID(), 2 * windowSeconds)))
+    if (!(await takeLock(deps, `webhook ${id} ${messageId.slice(0, 200)}`, randomUUID(), 2 * windowSeconds)))
       throw errors.conflict('This message was received before')
     return
   }
@@ -196,8 +196,8 @@ function matches(given: string, expected: string): boolean {
 }
 
 /** Whether the workflow answers by itself. */
-async function responds(rt: WorkflowWrites, { id, version }: Triggerable): Promise<boolean> {
-  const definition = await definitionFor(rt, { workflow_Id: id, version })
+async function responds(deps: WorkflowWrites, { id, version }: Triggerable): Promise<boolean> {
+  const definition = await definitionFor(deps, { workflow_Id: id, version })
   return readFlow(definition?.flow_data ?? {}, []).nodes.some(({ type }) => type === 'respond')
 }
 
@@ -207,10 +207,10 @@ const look = { firstMs: 10, longestMs: 150 }
 type Response = { readonly status: number; readonly body: unknown; readonly headers: Readonly<Record<string, string>> }
 
 /** What its `respond` node gave; undefined when there is nothing in time, or it ended without. */
-async function responseOf(rt: WorkflowWrites, executionId: string): Promise<Response | undefined> {
+async function responseOf({ reserved }: WorkflowWrites, executionId: string): Promise<Response | undefined> {
   const until = performance.now() + longestWaitMs
   for (let pause = look.firstMs; performance.now() < until; pause = Math.min(pause * 1.4, look.longestMs)) {
-    const found = await rt.reserved.one<{ given: Partial<Response> | null; status: string }>(
+    const found = await reserved.one<{ given: Partial<Response> | null; status: string }>(
       rawQuery(
         `select e.status, (select l."outputData" from "svc_WorkflowExecutionLog" l
            where l."execution_Id" = e.id and l."nodeType" = 'respond' and l.status = 'success' order by l.seq limit 1) as given
