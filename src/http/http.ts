@@ -41,8 +41,10 @@ declare module 'fastify' {
     streamedBody?: boolean
     /** The parameter `access_token` stands for an Authorization header where there is none: pages cannot send one with an image. */
     takesTokenInQuery?: boolean
-    /** For an OPTIONS route that has more to say than a browser's question whether it may ask is answered with. */
-    cors?: { readonly strictPreflight: boolean; readonly preflightContinue: boolean }
+    /** What differs from the configured CORS. An OPTIONS route that answers more than whether a browser may ask continues. */
+    cors?:
+      | { readonly strictPreflight: boolean; readonly preflightContinue: boolean }
+      | { readonly origin: '*'; readonly credentials: false }
   }
 }
 

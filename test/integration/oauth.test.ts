@@ -649,6 +649,52 @@ describe('the token endpoint', () => {
   })
 })
 
+describe('programs in pages of any origin', () => {
+  const origin = 'https://program.example'
+
+  it.each([
+    ['GET', '/.well-known/oauth-authorization-server', 200],
+    ['GET', '/.well-known/openid-configuration', 200],
+    ['GET', '/.well-known/oauth-protected-resource', 200],
+    ['GET', '/.well-known/oauth-protected-resource/mcp', 200],
+    ['GET', '/oauth/jwks', 200],
+    ['GET', '/oauth/userinfo', 401],
+    ['POST', '/oauth/token', 400],
+    ['POST', '/oauth/register', 400],
+    ['POST', '/oauth/revoke', 400],
+  ])('may ask %s %s, without cookies, and read its refusals', async (method, path, status) => {
+    const asked = await api.anonymous('OPTIONS', path, undefined, {
+      origin,
+      'access-control-request-method': method,
+      'access-control-request-headers': 'mcp-protocol-version',
+    })
+    expect(asked.status).toBe(204)
+    expect(asked.headers).toMatchObject({
+      'access-control-allow-origin': '*',
+      'access-control-allow-headers': 'mcp-protocol-version',
+    })
+    const answer = await api.anonymous(method, path, method === 'POST' ? {} : undefined, { origin })
+    expect(answer.status).toBe(status)
+    for (const { headers } of [asked, answer]) {
+      expect(headers['access-control-allow-origin']).toBe('*')
+      expect(headers).not.toHaveProperty('access-control-allow-credentials')
+    }
+  })
+
+  it.each([
+    ['GET', '/oauth/authorize'],
+    ['POST', '/oauth/consent'],
+    ['POST', '/oauth/sign-in'],
+    ['POST', '/mcp'],
+    ['GET', '/items/note'],
+  ])('may not ask %s %s', async (method, path) => {
+    const asked = await api.anonymous('OPTIONS', path, undefined, { origin, 'access-control-request-method': method })
+    expect(asked.status).toBe(404)
+    for (const { headers } of [asked, await api.anonymous(method, path, undefined, { origin })])
+      expect(headers).not.toHaveProperty('access-control-allow-origin')
+  })
+})
+
 describe('a token', () => {
   it('can do less than its user: what its scope says, at routes, rows of the system and sockets', async () => {
     const user = await api.user(readNotes)

@@ -42,6 +42,7 @@ export function userInfoRoutes(app: App, deps: OAuthWrites): void {
     if (client !== undefined && !client.scopes.includes('openid')) throw errors.insufficientScope('openid')
     return userClaims(deps, userId, client?.scopes ?? supportedScopes)
   }
+  letPagesAsk(app, '/oauth/userinfo')
   app.get('/oauth/userinfo', userInfoRoute, answer)
   app.post('/oauth/userinfo', userInfoRoute, answer)
 }
@@ -56,17 +57,22 @@ export function oauthMetadataRoutes(app: App, deps: Configuration): void {
     return rest === '' ? '' : `/${rest}`
   }
   for (const name of ['oauth-authorization-server', 'openid-configuration'])
-    for (const path of [`/.well-known/${name}`, `/.well-known/${name}/*`])
+    for (const path of [`/.well-known/${name}`, `/.well-known/${name}/*`]) {
+      letPagesAsk(app, path)
       app.get(path, serverMetadataRoute, async (request, reply) => {
         if (!isIssuerPath(config, pathOf(request))) throw notFound()
         return reply.header('cache-control', publicly).send(serverMetadata(config))
       })
-  for (const path of ['/.well-known/oauth-protected-resource', '/.well-known/oauth-protected-resource/*'])
+    }
+  for (const path of ['/.well-known/oauth-protected-resource', '/.well-known/oauth-protected-resource/*']) {
+    letPagesAsk(app, path)
     app.get(path, resourceMetadataRoute, async (request, reply) => {
       const name = resourceAt(config, pathOf(request))
       if (name === undefined) throw notFound()
       return reply.header('cache-control', publicly).send(resourceMetadata(config, name))
     })
+  }
+  letPagesAsk(app, '/oauth/jwks')
   app.get('/oauth/jwks', keysRoute, async (_request, reply) =>
     reply.header('cache-control', publicly).send(await publicKeys(config)),
   )
@@ -135,6 +141,8 @@ export function oauthTokenRoutes(app: App, deps: OAuthWrites): void {
   if (issuerOf(deps.config) === undefined) return
   prepare(app)
   acceptForms(app)
+  letPagesAsk(app, '/oauth/token')
+  letPagesAsk(app, '/oauth/revoke')
   app.post('/oauth/token', tokenRoute, async (request, reply) => {
     const { grant_type: type, client_id: clientId, resource, scope } = request.body
     if (clientId === undefined) throw noClient()
@@ -162,9 +170,21 @@ export function oauthTokenRoutes(app: App, deps: OAuthWrites): void {
     return {}
   })
   if (!deps.config.oauthServer.registration) return
+  letPagesAsk(app, '/oauth/register')
   app.post('/oauth/register', registerRoute, async (request, reply) =>
     reply.code(201).send(await registerClient(deps, request, request.body)),
   )
+}
+
+/**
+ * Programs that run in pages of any origin begin here, before anybody could have named their origin. Cookies stay behind, so a
+ * page learns and does no more than its own server could.
+ */
+const forEveryPage = { cors: { origin: '*', credentials: false } } as const
+
+/** Answers a browser that asks whether a page may call a route. */
+function letPagesAsk(app: App, path: string): void {
+  app.options(path, { config: forEveryPage }, (_request, reply) => reply.callNotFound())
 }
 
 const noClient = () => new AppError(401, 'The client_id is missing', { code: 'INVALID_CLIENT' })
@@ -173,7 +193,7 @@ const noClient = () => new AppError(401, 'The client_id is missing', { code: 'IN
 
 const own = { tag: 'OAuth', scope: 'none' } as const
 const small = { bodyLimit: 16_384 }
-const ignoring = { ...small, config: { ignoresSession: true, ownAuthorization: true } }
+const ignoring = { ...small, config: { ...forEveryPage, ignoresSession: true, ownAuthorization: true } }
 
 type PageDeclaration = Omit<Declaration, 'tag' | 'scope' | 'response'> & { readonly readElsewhere?: 'all' }
 
@@ -335,35 +355,47 @@ const registerRoute = route(
   },
   ignoring,
 )
-const userInfoRoute = route({
-  ...own,
-  summary: 'Read who the user of a token is',
-  description: 'OpenID Connect Core §5.3. Needs the scope `openid`; `profile` and `email` tell more.',
-  response: {
-    200: Type.Object({
-      sub: Id(),
-      name: optional('Ada Lovelace'),
-      given_name: optional('Ada'),
-      family_name: optional('Lovelace'),
-      email: optional('ada@example.com'),
-      email_verified: Type.Optional(Type.Boolean()),
-    }),
+const userInfoRoute = route(
+  {
+    ...own,
+    summary: 'Read who the user of a token is',
+    description: 'OpenID Connect Core §5.3. Needs the scope `openid`; `profile` and `email` tell more.',
+    response: {
+      200: Type.Object({
+        sub: Id(),
+        name: optional('Ada Lovelace'),
+        given_name: optional('Ada'),
+        family_name: optional('Lovelace'),
+        email: optional('ada@example.com'),
+        email_verified: Type.Optional(Type.Boolean()),
+      }),
+    },
   },
-})
-const serverMetadataRoute = route({
-  ...own,
-  summary: 'Read about the OAuth server',
-  description: 'RFC 8414 and OpenID Connect Discovery.',
-  response: { 200: Type.Object({ issuer: Text('https://api.example.com') }, { additionalProperties: true }) },
-})
-const resourceMetadataRoute = route({
-  ...own,
-  summary: 'Read what tokens are needed, and where to get them',
-  description: 'RFC 9728.',
-  response: { 200: Type.Object({ resource: Text('https://api.example.com') }, { additionalProperties: true }) },
-})
-const keysRoute = route({
-  ...own,
-  summary: 'Read the keys that sign ID tokens',
-  response: { 200: Type.Object({ keys: Type.Array(Anything({ kty: 'RSA', alg: 'RS256', e: 'AQAB' })) }) },
-})
+  { config: forEveryPage },
+)
+const serverMetadataRoute = route(
+  {
+    ...own,
+    summary: 'Read about the OAuth server',
+    description: 'RFC 8414 and OpenID Connect Discovery.',
+    response: { 200: Type.Object({ issuer: Text('https://api.example.com') }, { additionalProperties: true }) },
+  },
+  { config: forEveryPage },
+)
+const resourceMetadataRoute = route(
+  {
+    ...own,
+    summary: 'Read what tokens are needed, and where to get them',
+    description: 'RFC 9728.',
+    response: { 200: Type.Object({ resource: Text('https://api.example.com') }, { additionalProperties: true }) },
+  },
+  { config: forEveryPage },
+)
+const keysRoute = route(
+  {
+    ...own,
+    summary: 'Read the keys that sign ID tokens',
+    response: { 200: Type.Object({ keys: Type.Array(Anything({ kty: 'RSA', alg: 'RS256', e: 'AQAB' })) }) },
+  },
+  { config: forEveryPage },
+)
