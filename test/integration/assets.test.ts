@@ -254,6 +254,8 @@ describe('what is answered', () => {
       ['\u202egnp.exe', 'filename="gnp.exe"'],
       ['../../etc/passwd', 'filename=".._.._etc_passwd"'],
       ['\ud800.png', "filename*=UTF-8''%EF%BF%BD.png"],
+      // Without a name of its own, its title.
+      ['', 'filename="picture.png"'],
     ] as const) {
       const { id } = await storeFile(api, { content: picture, isPublic: true })
       await api.sql(`update "svc_File" set "originalFilename" = $2 where id = $1`, [id, name.toWellFormed()])

@@ -24,6 +24,7 @@ const png = Buffer.from(
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',
   'base64',
 )
+const word = 'application/vnd.openxmlformats-officedocument.wordprocessingml.document'
 const all = (...actions: string[]) => actions.map((action) => ({ collection: 'svc_File', action, fields: ['*'] }))
 
 beforeAll(async () => {
@@ -170,6 +171,11 @@ describe('an upload', () => {
     ['a picture of another format', png, 'a.jpg', 'image/jpg', 'image/png', true],
     ['a page that says it is a picture', '<html>', 'a.png', 'image/png', 'image/png', false],
     ['no type at all', 'x', 'a.txt', 'nonsense', 'text/plain', false],
+    ['a known extension of no text', 'x', 'a.PDF', '', 'application/pdf', false],
+    ['an office document by its name', 'x', 'a.docx', 'application/octet-stream', word, false],
+    ['a script by its name', 'x', 'a.mjs', '', 'text/javascript', false],
+    ['a name that is an extension', 'x', 'pdf', '', 'application/octet-stream', false],
+    ['an unknown extension', 'x', 'a.constructor', '', 'application/octet-stream', false],
   ])('knows the type of %s', async (_what, content, name, declared, type, typeProven) => {
     const { body } = await send([file(content, name, declared)])
     expect(await read(body.data)).toMatchObject({ type, typeProven })

@@ -31,7 +31,7 @@ export type AssetRow = {
 /** The row of a file, whoever may read it, and whether a rule on `t` holds for it; the rule's values begin with the id. */
 export async function assetRow(deps: Reads & CurrentCatalog, rule: Statement): Promise<AssetRow | undefined> {
   const text = `select t.id, t.storage, t.storage_folder as folder, t.filename, t.type, t."typeProven" is true as "typeProven",
-      t.size::float8 as size, t.hash, t.width, t.height, coalesce(t."originalFilename", t.title, t.filename) as name,
+      t.size::float8 as size, t.hash, t.width, t.height, coalesce(nullif(t."originalFilename", ''), nullif(t.title, ''), t.filename) as name,
       t."isPublic" is true as "isPublic", t."tenant_Id" as "tenantId",
       (extract(epoch from coalesce(t."updatedAt", t."createdAt")) * 1000)::float8 as modified, (${rule.text}) is true as readable
     from "svc_File" t where t.id = $1`

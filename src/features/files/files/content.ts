@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { provenType, tellingBytes } from '../../../adapters/file-type.ts'
+import { provenType, tellingBytes, usualType } from '../../../adapters/file-type.ts'
 import { type Content, forgetContent, holdContent, renewHold } from '../../../db/unlogged/file-removals.ts'
 import { AppError, errors } from '../../../errors.ts'
 import type { Content as Described, MediaDescription } from '../images/images.ts'
@@ -68,7 +68,7 @@ export async function storeContent(
   }
   try {
     const { head, whole } = await beginningOf(measured())
-    const found = typeOf({ proven: await provenType(head), declared, name })
+    const found = typeOf({ proven: await provenType(head), declared, extended: await usualType(name) })
     await service.write(held.key, whole, { type: found.type })
     const described = found.typeProven ? await describe(deps, held, found.type, size) : {}
     return { ...place, ...found, ...described, size, hash: digest.digest('hex'), originalFilename: name }

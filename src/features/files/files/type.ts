@@ -4,17 +4,17 @@ type Clues = {
   readonly proven: string | undefined
   /** What the sender says. */
   readonly declared: string | undefined
-  /** The name it was sent under. */
-  readonly name: string
+  /** What the extension of its name says. */
+  readonly extended: string | undefined
 }
 
 /**
  * The type of content, and whether the content itself proves it. Pure. First bytes win; what is declared beside them counts
  * only where nothing contradicts it, and proves nothing.
  */
-export function typeOf({ proven, declared, name }: Clues): { readonly type: string; readonly typeProven: boolean } {
+export function typeOf({ proven, declared, extended }: Clues): { readonly type: string; readonly typeProven: boolean } {
   const said = usual(declared)
-  if (proven === undefined) return { type: said ?? byExtension(name) ?? unknown, typeProven: false }
+  if (proven === undefined) return { type: said ?? usual(extended) ?? unknown, typeProven: false }
   const shown = usual(proven) ?? unknown
   // A picture that is sent as one of another format is still a picture.
   if (said === undefined || said === shown || (isMedia(said) && halfOf(said) === halfOf(shown)))
@@ -55,25 +55,3 @@ const isMedia = (type: string): boolean => /^(image|audio|video)\//.test(type)
 const isContainer = (type: string): boolean => /^application\/(zip|xml|x-cfb|ogg|gzip)$/.test(type)
 /** What a browser would run. */
 const isExecutable = (type: string): boolean => /html|svg|javascript|ecmascript|xml$/.test(type)
-
-const byExtension = (name: string): string | undefined =>
-  extensions[/\.([a-z0-9]+)$/i.exec(name)?.[1]?.toLowerCase() ?? '']
-
-const extensions: Readonly<Record<string, string>> = {
-  txt: 'text/plain',
-  log: 'text/plain',
-  csv: 'text/csv',
-  md: 'text/markdown',
-  json: 'application/json',
-  xml: 'application/xml',
-  html: 'text/html',
-  htm: 'text/html',
-  svg: 'image/svg+xml',
-  css: 'text/css',
-  js: 'text/javascript',
-  mjs: 'text/javascript',
-  ics: 'text/calendar',
-  vcf: 'text/vcard',
-  yaml: 'application/yaml',
-  yml: 'application/yaml',
-}
