@@ -3,10 +3,22 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { freePort } from '../../src/db/embedded/free-port.ts'
-import { blocksOf, follow, guides, isRun, prints, saveFiles, stepsOf, variablesOf } from '../support/guides.ts'
+import {
+  blocksOf,
+  follow,
+  guides,
+  isRun,
+  needsS3,
+  prints,
+  saveFiles,
+  sessionOf,
+  stepsOf,
+  variablesOf,
+} from '../support/guides.ts'
 import { createDatabase } from '../support/postgres.ts'
 import { testEnv } from '../support/prepare.ts'
 import { startProcess, waitFor } from '../support/processes.ts'
+import { startS3 } from '../support/s3.ts'
 
 describe('the guides of docs/', () => {
   it('are those that people search for, and each has commands to run', () => {
@@ -44,13 +56,19 @@ const nowhere = { server: 'http://127.0.0.1:1', frontend: 'http://localhost:1' }
 /** A server and a mail worker with the page's own variables, in a directory with the page's own files, and its commands. */
 describe.each(guides())('$title ($page)', ({ page }) => {
   it('holds', async () => {
-    const blocks = blocksOf(page)
+    const blocks = sessionOf(page)
     expect(blocks.some(isRun)).toBe(true)
     const directory = await mkdtemp(join(tmpdir(), 'daybook-guide-'))
     onTestFinished(() => rm(directory, { recursive: true }))
     const { url } = await createDatabase()
     const [port, other] = [await freePort(), await freePort()]
-    const addresses = { server: `http://127.0.0.1:${port}`, frontend: `http://localhost:${other}` }
+    const s3 = needsS3(blocks) ? await startS3() : undefined
+    onTestFinished(() => s3?.close())
+    const addresses = {
+      server: `http://127.0.0.1:${port}`,
+      frontend: `http://localhost:${other}`,
+      ...(s3 && { s3: s3.endpoint }),
+    }
     await saveFiles(directory, blocks, addresses)
     const env = {
       ...testEnv(url),

@@ -50,13 +50,16 @@ export function variablesOf(blocks: readonly Block[], addresses: Addresses): Rec
   return Object.fromEntries(lines.map((line) => line.split(/=(.*)/s, 2) as [string, string]))
 }
 
-/** The address that pages call the server by, and that of a frontend: tests have others. */
-export type Addresses = { readonly server: string; readonly frontend: string }
+/** The address that pages call the server by, that of a frontend, and that of S3: tests have others. */
+export type Addresses = { readonly server: string; readonly frontend: string; readonly s3?: string }
 
-const placed = (text: string, { server, frontend }: Addresses): string =>
+const pagesS3 = 'https://s3.example.com'
+
+const placed = (text: string, { server, frontend, s3 = pagesS3 }: Addresses): string =>
   text
     .replaceAll(/http:\/\/(127\.0\.0\.1|localhost):8055/g, (_whole, host) => `http://${host}:${new URL(server).port}`)
     .replaceAll('http://localhost:3000', frontend)
+    .replaceAll(pagesS3, s3)
 
 /** Writes the files of a page into a directory that looks like the checkout. */
 export async function saveFiles(directory: string, blocks: readonly Block[], addresses: Addresses): Promise<void> {
@@ -73,6 +76,17 @@ export async function saveFiles(directory: string, blocks: readonly Block[], add
     await writeFile(join(directory, name), placed(text, addresses))
   }
 }
+
+/** Whether a page's server stores files in S3. */
+export const needsS3 = (blocks: readonly Block[]): boolean =>
+  blocks.some((block) => isRun(block) && block.text.includes(pagesS3))
+
+/** Pages whose commands go on in the session of a guide. */
+const goneOnWith: Readonly<Record<string, readonly string[]>> = { 'files.md': ['assets.md'] }
+
+/** The blocks of a guide, and of the pages that go on with its session. */
+export const sessionOf = (page: string): readonly Block[] =>
+  [page, ...(goneOnWith[page] ?? [])].flatMap((one) => blocksOf(one))
 
 type Step = { readonly script: string; readonly expected: string | undefined }
 
@@ -135,7 +149,7 @@ export async function follow(
   steps: readonly Step[],
   directory: string,
   env: Readonly<Record<string, string>>,
-  timeoutMs = 90_000,
+  timeoutMs = 150_000,
 ): Promise<string | undefined> {
   const script = steps.map((step) => `${step.script}printf '${mark}%d${mark}' $?\n`).join('')
   const { PATH = '', HOME = '' } = process.env

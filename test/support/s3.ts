@@ -13,6 +13,7 @@ import { waitFor } from './wait.ts'
 export type Fault = '503' | 'cut' | 'stop' | 'silence'
 
 export type S3 = {
+  readonly endpoint: string
   /** The variables of a service of the name. */
   env(name: string): Record<string, string>
   /** Requests so far, `PUT key`. */
@@ -25,9 +26,10 @@ export type S3 = {
 type S3rver = { run(): Promise<AddressInfo>; close(): Promise<void> }
 const S3rverClass = createRequire(import.meta.url)('s3rver') as new (options: object) => S3rver
 
-const credentials = { accessKeyId: 'a key id', secretAccessKey: 'a secret access key' }
-const region = 'eu-test-1'
-const bucket = 'files'
+/** As docs/files.md has them. */
+const credentials = { accessKeyId: 'my-key', secretAccessKey: 'my-secret' }
+const region = 'eu-central-1'
+const bucket = 'my-files'
 
 /**
  * An S3 server on a real directory, behind a proxy that lets no request through whose signature (version 4, in the header
@@ -52,6 +54,7 @@ export async function startS3(): Promise<S3> {
   await waitFor(() => proxy.listening)
   const endpoint = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`
   return Object.assign(s3, {
+    endpoint,
     requests,
     env: (name: string) => ({
       [`${name}_STORAGE_DRIVER`]: 'S3',
