@@ -131,11 +131,18 @@ function answerOf(url: URL, wanted: UrlRequest, signal: AbortSignal): Promise<In
   })
 }
 
-function send(url: URL, { method = 'GET', headers, allowPrivate }: UrlRequest, signal: AbortSignal): ClientRequest {
+function send(
+  url: URL,
+  { method = 'GET', headers, body, allowPrivate }: UrlRequest,
+  signal: AbortSignal,
+): ClientRequest {
   const request = url.protocol === 'https:' ? requestHttps : requestHttp
   const lookUp = allowPrivate ? {} : { lookup: lookUpPublic }
+  // Where it is not said how long a body is, Node sends that of a DELETE as if it were the next request.
+  const length = body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) }
+  const all = { 'user-agent': 'daybook', ...headers, ...length }
   // No agent: a kept connection would skip the check of the next request.
-  return request(url, { method, headers: { 'user-agent': 'daybook', ...headers }, agent: false, signal, ...lookUp })
+  return request(url, { method, headers: all, agent: false, signal, ...lookUp })
 }
 
 const stalled = () => new UrlFetchError('time', 'The URL did not go on with its answer in time')

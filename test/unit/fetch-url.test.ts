@@ -87,6 +87,8 @@ it('an answer that is too large, too slow or broken ends with an error', async (
 
 it('a body is sent as it is', async () => {
   const base = await serve((request, response) => void request.pipe(response))
-  const answer = await fetchUrl(base, { ...limits, method: 'POST', body: 'hello' })
-  expect(answer.body.toString()).toBe('hello')
+  for (const method of ['POST', 'PUT', 'PATCH', 'DELETE']) {
+    const answer = await fetchUrl(base, { ...limits, method, body: 'hellö' })
+    expect([method, answer.body.toString()]).toEqual([method, 'hellö'])
+  }
 })
