@@ -387,18 +387,27 @@ describe('what an execution may', () => {
           url: receiver.url,
           method: 'POST',
           headers: { authorization: `Bearer {{ secrets.${name} }}` },
-          body: { echo: `{{secrets.${name}}}` },
+          body: { echo: `{{secrets['${name}']}}`, said: '{{trigger.said}}' },
         }),
       )
-    expect(await over(await execute(await make(calling('token'))))).toMatchObject({ status: 'completed' })
+    // What comes with the data names none, whoever sends it.
+    const said = '{{ secrets.token }} {{secrets.elsewhere}}'
+    expect(await over(await execute(await make(calling('token')), { said }))).toMatchObject({ status: 'completed' })
     expect(receiver.accepted[0]).toMatchObject({
       headers: { authorization: 'Bearer hush-4711' },
-      body: { echo: 'hush-4711' },
+      body: { echo: 'hush-4711', said },
     })
+    const forwarding = await make(
+      chain(node('call', 'http', { url: '{{trigger.url}}', method: 'POST', body: '{{trigger.all}}' })),
+    )
+    expect(await over(await execute(forwarding, { url: receiver.url, all: { said } }))).toMatchObject({
+      status: 'completed',
+    })
+    expect(receiver.accepted[1]).toMatchObject({ body: { said } })
     expect(await over(await execute(await make(calling('elsewhere'))))).toMatchObject({
       errorMessage: expect.stringMatching(/^call: The secret elsewhere may not be sent to/),
     })
-    expect(receiver.accepted).toHaveLength(1)
+    expect(receiver.accepted).toHaveLength(2)
     const shown = JSON.stringify([
       ...(await api.sql('select to_jsonb(e) from "svc_WorkflowExecution" e')),
       ...(await api.sql('select to_jsonb(l) from "svc_WorkflowExecutionLog" l')),

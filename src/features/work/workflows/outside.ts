@@ -11,6 +11,7 @@ import { insideScope, listItems } from '../../data/items/items.ts'
 import { type ItemsMethod, ScriptError, type ScriptRequest } from '../scripts/scripts.ts'
 import type { WorkflowWrites } from './capabilities.ts'
 import { type Data, type NodeRun, nameIn, requesterOf, serve } from './effects.ts'
+import { parsePath, pathsIn, resolve } from './expressions.ts'
 import { NodeError } from './nodes.ts'
 import { sealedForWorkflows } from './rules.ts'
 
@@ -18,16 +19,16 @@ import { sealedForWorkflows } from './rules.ts'
 
 const defaultTimeoutMs = 30_000
 const largestAnswer = 1_000_000
-const withBody: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH', 'DELETE'])
+const withBody: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
 
 /** Calls an address. An answer of any status is an output, unless it says that it may be tried again. */
 export async function callHttp(run: NodeRun): Promise<unknown> {
   const { deps, input } = run
   const secrets = await openSecrets(run)
-  const url = String(secrets.fill(input.url))
+  const url = String(secrets.fill('url'))
   const method = String(input.method ?? 'GET').toUpperCase()
-  const given = secrets.fill(input.headers ?? {})
-  const body = withBody.has(method) && input.body != null ? secrets.fill(input.body) : undefined
+  const given = secrets.fill('headers') ?? {}
+  const body = withBody.has(method) && input.body != null ? secrets.fill('body') : undefined
   const isText = typeof body === 'string'
   const headers = {
     ...(body !== undefined && !isText && { 'content-type': 'application/json' }),
@@ -113,28 +114,27 @@ const hopHeaders: ReadonlySet<string> = new Set([
 
 type Secret = { readonly name: string; readonly value: string; readonly hosts: unknown }
 
-const secretPath = /\{\{\s*secrets(?:\.([A-Za-z0-9_-]+)|\['([^'\]]+)'\])\s*\}\}/g
-
-/** The secrets that the node names: filled in here, and nowhere else. */
-async function openSecrets({ deps, input, authority }: NodeRun) {
-  const names = [...JSON.stringify([input.url, input.headers, input.body]).matchAll(secretPath)].map(
-    ([, a, b]) => (a ?? b)!,
-  )
+/**
+ * The secrets that the node names as it was saved: filled in here, and nowhere else. A template that comes with the data, from
+ * whoever triggered the workflow, is text.
+ */
+async function openSecrets({ deps, node, input, scope, authority }: NodeRun) {
+  const { url, headers, body } = node.data
+  const names = pathsIn([url, headers, body]).flatMap((path) => {
+    const [root, name] = parsePath(path) ?? []
+    return root === 'secrets' && name !== undefined ? [name] : []
+  })
   const rows = names.length === 0 ? [] : await secretsNamed(deps, names, authority.tenantId)
   const missing = names.find((name) => !rows.some((row) => row.name === name))
   if (missing !== undefined) throw new NodeError(`There is no secret ${missing}`)
   if (rows.length > 0 && !authority.mayBypass)
     throw new NodeError('Secrets are for workflows that an administrator has saved')
   const values = new Map(rows.map(({ name, value }) => [name, unseal(deps.config, sealedForWorkflows, value).text]))
-  const filled = (value: unknown): unknown => {
-    if (typeof value === 'string')
-      return value.replace(secretPath, (_, a?: string, b?: string) => values.get((a ?? b)!)!)
-    if (Array.isArray(value)) return value.map(filled)
-    if (!isObject(value)) return value
-    return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, filled(one)]))
-  }
+  const secrets = Object.fromEntries(values)
   return {
-    fill: filled,
+    /** A member of the node's data with its secrets. */
+    fill: (member: 'url' | 'headers' | 'body') =>
+      rows.length === 0 ? input[member] : resolve(node.data[member], { ...scope, secrets }),
     strike: (said: string) => [...values.values()].reduce((rest, value) => rest.replaceAll(value, '********'), said),
     /** Only to the hosts that each of them lists. */
     requireHost(url: string) {
