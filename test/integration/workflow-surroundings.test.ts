@@ -469,6 +469,66 @@ describe('a hostile', () => {
     expect(await api.sql(`select 1 from "svc_EmailLog" where email = 'victim@example.com'`)).toEqual([])
   })
 
+  it('editor is told by changes of no row or field that they may not read', async () => {
+    const flow = chain(node('v', 'variable', { variables: { seen: '{{trigger.document}}' } }))
+    const blind = await api.user(grants('svc_Workflow', 'create'))
+    const refused = await blind.call('POST', '/workflows', {
+      ...{ name: 'b', flow_data: flow, ...hook('paper', 'create.after') },
+    })
+    expect([refused.status, refused.body.error.details.errors]).toEqual([
+      403,
+      [{ code: 'unreadable', message: "You may not read 'paper': its changes cannot trigger your workflow" }],
+    ])
+    const sight = {
+      collection: 'paper',
+      action: 'read',
+      fields: ['id', 'step'],
+      conditions: { step: { startsWith: 'open' } },
+    }
+    const editor = await api.user([...grants('svc_Workflow', 'create', 'update'), sight])
+    for (const action of ['create', 'update', 'delete'])
+      await save(`seen-${action}`, flow, hook('paper', `${action}.after`), editor.call)
+    const made = async (step: string) => (await api.admin('POST', '/items/paper', { step })).body.data.id
+    const [closed, open, closing] = [await made('closed'), await made('open'), await made('open, then closed')]
+    await api.admin('PATCH', `/items/paper/${closing}`, { step: 'closed' })
+    await api.admin('PATCH', `/items/paper/${closed}`, { step: 'open now' })
+    await api.admin('PATCH', `/items/paper/${open}`, { step: 'open still' })
+    for (const id of [closing, closed, open]) await api.admin('DELETE', `/items/paper/${id}`)
+    await waitFor(async () => (await of('seen-delete')).length === 2)
+    const told = async (action: string) =>
+      (await of(`seen-${action}`)).map(({ trigger_data: { document, previousDocument } }) => [
+        document,
+        previousDocument,
+      ])
+    const [opened, still] = [
+      { id: closed, step: 'open now' },
+      { id: open, step: 'open still' },
+    ]
+    expect(await told('create')).toEqual([
+      [{ id: open, step: 'open' }, null],
+      [{ id: closing, step: 'open, then closed' }, null],
+    ])
+    expect(await told('update')).toEqual([
+      [opened, null],
+      [still, { id: open, step: 'open' }],
+    ])
+    expect(await told('delete')).toEqual([
+      [opened, opened],
+      [still, still],
+    ])
+    // Of an author who is gone it says why, and nothing of the row.
+    await api.sql(`update "svc_User" set status = 'suspended' where id = $1`, [editor.id])
+    await waitFor(async () => {
+      await made('open')
+      return (await of('seen-create')).some(({ status }) => status === 'failed')
+    })
+    const last = (await of('seen-create')).find(({ status }) => status === 'failed')
+    expect(last).toMatchObject({
+      ...{ errorMessage: expect.stringMatching(/^The author/), trigger_data: { document: null, data: null } },
+    })
+    for (const action of ['create', 'update', 'delete']) await api.admin('DELETE', `/workflows/seen-${action}`)
+  })
+
   it('graph before a change calls nothing by others that it could not call itself', async () => {
     await save('outside', chain(node('h', 'http', { url: 'https://example.com' })))
     await save('between', chain(node('c', 'workflow', { workflowId: 'outside' })))

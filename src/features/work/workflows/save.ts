@@ -199,7 +199,14 @@ function requireAdmin(access: Access, row: StoredWorkflow): void {
     ...(notify.some((id) => id !== access.userId) ? ['notifications of others'] : []),
     ...(webhookSecret === undefined ? [] : ['secrets']),
   ].map((what): Problem => ({ code: 'admin_only', message: `Only administrators can save ${what}` }))
-  const problems = [...whole, ...refused]
+  const { trigger_type, trigger_hook_collection: read } = row
+  // What it is told of a change its author could not have read.
+  const isBlind = trigger_type === 'hook' && read !== null && access.grant(read, 'read') === undefined
+  const unreadable = {
+    code: 'unreadable',
+    message: `You may not read '${read}': its changes cannot trigger your workflow`,
+  }
+  const problems = [...whole, ...(isBlind ? [unreadable] : []), ...refused]
   if (problems.length > 0)
     throw new AppError(
       403,

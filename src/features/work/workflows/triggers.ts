@@ -19,6 +19,7 @@ import {
   triggerableColumns,
   workflowsActor,
 } from './queries.ts'
+import { type Sight, sightsOf } from './sight.ts'
 import { causeOfNext, mayTrigger, refusedChain } from './starting.ts'
 import { optionsOf } from './trigger.ts'
 
@@ -100,6 +101,9 @@ async function executionsOf(
   if (rows.length === 0) return []
   const positions = rows.map(({ position }) => position)
   const images = await imagesOf(tx, positions)
+  // A right that was given or taken just now counts for the changes that follow it.
+  await deps.access.reloadIfStale()
+  const sightOf = await sightsOf(deps, hooked, rows)
   const origins = new Map((await tx.any<Origin>(rawQuery(originsSql, [positions]))).map((one) => [one.position, one]))
   return rows.flatMap((event) => {
     const image = images.get(event.position)
@@ -112,7 +116,10 @@ async function executionsOf(
         (one) =>
           one.trigger_hook_collection === event.entity && one.trigger_hook_action === `items.${change.action}.after`,
       )
-      .flatMap((one) => executionOf(deps, one, event, change, origins.get(event.position)!))
+      .flatMap((one) => {
+        const told = toldOf(change, sightOf(one, event))
+        return told === undefined ? [] : executionOf(deps, one, event, told, origins.get(event.position)!)
+      })
   })
 }
 
@@ -136,6 +143,21 @@ function changeIn(collection: Collection, { action }: LogEvent, { before, after 
   const isDeleted = collection.paranoid && after?.deletedAt != null
   const kind = isDeleted && !wasDeleted ? 'delete' : wasDeleted && !isDeleted ? 'create' : 'update'
   return { action: kind, document: shown(after ?? {}), previousDocument: shown(previous) }
+}
+
+/** A change as the workflow's author may see it; undefined where they may not. */
+function toldOf(change: Change, sight: Sight): Change | undefined {
+  if (sight === 'everything') return change
+  if (sight === 'nobody') return { ...change, document: null, previousDocument: null }
+  const { fields, isSeen, wasSeen } = sight
+  if (!(change.action === 'delete' ? wasSeen : isSeen)) return undefined
+  const shown = (row: Change['document']) =>
+    row && Object.fromEntries(Object.entries(row).filter(([name]) => fields.has(name)))
+  return {
+    ...change,
+    document: shown(change.document),
+    previousDocument: wasSeen ? shown(change.previousDocument) : null,
+  }
 }
 
 function executionOf(
