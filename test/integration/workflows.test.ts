@@ -181,6 +181,23 @@ describe('the rest of the routes', () => {
       errors: [],
       warnings: [],
     })
+    await api.admin('POST', '/workflows', { id: 'called', name: 'c' })
+    const naming = chain(
+      ...['called', 'nowhere', '{{trigger.id}}'].map((workflowId, i) => node(`w${i}`, 'workflow', { workflowId })),
+      ...[user.id, `nobody,${user.id}`, '{{trigger.id}}'].map((userId, i) =>
+        node(`n${i}`, 'notification', { userId, title: 't' }),
+      ),
+      node('read', 'service', { operation: 'read', collection: 'nothing' }),
+    )
+    expect((await user.call('POST', '/workflows/validate', { flow_data: naming })).body).toEqual({
+      valid: true,
+      errors: [],
+      warnings: [
+        { code: 'unknown_collection', message: 'There is no collection nothing', nodeId: 'read' },
+        { code: 'unknown_workflow', message: 'There is no workflow nowhere', nodeId: 'w1' },
+        { code: 'unknown_user', message: 'There is no user nobody', nodeId: 'n1' },
+      ],
+    })
     const missing = await user.call('POST', '/workflows/validate', {})
     expect([missing.status, missing.body.error.message]).toEqual([400, 'Invalid workflow data'])
     expect((await api.anonymous('POST', '/workflows/validate', { flow_data: making })).status).toBe(401)

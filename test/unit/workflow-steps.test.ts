@@ -409,6 +409,19 @@ describe('validation', () => {
     expect(said(7 as never)).toEqual(expect.arrayContaining(['-: flow_data must be an object with nodes and edges']))
   })
 
+  it('doubts an operator that it does not know, and needs one', () => {
+    const on = (...conditions: object[]) => {
+      const filtering = node('f', 'filter', { arraySource: 'trigger.a', conditions })
+      const { errors, warnings } = validate(chain(filtering), around)
+      return [errors, warnings].map((all) => all.map(({ message }) => message))
+    }
+    expect(on({ field: 'a', operator: 'like', value: 1 })).toEqual([
+      [],
+      ['condition 0 has an unknown operator: it never holds'],
+    ])
+    expect(on({ field: 'a', operator: '==' }, { field: 'b' })).toEqual([['condition 1 has no operator'], []])
+  })
+
   it('lets a before-hook do nothing that could not be taken back', () => {
     const hook = {
       trigger_type: 'hook',

@@ -6,6 +6,7 @@ import {
   meets,
   openRoom,
   parsePath,
+  pathsIn,
   type Room,
   resolve,
   type Scope,
@@ -24,6 +25,8 @@ type Data = Readonly<Record<string, unknown>>
 /** Notes what is wrong with a node. */
 type Report = (message: string) => void
 
+type Doubt = { readonly code: string; readonly message: string }
+
 export type NodeType = {
   /**
    * `none`: its output follows from the context alone. `structure`: it has a body. `database`: what it does is part of the
@@ -37,6 +40,8 @@ export type NodeType = {
   /** Members in which templates mean nothing yet, or ever. */
   readonly raw?: readonly string[]
   readonly check: (data: Data, report: Report) => void
+  /** What it may be saved with, and does nothing good. */
+  readonly doubts?: (data: Data) => readonly Doubt[]
   /** Throws `NodeError` for what cannot be done. Only of `none`. */
   readonly give?: (data: Data, scope: Scope, room: Room) => unknown
 }
@@ -84,7 +89,7 @@ export const mostIterations = 10_000
 
 export const nodeTypes: Readonly<Record<string, NodeType>> = {
   trigger: { effect: 'none', check: () => undefined },
-  condition: { effect: 'structure', raw: ['conditions'], check: checkConditions },
+  condition: { effect: 'structure', raw: ['conditions'], check: checkConditions, doubts: unknownOperators },
   loop: { effect: 'structure', raw: ['arraySource'], check: checkLoop },
   try: { effect: 'structure', check: () => undefined },
   transform: {
@@ -105,6 +110,10 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
     check: ({ variables }, report) => {
       if (variables != null && !isObject(variables)) report('variables must be an object')
     },
+    doubts: ({ variables }) =>
+      Object.keys((variables as object | null) ?? {}).length > 0
+        ? []
+        : [{ code: 'no_variables', message: 'The node sets no variables' }],
     give: ({ variables }) => ({ success: true, variables: variables ?? {} }),
   },
   filter: {
@@ -114,6 +123,7 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
       needs('arraySource')(data, report)
       checkConditions(data, report)
     },
+    doubts: unknownOperators,
     give(data, scope, room) {
       const items = arrayOf(data.arraySource, scope)
       const kept = items.filter((current) => holds(data, { ...scope, current }, { current, room }))
@@ -180,7 +190,7 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
   http: {
     effect: 'outside',
     notBefore: always('nothing outside can be called before the change is made: use the .after action'),
-    needsAdmin: (data) => (pathIn(data, 'secrets.') ? 'secrets' : undefined),
+    needsAdmin: (data) => (pathsIn(data).some((path) => parsePath(path)?.[0] === 'secrets') ? 'secrets' : undefined),
     check(data, report) {
       needs('url')(data, report)
       oneOf(data, 'method', ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS'], report)
@@ -276,11 +286,6 @@ export function mapped(mapping: Data, scope: Scope, room = openRoom()): Record<s
 const roots: ReadonlySet<string> = new Set(['trigger', 'outputs', 'variables', 'loop', 'current', 'error', 'execution'])
 const isKnownPath = (text: string) => text.includes('{{') || roots.has(parsePath(text)?.[0] ?? '')
 
-function pathIn(value: unknown, begin: string): boolean {
-  if (typeof value === 'string') return new RegExp(`\\{\\{\\s*${begin.replace('.', '[.\\[]')}`).test(value)
-  return value !== null && typeof value === 'object' && Object.values(value).some((one) => pathIn(one, begin))
-}
-
 function checkConditions({ conditions, operator }: Data, report: Report): void {
   if (!Array.isArray(conditions) || conditions.length === 0) {
     report('conditions are missing')
@@ -290,8 +295,16 @@ function checkConditions({ conditions, operator }: Data, report: Report): void {
   for (const [i, condition] of conditions.entries()) {
     if (!isObject(condition)) report(`condition ${i} must be an object`)
     else if (!isFilled(condition.field)) report(`condition ${i} has no field`)
-    else if (!isOperator(condition.operator)) report(`condition ${i} has an unknown operator`)
+    else if (!isFilled(condition.operator)) report(`condition ${i} has no operator`)
   }
+}
+
+function unknownOperators({ conditions }: Data): readonly Doubt[] {
+  return (Array.isArray(conditions) ? conditions : []).flatMap((condition, i) =>
+    isObject(condition) && isFilled(condition.operator) && !isOperator(condition.operator)
+      ? [{ code: 'unknown_operator', message: `condition ${i} has an unknown operator: it never holds` }]
+      : [],
+  )
 }
 
 function checkLoop(data: Data, report: Report): void {

@@ -37,6 +37,7 @@ import {
   updateRoute,
   validateRoute,
 } from './declarations.ts'
+import { missingIn } from './missing.ts'
 import { statisticsOf } from './queries.ts'
 import { surroundingsOf } from './save.ts'
 import { type Asker, cancel, knownWorkflow, retry, runNodeAlone, startByHand, testWorkflow } from './starting.ts'
@@ -74,7 +75,10 @@ export function workflowItemRoutes(app: App, deps: WorkflowWrites): void {
 
 /** For users: what workflows are and do. */
 export function workflowRoutes(app: App, deps: WorkflowWrites): void {
-  app.post('/workflows/validate', validateRoute, async ({ body }) => validate(body.flow_data, surroundingsOf(deps)))
+  app.post('/workflows/validate', validateRoute, async ({ body: { flow_data }, caller }) => {
+    const { warnings, ...verdict } = validate(flow_data, surroundingsOf(deps))
+    return { ...verdict, warnings: [...warnings, ...(await missingIn(deps.db, flow_data, reachOf(deps, caller)))] }
+  })
   app.post('/workflows/export', exportRoute, (request) =>
     exportWorkflows(deps, requesterOf(request), request.body.workflowIds),
   )
@@ -85,6 +89,10 @@ export function workflowRoutes(app: App, deps: WorkflowWrites): void {
   executionRoutes(app, deps)
   app.register(async (scope) => importRoutes(scope as App, deps))
 }
+
+/** Who asks has no more to say about workflows of other tenants than about those that there are not. */
+const reachOf = ({ config }: WorkflowWrites, { admin, tenantId }: FastifyRequest['caller']) =>
+  config.tenancy.enabled && !admin ? { tenantId: tenantId ?? null } : undefined
 
 const askerOf = (request: FastifyRequest): Asker => ({ caller: request.caller, actor: actorOf(request) })
 

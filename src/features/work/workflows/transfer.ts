@@ -5,6 +5,7 @@ import { AppError, errors } from '../../../errors.ts'
 import { isObject } from '../../../query/guards.ts'
 import { type Change, changeItems, type Requester } from '../../data/items/items.ts'
 import type { WorkflowWrites } from './capabilities.ts'
+import { missingIn } from './missing.ts'
 import { strike, surroundingsOf } from './save.ts'
 import { validate } from './validate.ts'
 
@@ -58,11 +59,16 @@ export async function previewImport(deps: WorkflowWrites, writer: Requester, fil
   const wanted = workflowsIn(file)
   const known = await existing(deps.db, wanted)
   const around = surroundingsOf(deps)
-  return wanted.map((one) => {
-    const { errors: found, warnings } = validate(one.flow_data ?? {}, around)
+  const brought = new Set(wanted.map(idOf))
+  const shown = []
+  for (const one of wanted) {
+    const flow = one.flow_data ?? {}
+    const { errors: found, warnings } = validate(flow, around)
+    const missing = await missingIn(deps.db, flow, undefined, brought)
     const action = actionOn(one, known, overwrite)
-    return { id: idOf(one) ?? null, name: nameOf(one), action, errors: found, warnings }
-  })
+    shown.push({ id: idOf(one) ?? null, name: nameOf(one), action, errors: found, warnings: [...warnings, ...missing] })
+  }
+  return shown
 }
 
 /** Each workflow on its own: one that is refused keeps none of the others out. */

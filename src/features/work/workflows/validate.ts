@@ -137,8 +137,7 @@ function checkNode({ id, type, data }: FlowNode, { around, isBefore, errors, war
   const reason = isBefore ? known.notBefore?.(data) : undefined
   if (reason !== undefined) note('before_hook', `${type}: ${reason}`)
   if (isScript(type, data) && around.scriptsRefusal !== undefined) note('scripts', around.scriptsRefusal)
-  if (type === 'variable' && Object.keys((data.variables as object | null) ?? {}).length === 0)
-    warnings.push({ code: 'no_variables', message: 'The node sets no variables', nodeId: id })
+  warnings.push(...(known.doubts?.(data) ?? []).map((doubt) => ({ ...doubt, nodeId: id })))
   const { collection } = data
   if (
     typeof collection === 'string' &&
