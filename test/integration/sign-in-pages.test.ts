@@ -11,6 +11,7 @@ import { type QueueRun, runQueue } from '../../src/workers/loop.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { describeWithBrowser, startBrowser } from '../support/browser.ts'
 import { blocksOf, saveFiles, variablesOf } from '../support/guides.ts'
+import { plain } from '../support/images.ts'
 import { startProcess } from '../support/processes.ts'
 import { type SmtpDouble, startSmtp } from '../support/smtp.ts'
 import { appCode } from '../support/totp.ts'
@@ -39,7 +40,7 @@ describeWithBrowser('the sign-in pages of the guide', { timeout: 90_000 }, () =>
       handler: (_deps, { emailLogId }, job) => sendMail(api.runtime, mailer, emailLogId, job),
     })
     await api.app.listen({ host: '127.0.0.1', port: 0 })
-    const server = `http://127.0.0.1:${(api.app.server.address() as AddressInfo).port}`
+    const server = `http://127.0.0.1:${port()}`
     directory = await mkdtemp(join(tmpdir(), 'daybook-pages-'))
     await saveFiles(directory, blocks, { server, frontend })
     startProcess(join(directory, 'serve.mjs'), [], {}, { cwd: directory })
@@ -57,6 +58,8 @@ describeWithBrowser('the sign-in pages of the guide', { timeout: 90_000 }, () =>
     mailer.close()
     await rm(directory, { recursive: true })
   })
+
+  const port = () => (api.app.server.address() as AddressInfo).port
 
   async function visit(path = '/'): Promise<Page> {
     const context = await browser.newContext()
@@ -166,5 +169,30 @@ describeWithBrowser('the sign-in pages of the guide', { timeout: 90_000 }, () =>
     await page.click('.shown [data-does=signInByPasskey] button')
     await isAt(page, 'account')
     expect(await page.textContent('#name')).toBe('Bo')
+  })
+
+  it('gives its user an avatar, as docs/files.md has it', async () => {
+    const { id: me, email: address } = await api.user([
+      { collection: 'svc_File', action: 'create', fields: ['*'] },
+      { collection: 'svc_File', action: 'read', conditions: { userCreated_Id: { eq: '$CURRENT_USER' } } },
+      { collection: 'svc_User', action: 'update', fields: ['avatar_Id'], conditions: { id: { eq: '$CURRENT_USER' } } },
+    ])
+    const page = await visit()
+    await fill(page, 'signIn', { email: address, password: 'password of a user' })
+    await isAt(page, 'account')
+    await page.evaluate(`document.body.insertAdjacentHTML('beforeend', '<input type="file" id="chosen">')`)
+    const buffer = await plain(20, 10, { r: 9, g: 9, b: 9 }).png().toBuffer()
+    await page.setInputFiles('#chosen', { name: 'ada.png', mimeType: 'image/png', buffer })
+    const snippet = blocksOf('files.md').find(({ language, text }) => language === 'js' && text.includes('avatar_Id'))!
+    const shown = await page.evaluate(`(async () => {
+      const [API, me, input] = ['http://localhost:${port()}', '${me}', document.querySelector('#chosen')]
+      ${snippet.text}
+      const image = new Image()
+      image.src = API + '/assets/' + id
+      await image.decode()
+      return [id, image.naturalWidth]
+    })()`)
+    const [{ avatar_Id: avatar }] = await api.sql('select "avatar_Id" from "svc_User" where id = $1', [me])
+    expect(shown).toEqual([avatar, 20])
   })
 })
