@@ -195,8 +195,8 @@ describe('an upload', () => {
   })
 
   it('of nothing is a file of nothing', async () => {
-    const { body } = await send([file('', 'empty.txt')])
-    expect(await read(body.data)).toMatchObject({ size: 0 })
+    const { body } = await send([file('', 'empty.txt'), field('isPublic', ''), field('folder', '')])
+    expect(await read(body.data)).toMatchObject({ size: 0, isPublic: false, folder: '' })
   })
 
   it('is stored once for each Idempotency-Key', async () => {
@@ -275,6 +275,24 @@ describe('an upload', () => {
       '',
     ])
     expect(declared).toMatch(/^HTTP\/1\.1 (413|100)/)
+  })
+
+  it('that is no whole form is the form’s fault, while its sender waits for an answer', async () => {
+    const whole = '--b\r\ncontent-disposition: form-data; name="file"; filename="a.txt"\r\n\r\nabc'
+    for (const form of [whole, 'garbage', '--b\r\ngarbage\r\n\r\n--b--', '']) {
+      const before = [await keysIn('local'), await held()]
+      const answer = await raw([
+        'POST /files HTTP/1.1',
+        'host: x',
+        `authorization: Bearer ${admin}`,
+        'content-type: multipart/form-data; boundary=b',
+        `content-length: ${form.length}`,
+        '',
+        form,
+      ])
+      expect([form, answer]).toEqual([form, expect.stringMatching(/^HTTP\/1\.1 400/)])
+      expect([await keysIn('local'), await held()]).toEqual(before)
+    }
   })
 
   it('leaves nothing when its client goes away in the middle', async () => {

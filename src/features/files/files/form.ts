@@ -41,17 +41,23 @@ async function* blaming<Piece>(request: FastifyRequest, pieces: AsyncIterable<Pi
     yield* pieces
   } catch (error) {
     if (error instanceof AppError || (error as { statusCode?: number }).statusCode !== undefined) throw error
-    if (request.raw.destroyed || request.raw.readableAborted) throw clientGone(error)
+    // A request that has been read to its end is destroyed too.
+    if (request.raw.readableAborted) throw clientGone(error)
     throw Object.assign(errors.badBody('The upload cannot be read'), { cause: error })
   }
 }
 
-/** The payload that a form's fields mean: text becomes a value of its column's kind; what names no column is dropped. */
+/**
+ * The payload that a form's fields mean: text becomes a value of its column's kind; what names no column is dropped, and so is
+ * an input that was left empty where its column takes no null.
+ */
 export function payloadOf(collection: Collection, fields: ReadonlyMap<string, unknown>): Record<string, unknown> {
   const payload: Record<string, unknown> = {}
   for (const [name, value] of fields) {
     const field = collection.fields.get(name)
-    if (field !== undefined) payload[name] = typeof value === 'string' ? cellValue(field, value) : value
+    if (field === undefined) continue
+    const meant = typeof value === 'string' ? cellValue(field, value) : value
+    if (meant !== null || field.nullable) payload[name] = meant
   }
   return payload
 }
