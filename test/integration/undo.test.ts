@@ -233,8 +233,25 @@ describe('POST /log/undo', () => {
     const circle = await rows('pair')
     await api.sql('delete from pair')
     const [{ position: gone }] = await api.sql('select max(position)::text as position from "svc_AuditLog"')
-    await ok(undo({ position: gone }))
+    const back = await ok(undo({ position: gone }))
     expect(await rows('pair')).toEqual(circle)
+    await ok(undo({ requestId: back.id }))
+    expect(await rows('pair')).toEqual([])
+  })
+
+  it('gives two rows back the unique values that they have swapped', async () => {
+    const [first, second] = [
+      await make('novel', { title: '1', code: 'A' }),
+      await make('novel', { title: '2', code: 'B' }),
+    ]
+    const before = await all()
+    await api.sql(`begin; update novel set code = null where id = ${first}; update novel set code = 'A' where id = ${second};
+      update novel set code = 'B' where id = ${first}; commit`)
+    const [{ position }] = await api.sql('select max(position)::text as position from "svc_AuditLog"')
+    const back = await ok(undo({ position }))
+    expect(await all()).toEqual(before)
+    await ok(undo({ requestId: back.id }))
+    expect(await rows('novel')).not.toEqual(before.novel)
   })
 
   it('takes back soft deletes and their restoration', async () => {

@@ -66,6 +66,7 @@ const move = (action: Move['action'], more: Partial<Move> = {}): Move => ({
   frees: [],
   ...more,
 })
+const takes = (place: string, nullable?: string) => [{ place, nullable }]
 const needs = (column: string, place: string, canWait = false) => new Map([[column, { place, canWait }]])
 
 describe('the order in which rows are written', () => {
@@ -80,13 +81,13 @@ describe('the order in which rows are written', () => {
     expect(
       waves(
         move('delete', { offers: ['a'] }),
-        move('delete', { offers: ['b'], releases: new Map([['f', 'a']]) }),
-        move('update', { releases: new Map([['f', 'b']]) }),
+        move('delete', { offers: ['b'], releases: needs('f', 'a') }),
+        move('update', { releases: needs('f', 'b') }),
       ),
     ).toEqual([[2], [1], [0]]))
 
   it('frees unique values before they are taken', () =>
-    expect(waves(move('create', { takes: ['u'] }), move('delete', { frees: ['u'] }))).toEqual([[1], [0]]))
+    expect(waves(move('create', { takes: takes('u') }), move('delete', { frees: ['u'] }))).toEqual([[1], [0]]))
 
   it('opens a circle by a column that may be null, and sets it last', () => {
     const circle = [
@@ -100,11 +101,44 @@ describe('the order in which rows are written', () => {
     ])
   })
 
+  it('has rows of a circle let go before they are deleted, by a column that may be null', () => {
+    const circle = [
+      move('delete', { offers: ['a'], releases: needs('f', 'b') }),
+      move('delete', { offers: ['b'], releases: needs('g', 'a', true) }),
+    ]
+    expect(orderOf(circle)).toEqual([
+      [{ move: 1, without: ['g'], only: ['g'] }],
+      [{ move: 0, without: [] }],
+      [{ move: 1, without: [] }],
+    ])
+  })
+
+  it('swaps unique values by null, and not where they may not be null', () => {
+    const swap = (nullable?: string) => [
+      move('update', { frees: ['x'], takes: takes('y', nullable) }),
+      move('update', { frees: ['y'], takes: takes('x', nullable) }),
+    ]
+    expect(orderOf(swap('code'))).toEqual([
+      [{ move: 0, without: ['code'] }],
+      [{ move: 1, without: [] }],
+      [{ move: 0, without: [], only: ['code'] }],
+    ])
+    expect(orderOf(swap())).toBeUndefined()
+  })
+
   it('gives up where no column of a circle may be null', () =>
     expect(
       waves(
         move('create', { offers: ['a'], needs: needs('f', 'b') }),
         move('create', { offers: ['b'], needs: needs('g', 'a') }),
+      ),
+    ).toBeUndefined())
+
+  it('gives up where no column of rows that go may be null', () =>
+    expect(
+      waves(
+        move('delete', { offers: ['a'], releases: needs('f', 'b') }),
+        move('delete', { offers: ['b'], releases: needs('g', 'a') }),
       ),
     ).toBeUndefined())
 

@@ -125,13 +125,14 @@ function valuesOf(
   for (const field of fields) {
     const { name } = field
     const position = set.get(name) ?? image
-    if (position === undefined || (only !== undefined && !only.includes(name))) continue
-    const was = before.get(position)!
-    const value = nulls.has(name) ? null : (was.exact[name] ?? null)
+    const isNull = nulls.has(name)
+    if ((position === undefined && !isNull) || (only !== undefined && !only.includes(name))) continue
+    const was = isNull ? undefined : before.get(position!)!
+    const value = was?.exact[name] ?? null
     // What is hidden is stored as it was, a password's hash too.
     if (isServers(collection, name) || field.hidden) servers.set(name, value)
     else if (action !== 'create' || value !== null || isFilled(collection, field)) {
-      payload[name] = nulls.has(name) ? null : was.shown[name]
+      payload[name] = was === undefined ? null : was.shown[name]
       exact.set(name, value)
     }
   }

@@ -8,23 +8,24 @@ export type Move = {
   /** What must be there before, by the column that refers to it. */
   readonly needs: ReadonlyMap<string, Need>
   /** What it refers to now and does not any more afterwards, by column. */
-  readonly releases: ReadonlyMap<string, string>
-  /** Unique values that it will have. */
-  readonly takes: readonly string[]
+  readonly releases: ReadonlyMap<string, Need>
+  /** Unique values that it will have, each with a column of it that may be null until then. */
+  readonly takes: readonly Taken[]
   /** Unique values that it has and will not have any more. */
   readonly frees: readonly string[]
 }
 
-/** `canWait`: the column may be null until then. */
+/** `canWait`: the column may be null meanwhile. */
 type Need = { readonly place: string; readonly canWait: boolean }
+type Taken = { readonly place: string; readonly nullable: string | undefined }
 
-/** Moves that are made together, by their index. `without` are columns that stay null for now, `only` those that were left out. */
+/** A move by its index. `without` are columns that are null after it, `only` those that it writes and no others. */
 export type Step = { readonly move: number; readonly without: readonly string[]; readonly only?: readonly string[] }
 
 /**
  * Waves of steps; those of one wave may be made in any order. Rows are created after what they refer to, and deleted after what
- * refers to them. Where rows wait for each other in a circle, a column that may be null is set last. Undefined where
- * there is no such column.
+ * refers to them. Where rows wait for each other in a circle, a column that may be null is set last, or of rows that
+ * go is set to null first. Undefined where there is no such column.
  */
 export function orderOf(moves: readonly Move[]): readonly (readonly Step[])[] | undefined {
   const waits = waitsOf(moves)
@@ -37,9 +38,12 @@ export function orderOf(moves: readonly Move[]): readonly (readonly Step[])[] | 
   let ready = [...left].filter((index) => blockers[index]!.size === 0)
   while (left.size > 0) {
     if (ready.length === 0) {
-      const opened = openCircle(moves, waits, blockers, left, without)
+      const opened = openCircle(moves, waits, blockers, left)
       if (opened === undefined) return undefined
-      ready = [opened]
+      without[opened.move] = [...opened.without]
+      if (opened.letGo.length > 0) waves.push([...opened.letGo])
+      blockers[opened.move]!.clear()
+      ready = [opened.move]
     }
     waves.push(ready.map((move) => ({ move, without: without[move]! })))
     const next: number[] = []
@@ -55,50 +59,60 @@ export function orderOf(moves: readonly Move[]): readonly (readonly Step[])[] | 
   return waves
 }
 
-/** What a move waits for, and by which of its columns, where that may be left out for now. */
-type Wait = { readonly on: number; readonly column: string | undefined }
+/**
+ * What a move waits for. It need not, where it leaves out `column` for now, or where the other one, which refers to it, sets
+ * `letGo` to null before it goes.
+ */
+type Wait = { readonly on: number; readonly column?: string | undefined; readonly letGo?: string | undefined }
 
 function waitsOf(moves: readonly Move[]): Wait[][] {
   const waits = moves.map((): Wait[] => [])
   const offered = new Map<string, number>()
   const freed = new Map<string, number>()
-  const referring = new Map<string, number[]>()
+  const referring = new Map<string, Wait[]>()
   for (const [index, { action, offers, frees, releases }] of moves.entries()) {
     for (const place of action === 'create' ? offers : []) offered.set(place, index)
     for (const place of frees) freed.set(place, index)
-    for (const place of releases.values()) referring.set(place, [...(referring.get(place) ?? []), index])
+    for (const [column, { place, canWait }] of releases) {
+      const wait = { on: index, letGo: canWait && action === 'delete' ? column : undefined }
+      referring.set(place, [...(referring.get(place) ?? []), wait])
+    }
   }
   for (const [index, { action, needs, takes, offers }] of moves.entries()) {
-    for (const [column, { place, canWait }] of needs) {
-      const on = offered.get(place)
+    const wait = (on: number | undefined, how: Omit<Wait, 'on'>) => {
       // One statement may write a row that points at itself.
-      if (on !== undefined && on !== index) waits[index]!.push({ on, column: canWait ? column : undefined })
+      if (on !== undefined && on !== index) waits[index]!.push({ on, ...how })
     }
-    for (const place of takes) {
-      const on = freed.get(place)
-      if (on !== undefined && on !== index) waits[index]!.push({ on, column: undefined })
-    }
+    for (const [column, { place, canWait }] of needs) wait(offered.get(place), { column: canWait ? column : undefined })
+    for (const { place, nullable } of takes) wait(freed.get(place), { column: nullable })
     for (const place of action === 'delete' ? offers : [])
-      for (const on of referring.get(place) ?? []) if (on !== index) waits[index]!.push({ on, column: undefined })
+      for (const { on, letGo } of referring.get(place) ?? []) wait(on, { letGo })
   }
   return waits
 }
 
-/** Finds a move that can go on if it leaves some columns out for now, and lets it. */
+type Opened = { readonly move: number; readonly without: readonly string[]; readonly letGo: readonly Step[] }
+
+/** Finds a move that can go on, where it leaves out columns for now or others let it go before they go themselves. */
 function openCircle(
   moves: readonly Move[],
   waits: readonly (readonly Wait[])[],
   blockers: readonly Set<number>[],
   left: ReadonlySet<number>,
-  without: string[][],
-): number | undefined {
-  for (const index of left) {
-    if (moves[index]!.action === 'delete') continue
-    const open = waits[index]!.filter(({ on }) => blockers[index]!.has(on))
-    if (open.some(({ column }) => column === undefined)) continue
-    without[index] = [...new Set(open.map(({ column }) => column!))]
-    blockers[index]!.clear()
-    return index
+): Opened | undefined {
+  const open = (index: number) => waits[index]!.filter(({ on }) => blockers[index]!.has(on))
+  const first = (isWanted: (move: number) => boolean) => {
+    for (const index of left) if (isWanted(index)) return index
+    return undefined
   }
-  return undefined
+  const later = first((index) => moves[index]!.action !== 'delete' && open(index).every(({ column }) => column))
+  if (later !== undefined)
+    return { move: later, without: [...new Set(open(later).map(({ column }) => column!))], letGo: [] }
+  const going = first((index) => moves[index]!.action === 'delete' && open(index).every(({ letGo }) => letGo))
+  if (going === undefined) return undefined
+  const letGo = [...Map.groupBy(open(going), ({ on }) => on)].map(([move, list]) => {
+    const columns = list.map(({ letGo }) => letGo!)
+    return { move, without: columns, only: columns }
+  })
+  return { move: going, without: [], letGo }
 }

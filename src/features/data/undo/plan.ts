@@ -393,34 +393,33 @@ function moveOf(
     uniques.flatMap(([name, ...more]) =>
       more.length > 0 || values[name!] == null ? [] : [place(collection.name, name!, values[name!]!)],
     )
-  const referring = (values: Values, isWanted: (name: string) => boolean) =>
-    references.flatMap(({ foreignKey, discriminator, target, targetKey }): [string, string][] => {
-      const value = values[foreignKey]
-      const isOther = discriminator !== undefined && values[discriminator.column] !== discriminator.value
-      return value == null || isOther || !isWanted(foreignKey) ? [] : [[foreignKey, place(target, targetKey, value)]]
-    })
+  const mayBeNull = (name: string) => collection.fields.get(name)!.nullable
+  const referring = (values: Values, isWanted: (name: string) => boolean): Move['needs'] =>
+    new Map(
+      references.flatMap(({ foreignKey, discriminator, target, targetKey }) => {
+        const value = values[foreignKey]
+        const isOther = discriminator !== undefined && values[discriminator.column] !== discriminator.value
+        if (value == null || isOther || !isWanted(foreignKey)) return []
+        return [[foreignKey, { place: place(target, targetKey, value), canWait: mayBeNull(foreignKey) }] as const]
+      }),
+    )
   const isSet = (name: string) => comes || fields.has(name)
   const unique = (values: Values, isWanted: (names: readonly string[]) => boolean) =>
     uniques.flatMap((names) => {
       const key = names.map((name) => values[name])
       const isNull = key.some((value) => value == null)
-      return isNull || !isWanted(names) ? [] : [`unique ${collection.name} ${names} ${JSON.stringify(key)}`]
+      if (isNull || !isWanted(names)) return []
+      const nullable = names.find((name) => isSet(name) && mayBeNull(name))
+      return [{ place: `unique ${collection.name} ${names} ${JSON.stringify(key)}`, nullable }]
     })
   const touches = (names: readonly string[]) => names.some((name) => fields.has(name))
   return {
     action: action === 'none' ? 'update' : action,
     offers: comes ? [key, ...single(then)] : goes ? [key, ...single(current)] : [],
-    needs: new Map(
-      action === 'delete'
-        ? []
-        : referring(then, isSet).map(([column, target]) => [
-            column,
-            { place: target, canWait: collection.fields.get(column)!.nullable },
-          ]),
-    ),
-    releases: new Map(action === 'create' ? [] : referring(current, (name) => goes || fields.has(name))),
+    needs: action === 'delete' ? new Map() : referring(then, isSet),
+    releases: action === 'create' ? new Map() : referring(current, (name) => goes || fields.has(name)),
     takes: action === 'delete' ? [] : unique(then, (names) => comes || touches(names)),
-    frees: comes ? [] : unique(current, (names) => goes || touches(names)),
+    frees: comes ? [] : unique(current, (names) => goes || touches(names)).map(({ place }) => place),
   }
 }
 
