@@ -105,6 +105,7 @@ function webAddress(address: string | URL): URL {
   const url = URL.parse(String(address))
   if (url === null || !/^https?:$/.test(url.protocol) || url.username !== '' || url.password !== '')
     throw new UrlFetchError('address', 'The URL is not an http or https address')
+  if (url.port === '0') throw new UrlFetchError('address', 'The URL names port 0, where nothing can listen')
   return url
 }
 

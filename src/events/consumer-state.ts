@@ -69,10 +69,14 @@ async function placeIn(db: Reader, place: string): Promise<Pick<Cursor, 'snapsho
     })
   }
   if (Number.isNaN(moment.getTime())) throw new AppError(400, `${JSON.stringify(place)} is no moment`)
+  // What waits to be handled would be passed over, by a slip of the pen; that is what \`now\` is for.
+  if (moment.getTime() > Date.now() + clocksDifferMs) throw new AppError(400, `${JSON.stringify(place)} is yet to come`)
   return at((await db.one<Snapshot>(rawQuery(momentSql, [moment.toISOString()]))).snapshot)
 }
 
 type Snapshot = { readonly snapshot: string }
+
+const clocksDifferMs = 60_000
 
 /** A snapshot in which everything before a transaction has been seen. */
 const beforeSql = (xid: string) => `${xid}::text || ':' || ${xid}::text || ':'`

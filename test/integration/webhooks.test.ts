@@ -392,6 +392,8 @@ describe('rights', () => {
     [{ url: 'file:///etc/passwd' }, 400],
     [{ url: 'https://user:pass@example.com' }, 400],
     [{ url: 'no url' }, 400],
+    [{ url: 'http://example.com:0/' }, 400],
+    [{ secret: 'whsec_chosen' }, 400],
     [{ role_Id: crypto.randomUUID() }, 403],
   ])('are no help to %j', async (wrong, expected) => {
     const position = await api.position()
@@ -403,6 +405,34 @@ describe('rights', () => {
     expect(await api.position()).toBe(position)
     expect(await api.sql('select name from svc_log.consumer')).toEqual([])
   })
+})
+
+it('what names no webhook, no delivery and no place is refused, and nothing moves', async () => {
+  const to = await receiver()
+  const { id } = await make(to)
+  const none = crypto.randomUUID()
+  const statuses = async (...asked: [string, string, object?][]) =>
+    Promise.all(asked.map(async ([method, path, body]) => (await api.admin(method, `/webhooks/${path}`, body)).status))
+  expect(
+    await statuses(
+      ['GET', 'x'],
+      ['GET', none],
+      ['POST', 'x/test', {}],
+      ['GET', `${id}/deliveries/x`],
+      ['POST', `${id}/deliveries/x/redeliver`, {}],
+      ['POST', `${id}/deliveries/${none}/redeliver`, {}],
+    ),
+  ).toEqual(Array(6).fill(404))
+  expect(
+    await statuses(
+      ['PATCH', id, { secret: 'x' }],
+      ['POST', `${id}/replay`, {}],
+      ['POST', `${id}/replay`, { since: 'x' }],
+      ['POST', `${id}/replay`, { since: '2926-03-14T09:26:53Z' }],
+    ),
+  ).toEqual(Array(4).fill(400))
+  await api.sql(`insert into "order" (id) values (1)`)
+  await waitFor(() => to.accepted.length === 1)
 })
 
 it('a loop of webhooks comes to an end', async () => {

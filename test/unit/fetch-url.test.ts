@@ -54,6 +54,7 @@ it.each([
   'data:,x',
   'http://u:p@example.com/',
   '//example.com',
+  'http://example.com:0/',
   'nonsense',
 ])('%s is refused', async (address) => {
   expect(await reasonOf(fetchUrl(address, limits))).toBe('address')

@@ -92,28 +92,36 @@ const filterShape = orNull(
 )
 const fieldsShape = orNull(Type.Array(Text('status')), ['id', 'status'], 'All that the role may read unless given.')
 
-const NewWebhook = Type.Object({
-  name: nameShape,
-  url: urlShape,
-  collections: collectionsShape,
-  actions: Type.Optional(actionsShape),
-  filter: Type.Optional(filterShape),
-  fields: Type.Optional(fieldsShape),
-  role_Id: Type.Optional(Id({ description: 'The role that it sees with; yours unless given.' })),
-  tenant_Id: Type.Optional(NullableId({ description: 'And the tenant; yours unless given.' })),
-})
+const closed = { additionalProperties: false } as const
 
-const WebhookChange = Type.Object({
-  name: Type.Optional(nameShape),
-  url: Type.Optional(urlShape),
-  collections: Type.Optional(collectionsShape),
-  actions: Type.Optional(actionsShape),
-  filter: Type.Optional(filterShape),
-  fields: Type.Optional(fieldsShape),
-  role_Id: Type.Optional(Id()),
-  tenant_Id: Type.Optional(NullableId()),
-  status: Type.Optional(OneOf(['active', 'paused'])),
-})
+const NewWebhook = Type.Object(
+  {
+    name: nameShape,
+    url: urlShape,
+    collections: collectionsShape,
+    actions: Type.Optional(actionsShape),
+    filter: Type.Optional(filterShape),
+    fields: Type.Optional(fieldsShape),
+    role_Id: Type.Optional(Id({ description: 'The role that it sees with; yours unless given.' })),
+    tenant_Id: Type.Optional(NullableId({ description: 'And the tenant; yours unless given.' })),
+  },
+  closed,
+)
+
+const WebhookChange = Type.Object(
+  {
+    name: Type.Optional(nameShape),
+    url: Type.Optional(urlShape),
+    collections: Type.Optional(collectionsShape),
+    actions: Type.Optional(actionsShape),
+    filter: Type.Optional(filterShape),
+    fields: Type.Optional(fieldsShape),
+    role_Id: Type.Optional(Id()),
+    tenant_Id: Type.Optional(NullableId()),
+    status: Type.Optional(OneOf(['active', 'paused'])),
+  },
+  closed,
+)
 
 const Webhook = Type.Object({
   id: Id(),
@@ -202,9 +210,12 @@ const replayRoute = declared({
   scope: 'admin',
   description: 'What was delivered before comes under the same `webhook-id`.',
   params: ofOne,
-  body: Type.Object({
-    since: Filled('2026-03-14T09:26:53.589Z', { description: 'A cursor, a moment, `beginning` or `now`.' }),
-  }),
+  body: Type.Object(
+    {
+      since: Filled('2026-03-14T09:26:53.589Z', { description: 'A cursor, a moment, `beginning` or `now`.' }),
+    },
+    closed,
+  ),
   response: { 202: Accepted },
 })
 const deliveriesRoute = declared({

@@ -8,6 +8,7 @@ import { commit, type Writes } from '../../../events/commit.ts'
 import { moveTo } from '../../../events/consumer-state.ts'
 import { currentCursor } from '../../../events/log-reader.ts'
 import type { Actor } from '../../../events/types.ts'
+import { isUuid } from '../../../language/uuid.ts'
 import { newWebhookSecret, sealSecret } from './deliver.ts'
 import {
   type Delivery,
@@ -95,7 +96,7 @@ export async function readWebhook(
   action: Action = 'read',
 ): Promise<Webhook> {
   permit(caller, action)
-  const webhook = await webhookById(db, id)
+  const webhook = isUuid(id) ? await webhookById(db, id) : undefined
   if (webhook === undefined || (!caller.admin && webhook.user_Id !== caller.userId))
     throw new AppError(404, 'Webhook not found')
   return webhook
@@ -183,7 +184,7 @@ export async function listDeliveries(
 
 export async function readDelivery(deps: Reads, caller: Caller, id: string, deliveryOf: string): Promise<Delivery> {
   await readWebhook(deps, caller, id)
-  const delivery = await deliveryIn(deps.db, id, deliveryOf)
+  const delivery = isUuid(deliveryOf) ? await deliveryIn(deps.db, id, deliveryOf) : undefined
   if (delivery === undefined) throw deliveryNotFound()
   return delivery
 }
@@ -196,6 +197,7 @@ export async function redeliverOne(
   one: string,
 ): Promise<void> {
   requireActive(await readWebhook(deps, caller, id, 'update'))
+  if (!isUuid(one)) throw deliveryNotFound()
   await commit(deps, actor, async (tx) => {
     if (!(await redeliver(tx, id, one))) throw deliveryNotFound()
     return { result: null }
