@@ -72,12 +72,19 @@ describe('GET /log/requests', () => {
     expect(seen).toEqual(ids)
   })
 
-  it.each(['actor=x', 'cause=x', 'tenant=x', 'from=x', 'limit=0', 'limit=x', 'cursor=x'])(
-    'refuses %s',
-    async (query) => {
-      expect((await api.admin('GET', `/log/requests?${query}`)).status).toBe(400)
-    },
-  )
+  it.each([
+    'actor=x',
+    'cause=x',
+    'tenant=x',
+    'from=x',
+    'from=2026',
+    'to=-271821-04-20T00:00:00Z',
+    'limit=0',
+    'limit=x',
+    'cursor=x',
+  ])('refuses %s', async (query) => {
+    expect((await api.admin('GET', `/log/requests?${query}`)).status).toBe(400)
+  })
 
   it('shows who may read svc_AuditLog what that permission shows', async () => {
     const none = await api.user()
@@ -146,7 +153,22 @@ describe('GET /log/requests/{id}', () => {
     expect(data).toMatchObject({ requestId: null, position, events: 1, eventList: [{ collection: 'leaf' }] })
   })
 
-  it.each(['x', '99999999999999', '00000000-0000-7000-8000-000000000000'])('answers %s with 404', async (id) => {
+  it('shows one whose caller has named a cause that the log cannot have', async () => {
+    const unmade = 'ffffffff-ffff-7fff-bfff-ffffffffffff'
+    const { id } = await ok(api.admin('POST', '/items/leaf', { name: 'x' }, { 'daybook-cause': `${unmade}/1` }))
+    expect((await ok(api.admin('GET', `/log/requests/${id}`))).data).toMatchObject({
+      cause: { request: unmade },
+      chain: [],
+    })
+  })
+
+  it.each([
+    'x',
+    '99999999999999',
+    '00000000-0000-7000-8000-000000000000',
+    'fac494d2-3291-495d-a553-7e84721befc0',
+    'ffffffff-ffff-7fff-bfff-ffffffffffff',
+  ])('answers %s with 404', async (id) => {
     expect((await api.admin('GET', `/log/requests/${id}`)).status).toBe(404)
   })
 })

@@ -84,6 +84,8 @@ const ok = async (answer: ReturnType<Call>) => {
 }
 const make = async (collection: string, values: object) =>
   (await ok(api.admin('POST', `/items/${collection}`, values))).data.id
+const grants = (collection: string, actions: string[], more: object = {}) =>
+  actions.map((action) => ({ collection, action, fields: ['*'], ...more }))
 const undo = (body: object, call: Call = api.admin) => call('POST', '/log/undo', body)
 
 /** Does something and undoes it: everything is as it was; then undoes the undo: everything is as it was in between. */
@@ -440,6 +442,21 @@ describe('what the log does not hold', () => {
       expect.arrayContaining([expect.objectContaining({ event: 'auth.register', id: userId })]),
     )
     expect(data.rows.map(({ collection }: any) => collection)).not.toContain('svc_Account')
+    const other = await api.user(grants('genre', ['read']))
+    const told = await ok(undo({ requestId: registered, dryRun: true }, other.call))
+    expect(told.data.notUndone.filter(({ event }: any) => event !== undefined)).toEqual([])
+  })
+})
+
+describe('what the database computes of other columns', () => {
+  it('follows them: who was renamed is renamed back', async () => {
+    const { id } = await api.user(grants('genre', ['read']))
+    const name = async () => (await api.sql('select "firstName", "fullName" from "svc_User" where id = $1', [id]))[0]
+    const before = await name()
+    const { id: requestId } = await ok(api.admin('PATCH', `/items/svc_User/${id}`, { firstName: 'Renamed' }))
+    expect((await name()).fullName).toMatch(/^Renamed/)
+    await ok(undo({ requestId }))
+    expect(await name()).toEqual(before)
   })
 })
 
@@ -492,9 +509,6 @@ describe('what a request led to', () => {
 })
 
 describe('who may', () => {
-  const grants = (collection: string, actions: string[], more: object = {}) =>
-    actions.map((action) => ({ collection, action, fields: ['*'], ...more }))
-
   it('is who may do each change of it', async () => {
     const id = await make('genre', { name: 'a' })
     const { id: requestId } = await ok(api.admin('DELETE', `/items/genre/${id}`))
@@ -518,6 +532,8 @@ describe('who may', () => {
     [{ requestId: '00000000-0000-7000-8000-000000000000', position: 1 }, 400],
     [{ requestId: 'chosen' }, 404],
     [{ requestId: '00000000-0000-7000-8000-000000000000' }, 404],
+    [{ requestId: 'fac494d2-3291-495d-a553-7e84721befc0' }, 404],
+    [{ requestId: 'ffffffff-ffff-7fff-bfff-ffffffffffff' }, 404],
     [{ requestId: 5 }, 400],
     [{ position: 'x' }, 404],
     [{ position: -1 }, 400],

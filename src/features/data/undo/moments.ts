@@ -5,7 +5,7 @@ import { errors } from '../../../errors.ts'
 import type { Access } from '../../../query/access.ts'
 import { createParams } from '../../../query/sql.ts'
 import type { UndoReads } from './capabilities.ts'
-import { type Sight, sightOf } from './requests.ts'
+import { isTime, type Sight, sightOf } from './requests.ts'
 
 /** Moments at which something changed: the steps of whoever goes through the past with `asOf`. */
 
@@ -41,7 +41,7 @@ export async function readMoments(rt: UndoReads, access: Access, query: MomentsQ
   if (collections.length === 0) throw errors.badQuery('collections: name at least one')
   if (query.item !== undefined && collections.length > 1) throw errors.badQuery('item: needs a single collection')
   const at = query.at ?? rt.clock().toISOString()
-  if (Number.isNaN(Date.parse(at))) throw errors.badQuery('at: expected a time')
+  if (!isTime(at)) throw errors.badQuery('at: expected a time')
   const { text, values } = statement(sight, { collections, item: query.item, at })
   const [row] = await admitted(rt.admission, { shape: 'moments of the log', presumed: 'heavy' }, () =>
     rt.db.any<MomentsRow>(rawQuery(text, [...values])),

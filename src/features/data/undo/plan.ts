@@ -73,9 +73,12 @@ export type Reason =
   /** What these fields referred to is gone. */
   | { readonly reason: 'reference gone'; readonly fields: readonly string[]; readonly required: boolean }
 
-/** Columns that follow the writer of now. */
-const followsWriter = ({ timestamps, usertrack }: Collection, name: string): boolean =>
-  (timestamps && name === 'updatedAt') || (usertrack && name === 'userUpdated_Id')
+/** Columns that follow the writer of now, or other columns of the row: no undo has to set them. */
+function isFollowing({ fields, timestamps, usertrack }: Collection, name: string): boolean {
+  const { generated, sameAs } = fields.get(name) ?? {}
+  const isWriters = (timestamps && name === 'updatedAt') || (usertrack && name === 'userUpdated_Id')
+  return isWriters || generated !== undefined || sameAs !== undefined
+}
 
 /** Columns that the server has set, and that come back as they were. */
 export const isServers = ({ timestamps, usertrack }: Collection, name: string): boolean =>
@@ -83,10 +86,7 @@ export const isServers = ({ timestamps, usertrack }: Collection, name: string): 
 
 /** Columns that the log holds and a write can set. */
 export const storedFields = oncePer((collection: Collection): readonly Field[] =>
-  [...collection.fields.values()].filter(
-    ({ name, hidden, generated, sameAs }) =>
-      !hidden && generated === undefined && sameAs === undefined && !followsWriter(collection, name),
-  ),
+  [...collection.fields.values()].filter(({ name, hidden }) => !hidden && !isFollowing(collection, name)),
 )
 
 /** Rows as they were, by their places: the log's images before its events, or rows that were taken out of a backup. */
@@ -303,7 +303,7 @@ function draftOf(collection: Collection, id: string, reversal: Reversal, past: P
   if (action === 'create' && image === undefined)
     return { ...own, action: 'none', fields: new Map(), reasons: [{ reason: 'deleted' }] }
   const settable = new Set(past.fields(collection).map(({ name }) => name))
-  const asked = action === 'delete' ? [] : [...reversal.fields].filter(([name]) => !followsWriter(collection, name))
+  const asked = action === 'delete' ? [] : [...reversal.fields].filter(([name]) => !isFollowing(collection, name))
   const fields = new Map(asked.filter(([name]) => settable.has(name) && name !== collection.primaryKey.name))
   const lost =
     action === 'create'
@@ -312,7 +312,7 @@ function draftOf(collection: Collection, id: string, reversal: Reversal, past: P
         : hiddenFields(collection)
       : asked.map(([name]) => name).filter((name) => !settable.has(name))
   const changed = [...since].filter(
-    (name) => !followsWriter(collection, name) && (action === 'delete' || fields.has(name)),
+    (name) => !isFollowing(collection, name) && (action === 'delete' || fields.has(name)),
   )
   const reasons: Reason[] = [
     ...(changed.length > 0 || (isRemade && action === 'delete')

@@ -3,6 +3,7 @@ import { logTable } from '../../../catalog/log-triggers.ts'
 import { parameterType } from '../../../catalog/values.ts'
 import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
 import { eventIdSql } from '../../../events/log.ts'
+import { isUuid } from '../../../language/uuid.ts'
 import { compileCondition } from '../../../query/compile.ts'
 import { projectionList } from '../../../query/compile-rows.ts'
 import { type Point, pointSql } from '../../../query/past.ts'
@@ -46,6 +47,10 @@ export type TenantRows = {
 
 /** All that a request does is written from a little before the time in its id (clocks differ) until so much later. */
 export const requestWindow = { before: '2 minutes', after: '15 minutes' } as const
+
+/** Whether the log may have a request of this id: a UUIDv7 of the server, whose time a statement can name. */
+export const isRequestId = (id: string): boolean =>
+  isUuid(id) && id[14] === '7' && madeAt(id) < Date.parse('9999-12-31T00:00:00Z')
 
 /** When the server made a UUIDv7: its first 48 bits, in milliseconds. */
 export const madeAt = (id: string): number => Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16)
@@ -190,7 +195,13 @@ export type Outline = {
   readonly first: string | null
 }
 
-export type Fact = { readonly event: string; readonly id: string | null; readonly at: string }
+export type Fact = {
+  readonly event: string
+  readonly id: string | null
+  readonly at: string
+  /** Who did it. */
+  readonly by: string | null
+}
 
 export async function outlineOf(db: Reader, chosen: EventChoice): Promise<Outline> {
   const params = createParams()
@@ -198,14 +209,14 @@ export async function outlineOf(db: Reader, chosen: EventChoice): Promise<Outlin
   return db.one<Outline>(
     rawQuery(
       `with chosen as materialized (
-         select l.type, l.entity, l."entityId", l.action, l."tenant_Id", l."createdAt", l.position from "${logTable}" l where ${where})
+         select l.type, l.entity, l."entityId", l.action, l."userId", l."tenant_Id", l."createdAt", l.position from "${logTable}" l where ${where})
        select (count(*) filter (where type = 'data'))::int as events,
          (count(distinct (entity, "entityId")) filter (where type = 'data'))::int as rows,
          min("createdAt")::text as first,
          (select coalesce(json_agg(o), '[]') from (
            select distinct entity as collection, "tenant_Id" as tenant from chosen where type = 'data') o) as owners,
          (select coalesce(json_agg(f), '[]') from (
-           select type || '.' || action as event, "entityId" as id, ${wireTime('"createdAt"')} as at
+           select type || '.' || action as event, "entityId" as id, ${wireTime('"createdAt"')} as at, "userId" as by
            from chosen where type <> 'data' order by position limit 1000) f) as facts
        from chosen`,
       params.values,

@@ -11,7 +11,7 @@ import { resolveEnv } from '../../../query/env.ts'
 import { readableFields, resolveCondition } from '../../../query/resolve.ts'
 import { createParams, type Params } from '../../../query/sql.ts'
 import type { UndoReads } from './capabilities.ts'
-import { causedBy, madeAt, requestWindow, transactionAt, wireTime } from './queries.ts'
+import { causedBy, isRequestId, madeAt, requestWindow, transactionAt, wireTime } from './queries.ts'
 import { positionOf, unknownRequest } from './undo.ts'
 
 /**
@@ -114,8 +114,11 @@ export function checkFilter({ actor, tenant, cause, from, to }: RequestFilter): 
   for (const [name, value] of Object.entries({ actor, tenant, cause }))
     if (value !== undefined && !isUuid(value)) throw errors.badQuery(`${name}: expected an id`)
   for (const [name, value] of Object.entries({ from, to }))
-    if (value !== undefined && Number.isNaN(Date.parse(value))) throw errors.badQuery(`${name}: expected a time`)
+    if (value !== undefined && !isTime(value)) throw errors.badQuery(`${name}: expected a time`)
 }
+
+/** A day, or a time of one, that JavaScript and PostgreSQL read alike. */
+export const isTime = (text: string): boolean => /^\d{4}-\d\d-\d\d/.test(text) && !Number.isNaN(Date.parse(text))
 
 /** What the caller may see of the log. */
 export type Sight = { readonly where: (params: Params) => string; readonly names: ReadonlySet<string> }
@@ -301,6 +304,7 @@ export async function readRequest(rt: UndoReads, access: Access, id: string) {
 }
 
 async function groupOfRequest(db: Reader, id: string): Promise<Group | undefined> {
+  if (!isRequestId(id)) return undefined
   const made = new Date(madeAt(id)).toISOString()
   const last = await db.one<{ at: string | null; position: string }>(
     rawQuery(

@@ -14,7 +14,9 @@ import { largestUndo, lockAll, type PlannedRow, pastOfLog, planUndo, type Reason
 import {
   causedBy,
   type EventChoice,
+  type Fact,
   imagesWithin,
+  isRequestId,
   type Outline,
   outlineOf,
   rowsWithin,
@@ -53,7 +55,7 @@ type UndoReport = {
   readonly counts: readonly Count[]
   readonly rows: readonly ShownRow[]
   readonly conflicts: readonly Conflict[]
-  readonly notUndone: UndoPlan['notUndone']
+  readonly notUndone: readonly (Omit<Fact, 'by'> | Exclude<UndoPlan['notUndone'][number], Fact>)[]
 }
 
 type Count = {
@@ -127,7 +129,7 @@ async function choose(db: Reader, access: Access, request: UndoRequest): Promise
   const withCaused = async (requests: readonly string[]) =>
     include === 'caused' ? [...requests, ...(await causedBy(db, requests))] : requests
   if (requestId !== undefined) {
-    if (!isUuid(requestId)) throw unknownRequest(requestId)
+    if (!isRequestId(requestId)) throw unknownRequest(requestId)
     return { by: 'requests', requests: await withCaused([requestId.toLowerCase()]) }
   }
   const at = positionOf(String(position))
@@ -247,7 +249,14 @@ async function reportOf(
         reasons: row.reasons.map((reason) => withoutUnseen(access, reason, names)),
       })
   }
-  return { plan: token, counts, rows: shown, conflicts, notUndone }
+  return { plan: token, counts, rows: shown, conflicts, notUndone: notUndone.flatMap((one) => toldOf(access, one)) }
+}
+
+/** Of facts everybody is told their own: what others did is the log's to tell. */
+function toldOf(access: Access, one: UndoPlan['notUndone'][number]): UndoReport['notUndone'] {
+  if (!('by' in one)) return [one]
+  const { by, ...fact } = one
+  return by === access.userId || mayReadLog(access) ? [fact] : []
 }
 
 function shownRow({ collection, id, action, fields }: PlannedRow, isSeen: (name: string) => boolean): ShownRow {
