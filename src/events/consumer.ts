@@ -88,7 +88,7 @@ export type Progress =
   | { readonly is: 'lost' }
 
 const mostEvents = 500
-const mostBriefEvents = 2000
+const mostBriefEvents = 5000
 /** A page that takes longer than this is too large. */
 const longestPageMs = 1000
 const attempts = 3

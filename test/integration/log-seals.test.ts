@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { cursorAt, encodeCursor } from '../../src/events/cursor.ts'
 import { logDoors } from '../../src/events/log.ts'
 import { expireEvents } from '../../src/events/retention.ts'
-import { keepCommitments, pruneLinks, raiseSealFloor } from '../../src/events/seals/seals.ts'
+import { keepCommitments, pruneLinks, raiseSealFloor, sealLag } from '../../src/events/seals/seals.ts'
 import { asSuperuser, clearLog, connect } from '../support/log.ts'
 import { createSealedLog, headNow, inTransaction, keysOf, openSealer, readerFor, verify } from '../support/seals.ts'
 import { settled } from '../support/settled.ts'
@@ -73,6 +73,19 @@ describe('sealed events', () => {
     expect(await verify(db)).toMatchObject({ ...good, verified: 12, unsealed: 3 })
     await sealer.seal()
     expect(await verify(db)).toMatchObject({ ...good, verified: 15 })
+  })
+
+  it('wait until they are, in the middle of a round too', async () => {
+    const sealer = openSealer(db, keysOf(), 5)
+    await sealer.seal()
+    const waited = async () => (await sealLag(readerFor(db))).seconds
+    expect(await waited()).toBe(0)
+    await append(12)
+    for (let page = 0; page < 3; page += 1) {
+      expect(await waited()).toBeGreaterThan(0)
+      await sealer.seal(1)
+    }
+    expect(await waited()).toBe(0)
   })
 
   it('include those that were there before sealing began, and those that were passed over', async () => {

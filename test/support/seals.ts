@@ -47,10 +47,10 @@ export async function inTransaction<T>(db: pg.Client, work: (tx: Tx) => Promise<
 export function openSealer(db: pg.Client, keys: LogKeys = keysOf(), pageSize = 500) {
   let cursor: Cursor | undefined
   return {
-    /** Seals everything that is visible now. */
-    async seal(): Promise<void> {
+    /** Seals everything that is visible now, or so many pages of it. */
+    async seal(pages = Number.POSITIVE_INFINITY): Promise<void> {
       cursor ??= cursorAt((await db.query('select pg_current_snapshot()::text as now')).rows[0].now)
-      for (let more = true; more; ) {
+      for (let [more, left] = [true, pages]; more && left > 0; left -= 1) {
         const page = await pullRound(db, cursor, { limit: pageSize, brief: true })
         if (page.resync) throw new Error('the log does not reach back')
         const round = { from: cursor.snapshot, upTo: page.cursor.upTo ?? page.cursor.snapshot }

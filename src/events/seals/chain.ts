@@ -7,6 +7,7 @@ import { logSchema, logTable } from '../../catalog/log-triggers.ts'
 import { type Reader, rawQuery, type Tx } from '../../db/sql.ts'
 import { parseSnapshot } from '../cursor.ts'
 import { eventIdSql } from '../log.ts'
+import { unseenSql } from '../log-reader.ts'
 import { canonical, freshLeaves, newSalts } from './leaves.ts'
 import {
   type Content,
@@ -162,12 +163,22 @@ export function sealLag(db: Reader): Promise<SealLag> {
   return db.one<SealLag>(rawQuery(sealLagSql))
 }
 
-/** Of one row: {@link SealLag}. The oldest event beyond the newest snapshot, by the index on transactions. */
+/**
+ * Of one row: {@link SealLag}. What is unsealed is unseen by the snapshot that the newest round began with, by the index on
+ * transactions, and is either beyond that round's end or comes later in it than what was sealed last.
+ */
 const sealLagSql = `select s.number::float8 as number, s.key, s.sweep is not null as sweeping,
-    coalesce((select extract(epoch from clock_timestamp() - e."createdAt") from "${logTable}" e
-      where (s."upTo" is null or e.xid >= pg_snapshot_xmax(s."upTo"))
-      order by e.xid limit 1), 0)::float8 as seconds
-  from ${logSchema}.seal_state s`
+    coalesce(extract(epoch from clock_timestamp() - waiting.since), 0)::float8 as seconds
+  from ${logSchema}.seal_state s
+  cross join lateral (select least(
+    ${oldestWaiting(unseenSql.later('e.xid', `coalesce(pg_snapshot_xmax(s."from"), '0')`))},
+    ${oldestWaiting(unseenSql.running('e.xid', 'array(select pg_snapshot_xip(s."from"))'))}) as since) waiting`
+
+function oldestWaiting(unseen: string): string {
+  return `(select e."createdAt" from "${logTable}" e
+      where ${unseen} and (s."upTo" is null or not pg_visible_in_snapshot(e.xid, s."upTo") or e.position > s.position)
+      order by e.xid limit 1)`
+}
 
 type State = {
   readonly number: number

@@ -125,7 +125,7 @@ type EventRow = {
 }
 
 const eventLinkSql = `select number::float8 as number, statement, positions::text[] as positions, marks, salts
-  from ${logSchema}.seal s where number >= $1 and kind = 'events' order by s.number limit 200`
+  from ${logSchema}.seal s where number >= $1 and kind = 'events' order by s.number limit 80`
 
 /** Links about events, several of one day and form together, so that small ones don't cost a statement each. */
 async function* linksFrom(db: Reader, start: number): AsyncGenerator<readonly EventRow[]> {
