@@ -119,11 +119,11 @@ function clientOf(envelope: object | undefined): string | undefined {
 
 const clientInfo = 'io.modelcontextprotocol/clientInfo'
 
+/** A refusal is text only: clients hold `structuredContent` against the shape of what the tool answers, and fail with that. */
 function resultOf({ value, isRefused, meta }: ToolResult): CallToolResult {
   return {
     content: [{ type: 'text', text: JSON.stringify(value, null, 2) }],
-    structuredContent: value,
-    ...(isRefused && { isError: true }),
+    ...(isRefused ? { isError: true } : { structuredContent: value }),
     ...(meta !== undefined && { _meta: { ...meta } }),
   }
 }

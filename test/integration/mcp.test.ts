@@ -121,6 +121,9 @@ describe.each(['2025', '2026-07-28'] as const)('a client of the generation %s', 
       outputSchema: { type: 'object', properties: { data: { type: 'array' } } },
     })
     expect(tools.map(({ name }) => name)).not.toContain('svc_login')
+    // Clients warn of formats that they do not know.
+    const formats = [...JSON.stringify(tools).matchAll(/"format":"([^"]+)"/g)].map(([, name]) => name!)
+    expect(new Set(formats)).toEqual(new Set(['date-time', 'uuid']))
     // Nothing that somebody has stored is part of a description.
     expect(JSON.stringify(tools)).not.toContain('Ignore all rules')
   })
@@ -304,7 +307,8 @@ describe('tools', () => {
       { onprogress: (progress) => told.push(progress) },
     )
     await api.sql('drop function slow cascade')
-    expect(told).toEqual([{ progress: 1, message: 'under way for 1 s' }])
+    // A busy machine may take longer, and tell more.
+    expect(told[0]).toEqual({ progress: 1, message: 'under way for 1 s' })
   })
 })
 
@@ -561,21 +565,21 @@ describe('the conformance suite', () => {
     const directory = await mkdtemp(join(tmpdir(), 'daybook-conformance-'))
     onTestFinished(() => rm(directory, { recursive: true }))
     const run = promisify(execFile)
-    const scenarios = [
-      'server-initialize',
-      'ping',
-      'tools-list',
-      'server-sse-multiple-streams',
-      'dns-rebinding-protection',
-    ]
-    const outputs = await Promise.all(
-      scenarios.map(async (scenario) => {
+    // The scenario of streams looks at sessions, and has nothing to look at where there are none.
+    const results = {
+      'server-initialize': 'Passed: 1/1, 0 failed, 0 warnings',
+      ping: 'Passed: 1/1, 0 failed, 0 warnings',
+      'tools-list': 'Passed: 1/1, 0 failed, 0 warnings',
+      'server-sse-multiple-streams': 'Passed: 0/0, 0 failed, 1 warnings',
+      'dns-rebinding-protection': 'Passed: 2/2, 0 failed, 0 warnings',
+    }
+    const found = await Promise.all(
+      Object.keys(results).map(async (scenario) => {
         const args = [suite, 'server', '--url', target, '--scenario', scenario]
         const { stdout } = await run(process.execPath, args, { cwd: directory })
-        return [scenario, stdout]
+        return [scenario, /^Passed: .*$/m.exec(stdout)?.[0] ?? stdout]
       }),
     )
-    for (const [scenario, output] of outputs)
-      expect([scenario, output]).toEqual([scenario, expect.stringMatching(/Passed: (\d+)\/\d+, 0 failed/)])
+    expect(Object.fromEntries(found)).toEqual(results)
   })
 })

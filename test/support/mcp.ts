@@ -24,6 +24,8 @@ export async function connectMcp(
   const client = new Client({ name, version: '1.0.0' }, { versionNegotiation: { mode } })
   await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } }))
   onTestFinished(() => client.close())
+  // As programs do: from then on the client holds results against the shapes of the list.
+  await client.listTools()
   const call = async (tool: string, args: Record<string, unknown> = {}): Promise<McpResult> => {
     const {
       content,
@@ -33,9 +35,11 @@ export async function connectMcp(
     } = await client.callTool({ name: tool, arguments: args })
     const [block, ...others] = content as { type: string; text: string }[]
     if (block?.type !== 'text' || others.length > 0) throw new Error(`not one text: ${JSON.stringify(content)}`)
-    if (JSON.stringify(JSON.parse(block.text)) !== JSON.stringify(structuredContent))
+    const value = JSON.parse(block.text)
+    // A refusal has another shape than what the tool declares to answer.
+    if (JSON.stringify(structuredContent) !== (isError ? undefined : JSON.stringify(value)))
       throw new Error(`${block.text} is not ${JSON.stringify(structuredContent)}`)
-    return { value: structuredContent, isRefused: isError, meta: _meta }
+    return { value, isRefused: isError, meta: _meta }
   }
   return {
     client,

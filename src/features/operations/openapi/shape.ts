@@ -10,6 +10,8 @@ export type Stand = (represents: NonNullable<Representing['represents']>) => Jso
 
 /** Annotations that mean nothing to others. */
 const own: ReadonlySet<string> = new Set(['refusal', 'lenient', 'unchecked', 'represents', '$id'])
+/** Formats that no one else knows: programs would warn of them, or refuse the shape. */
+const ownFormats: ReadonlySet<unknown> = new Set(['unicode'])
 const ofSchemas: ReadonlySet<string> = new Set([
   'items',
   'additionalProperties',
@@ -52,6 +54,7 @@ function plainOf(shape: Json, stand: Stand | undefined): Json {
   const schema: Json = {}
   for (const [keyword, value] of Object.entries(shape)) {
     if (own.has(keyword) || typeof value === 'function' || value === undefined) continue
+    if (keyword === 'format' && ownFormats.has(value)) continue
     if (keyword === 'patternProperties') schema.additionalProperties = ofRecord(value as Json, stand)
     else schema[keyword] = partOf(keyword, value, stand)
   }
