@@ -16,7 +16,20 @@ export function table(heads: readonly string[], rows: readonly (readonly string[
 export const cell = (text: string): string => text.replaceAll('|', '\\|').replaceAll(/\s*\n\s*/g, ' ')
 
 /** A value as a block; what is short stands on one line. */
-export function json(value: unknown): string[] {
+export const json = (value: unknown): string[] => ['```json', ...jsonLines(value), '```']
+
+/** JSON text whose lines are at most about this long. Characters. */
+const longest = 100
+
+export function jsonLines(value: unknown): string[] {
   const short = JSON.stringify(value)
-  return ['```json', ...(short.length <= 100 ? [short] : JSON.stringify(value, null, 2).split('\n')), '```']
+  if (short.length <= longest || value === null || typeof value !== 'object') return [short]
+  const [open, close] = Array.isArray(value) ? ['[', ']'] : ['{', '}']
+  const parts = Array.isArray(value)
+    ? value.map((one) => jsonLines(one))
+    : Object.entries(value).map(([name, part]) => named(name, jsonLines(part)))
+  const inner = parts.flatMap((part, at) => (at < parts.length - 1 ? [...part.slice(0, -1), `${part.at(-1)},`] : part))
+  return [open, ...inner.map((line) => `  ${line}`), close]
 }
+
+const named = (name: string, [first = '', ...rest]: readonly string[]) => [`${JSON.stringify(name)}: ${first}`, ...rest]

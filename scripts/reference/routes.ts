@@ -7,7 +7,8 @@ import { pathOf } from '../../src/features/operations/openapi/operation.ts'
 import { type DeclaredRoute, declaredRoutes } from '../../src/http/declared-routes.ts'
 import { exampleOf } from '../../src/http/example.ts'
 import type { App } from '../../src/http/http.ts'
-import { cell, json, type Page, page, table } from './markdown.ts'
+import { type Example, exampleOfRoute } from './examples/examples.ts'
+import { cell, json, jsonLines, type Page, page, table } from './markdown.ts'
 
 /** Every part of the platform that has routes is on. */
 const variables = {
@@ -60,7 +61,8 @@ export function routePages(routes: readonly DeclaredRoute[]): readonly Page[] {
   )
   const overview = [
     'Every route of the platform. The running server describes itself, with the fields of your collections, by',
-    '`GET /openapi` and on the page `/docs` ([openapi.md](../openapi.md)).',
+    '`GET /openapi` and on the page `/docs` ([openapi.md](../openapi.md)). The requests on these pages are sent by a test;',
+    '`{{name}}` in them stands for what an earlier answer gave, such as the id of an item or a token.',
     '',
     ...table(['route', 'what it does', 'who may call it', 'scope of a token'], rows),
   ]
@@ -90,6 +92,7 @@ function routeSection(route: DeclaredRoute): string[] {
   const { summary, description, access, scope, params, querystring, body, response = {} } = route
   const needs = scope === 'none' ? '' : ` A program's token needs the scope \`${scope}\`.`
   const answers = Object.entries(response).filter(([status]) => status !== '4xx')
+  const tried = exampleOfRoute.get(titleOf(route))
   return [
     `## ${titleOf(route)}`,
     '',
@@ -97,7 +100,8 @@ function routeSection(route: DeclaredRoute): string[] {
     '',
     ...members('in the path', params),
     ...members('parameter', querystring),
-    ...(body === undefined ? [] : [...members('in the body', body), ...example('Body, e.g.', body)]),
+    ...(body === undefined ? [] : members('in the body', body)),
+    ...(tried !== undefined ? request(tried) : body === undefined ? [] : example('Body, e.g.', body)),
     ...answers.flatMap(([status, shape]) => answer(status, shape)),
   ]
 }
@@ -154,6 +158,29 @@ function example(title: string, schema: TSchema): string[] {
   const { contentMediaType = 'application/json' } = schema as Shape
   if (contentMediaType !== 'application/json') return [`${title.replace(', e.g.', '')}: \`${contentMediaType}\`.`, '']
   return [title, '', ...json(exampleOf(schema)), '']
+}
+
+/** A request that a test sends. */
+function request({ route, path, body, form, text, headers = {}, as, status = 200 }: Example): string[] {
+  const [method = '', url = ''] = route.split(' ')
+  const sent = Object.entries(headers).map(([name, value]) => `${name}: ${value}`)
+  const parts = Object.entries(form ?? {}).map(([name, part]) =>
+    typeof part === 'string' ? `${name}: ${part}` : `${name}: ${part[0]}: ${part[1].trimEnd()}`,
+  )
+  const payload = body !== undefined ? jsonLines(body) : text !== undefined ? [text] : parts
+  return [
+    '```http',
+    `${method} ${path ?? url}`,
+    ...(as === 'nobody' ? [] : ['authorization: Bearer {{token}}']),
+    ...(body === undefined ? [] : ['content-type: application/json']),
+    ...(form === undefined ? [] : ['content-type: multipart/form-data']),
+    ...sent,
+    ...(payload.length === 0 ? [] : ['', ...payload]),
+    '',
+    `HTTP/1.1 ${status}`,
+    '```',
+    '',
+  ]
 }
 
 function answer(status: string, schema: TSchema): string[] {

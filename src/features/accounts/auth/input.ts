@@ -49,8 +49,12 @@ const link = 'https://app.example.com/welcome'
 const token = '5f1d7a84db00d2fce00b31a7fc73224f5f1d7a84db00d2fce00b31a7fc73224f'
 
 /** The base address of a mailed link. */
-export const Link = (refusal = 'Invalid link') =>
-  Type.Optional(Text(link, { refusal, description: 'Where the mailed link leads: an address of a trusted frontend.' }))
+export const Link = (unless = 'The first one unless given.', refusal = 'Invalid link') =>
+  Type.Optional(
+    Text(link, { refusal, description: `Where the mailed link leads: an address of a trusted frontend. ${unless}` }),
+  )
+
+const neededLink = 'Without one the request is refused.'
 
 /** Wrong however it is wrong: a proof that does not fit is a try like any other. */
 const proof = (type: string, example: unknown, description?: string) =>
@@ -108,7 +112,7 @@ export const RegisterBody = Type.Object({
 export const LinkBody = Type.Object({
   email: Filled(email, { refusal: 'Email is required' }),
   mode: Type.Optional(OneOf(['link', 'code'], { default: 'link', refusal: "Invalid mode. Must be 'link' or 'code'" })),
-  link: Link(),
+  link: Link('Needed for a link.'),
 })
 
 export const MagicLinkQuery = Type.Object({
@@ -135,7 +139,7 @@ export const ResetBody = Type.Object({
 export const ResetQuery = Type.Object({ email: EmailWithCode })
 
 /** `email` is needed of callers without a session. */
-export const ResendBody = Type.Object({ link: Link(), email: OptionalText(email) })
+export const ResendBody = Type.Object({ link: Link(neededLink), email: OptionalText(email) })
 
 export const EmailChangeBody = Type.Object({
   email: Filled('ada@example.org', { refusal: 'Email is required' }),

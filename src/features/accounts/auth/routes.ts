@@ -257,6 +257,7 @@ const verifyRoute = opened({
 })
 const meRoute = authRoute({
   summary: 'Read your account, role and permissions',
+  description: 'Of the account what your role may read of svc_User: without a permission for that, 403.',
   scope: 'read',
   tag: 'Account',
   response: { 200: MeShape },

@@ -13,18 +13,21 @@ type What = 'Permission' | 'ACL'
 /** What a permission or a named rule says; `check.ts` reads it. */
 const rule = {
   fields: Anything(['id', 'name'], { description: 'Which fields; `["*"]` for all.' }),
-  conditions: Anything({ userCreated_Id: '$CURRENT_USER_ID' }, { description: 'Which items: a filter.' }),
+  conditions: Anything({ userCreated_Id: '$CURRENT_USER' }, { description: 'Which items: a filter.' }),
   relConditions: Anything(null, { description: 'Which nested items, by relation.' }),
   defaultValues: Anything(null, { description: 'What a new item gets.' }),
 }
 const own: Readonly<Record<What, TProperties>> = {
   Permission: {
-    role_Id: Id(),
-    collection: Text('products'),
-    action: OneOf(['create', 'read', 'update', 'delete']),
+    role_Id: Id({ description: 'The role that gets the right.' }),
+    collection: Text('products', { description: 'On the items of this collection, which need not be there yet.' }),
+    action: OneOf(['create', 'read', 'update', 'delete'], { description: 'create, read, update or delete.' }),
     acl_Ids: Anything(null, { description: 'The named rules that hold besides.' }),
   },
-  ACL: { name: Text('own items'), description: Anything('Items that the caller has created') },
+  ACL: {
+    name: Text('own items', { description: 'Unique.' }),
+    description: Anything('Items that the caller has created', { description: 'For people.' }),
+  },
 }
 
 const bodyOf = (what: What) =>
@@ -42,7 +45,7 @@ const bodyOf = (what: What) =>
       refusal: 'Request body must be an object',
       examples: [
         what === 'ACL'
-          ? { name: 'own items', conditions: { userCreated_Id: '$CURRENT_USER_ID' } }
+          ? { name: 'own items', conditions: { userCreated_Id: '$CURRENT_USER' } }
           : { role_Id: '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', collection: 'products', action: 'read', fields: ['*'] },
       ],
     },
@@ -115,7 +118,7 @@ export const reloadRoute = declared({
 })
 
 const Explained = Type.Object({
-  stored: Anything({ userCreated_Id: '$CURRENT_USER_ID' }),
+  stored: Anything({ userCreated_Id: '$CURRENT_USER' }),
   resolved: Anything({ userCreated_Id: '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44' }),
   problem: NullableText('unknown variable', { description: 'Why it lets nothing through.' }),
 })

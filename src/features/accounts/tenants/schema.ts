@@ -16,7 +16,7 @@ export const InviteBody = Type.Object({
   email: Filled('ada@example.com', { refusal: bothNeeded }),
   role_Id: Filled(someId, { refusal: bothNeeded }),
   tenant_Id: Type.Optional(Filled(someId, { lenient: true, description: 'Your own tenant unless given.' })),
-  link: Link(untrusted),
+  link: Link(undefined, untrusted),
 })
 
 export const SwitchBody = Type.Object({
@@ -48,7 +48,7 @@ export const describeRoute = declared({
   summary: 'Read what an invitation says',
   scope: 'none',
   params: TokenParams,
-  query: Type.Object({ link: Link(untrusted) }),
+  query: Type.Object({ link: Link('Needed for `acceptUrl`.', untrusted) }),
   response: {
     200: Type.Object({
       valid: Type.Boolean(),

@@ -86,6 +86,7 @@ const StatsBody = Type.Object({
   stats: Type.Array(Type.Object({ name: Text('revenue'), collection: Text('orders'), query: ReportBody }), {
     minItems: 1,
     maxItems: 50,
+    description: 'Reports by names that differ, each with its collection and its query.',
   }),
 })
 const StatsQuery = Type.Object({

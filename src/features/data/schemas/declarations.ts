@@ -55,6 +55,7 @@ const aSchema = {
 
 const SchemaShape = Type.Object(described('collection'), {
   additionalProperties: true,
+  description: 'A definition: fields and relations by name, indexes, and what the collection does by itself.',
   examples: [aSchema],
   refusal: 'schema must be an object',
 })

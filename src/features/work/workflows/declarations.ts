@@ -120,7 +120,10 @@ const ImportQuery = Type.Object({
   overwrite: Type.Optional(Text('true', { description: 'Changes those that there are already.' })),
 })
 const ImportBody = Type.Object({
-  workflows: Type.Array(Row, { examples: [[{ id: 'orders-approve', name: 'Approve orders' }]] }),
+  workflows: Type.Array(Row, {
+    examples: [[{ id: 'orders-approve', name: 'Approve orders' }]],
+    description: 'As an export has them; those with a known id are changed with `overwrite` only.',
+  }),
   overwrite: Type.Optional(Type.Boolean()),
 })
 const importing = { query: ImportQuery, body: ImportBody, readElsewhere: 'all', sendsText: true } as const
