@@ -6,6 +6,7 @@ import { openTracing } from '../../src/adapters/tracing.ts'
 import { openBatches, runWithin } from '../../src/db/long-reads.ts'
 import { type Line, openLine, plainLine } from '../../src/db/poolers/line.ts'
 import { lookAtLine } from '../../src/db/poolers/look-at-line.ts'
+import { lookAtDatabase } from '../../src/db/poolers/poolers.ts'
 import { type Database, openDatabase, openPool } from '../../src/db/pools.ts'
 import { rawQuery, sql } from '../../src/db/sql.ts'
 import { openWritePool } from '../../src/db/write-pool.ts'
@@ -163,6 +164,23 @@ describeWithPgbouncer('a pooler', () => {
         await busy.query('begin')
         expect(await look(url)).toMatchObject(shared)
         await busy.query('rollback')
+      })
+    })
+
+    it('once others have let go of what they took', async () => {
+      const { url } = await startPgbouncer(database.url, { default_pool_size: 1 })
+      const start = (attempts: string, log = silent) => {
+        const env = { DATABASE_DIRECT_URL: database.url, DATABASE_MAX_RETRY: attempts, DATABASE_RETRY_INTERVAL: '1' }
+        return lookAtDatabase(testConfig(url, env), log)
+      }
+      await withClient(url, async (busy) => {
+        await busy.query('begin')
+        await expect(start('1')).rejects.toThrow('DATABASE_URL: the pooler has no connection to give')
+        const { promise: waits, resolve: onWarning } = Promise.withResolvers<void>()
+        const looking = start('1000', pino({ level: 'warn' }, { write: () => onWarning() }))
+        await waits
+        await busy.query('rollback')
+        expect((await looking).facts()).toMatchObject(shared)
       })
     })
 

@@ -133,6 +133,7 @@ async function inTime(work: () => Promise<unknown>): Promise<boolean> {
   }
 }
 
-function isTimeout(error: unknown): boolean {
+/** Whether an answer did not come in time: all sessions of a pooler may be taken for a while. */
+export function isTimeout(error: unknown): boolean {
   return error instanceof Error && error.message === 'Query read timeout'
 }

@@ -1,9 +1,10 @@
 import type { Logger } from 'pino'
+import { retryTransient } from '../../adapters/retry.ts'
 import { type Config, ConfigError } from '../../config/config.ts'
 import { type Database, databaseUrl, directUrl, openDatabase, openPool } from '../pools.ts'
 import { sql } from '../sql.ts'
 import { type Line, type LineFacts, openLine } from './line.ts'
-import { lookAtLine } from './look-at-line.ts'
+import { isTimeout, lookAtLine } from './look-at-line.ts'
 import { neededSettings } from './session-settings.ts'
 
 /**
@@ -12,7 +13,7 @@ import { neededSettings } from './session-settings.ts'
  */
 export async function lookAtDatabase(config: Config, log: Logger): Promise<Line> {
   const url = databaseUrl(config)
-  const facts = await lookAt('DATABASE_URL', config, url)
+  const facts = await lookAt('DATABASE_URL', config, url, log)
   if (config.database.directUrl !== undefined || !facts.keepsSessions) await requireOwnSessions(config)
   if (facts.isPooled) log.info(facts, 'there is a pooler on the way to the database')
   return openLine({ facts, named: config.database.preparedStatements, log })
@@ -32,11 +33,21 @@ export async function requireOwnSessions(config: Config): Promise<LineFacts> {
 const lacksSessions = (variable: string) =>
   `${variable} leads through a pooler in transaction mode, and LISTEN, advisory locks, replication, setup and migrations need sessions of their own: name the server itself, or a pooler in session mode, in DATABASE_DIRECT_URL (docs/poolers.md)`
 
-async function lookAt(variable: string, config: Config, url: string): Promise<LineFacts> {
+/** A pooler whose connections are all taken is waited for as a database is that is not there yet. */
+async function lookAt(variable: string, config: Config, url: string, log?: Logger): Promise<LineFacts> {
+  const { maxRetry, retryIntervalMs } = config.database
   try {
-    return await lookAtLine({ config, url })
+    return await retryTransient(() => lookAtLine({ config, url }), {
+      backoff: { firstMs: retryIntervalMs, longestMs: retryIntervalMs },
+      attempts: Math.max(1, maxRetry),
+      mayRetry: isTimeout,
+      onRetry: (_error, _pauseMs, attempt) =>
+        log?.warn({ attempt }, `${variable}: the pooler has no connection to give yet`),
+    })
   } catch (error) {
     if (error instanceof ConfigError) throw new ConfigError(`${variable}: ${error.message}`)
+    if (isTimeout(error))
+      throw new ConfigError(`${variable}: the pooler has no connection to give: all of them are taken`)
     throw error
   }
 }
