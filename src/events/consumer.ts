@@ -37,12 +37,25 @@ export type Consumer = {
   readonly onFailure: 'set-aside' | 'halt'
   /** How long it rests when it has caught up, so that what is written meanwhile becomes one page; else it is woken. */
   readonly paceMs?: number
+} & (HandlesAtOnce | ReadsFirst)
+
+type HandlesAtOnce = {
   /**
    * Handles a page in the transaction that moves the consumer's place. Per record its events are in the order of the
    * writes. SQL only: it may be run again, for the same page or for single events of it. An event may have been erased
    * before it is handled, see {@link imagesOf}. Events that it returns are appended, with the jobs that follow from them.
    */
   handle(tx: Tx, page: ConsumerPage): Promise<HandlerResult | undefined>
+  readonly prepare?: undefined
+}
+
+type ReadsFirst = {
+  /**
+   * Reads what the page needs before the transaction begins, and gives what is to be done in it. A transaction that waits
+   * for a second connection waits for ever where all of a pooler are held by others that do the same.
+   */
+  prepare(page: ConsumerPage): Promise<(tx: Tx) => Promise<HandlerResult | undefined>>
+  readonly handle?: undefined
 }
 
 type HandlerResult = { readonly events?: readonly DomainEvent[] }
@@ -144,11 +157,11 @@ export async function handleSetAside(
 ): Promise<void> {
   const [event] = await readEvents(rt.db, [position])
   try {
+    const handle = event && (await handlerOf(consumer, pageOfRetry(event)))
     await commit(rt, systemActor, async (tx) => {
       // The event is forgotten with the log that held it.
-      if (!(await takeSetAside(tx, lease, position)) || event === undefined) return { result: null }
-      const { snapshot: from, upTo } = parseCursor(event.cursor)
-      return outcomeOf(await consumer.handle(tx, { events: [event], round: { from, upTo: upTo! }, isRetry: true }))
+      if (!(await takeSetAside(tx, lease, position)) || handle === undefined) return { result: null }
+      return outcomeOf(await handle(tx))
     })
   } catch (error) {
     if (isPassing(error)) throw error
@@ -158,6 +171,18 @@ export async function handleSetAside(
       return { result: null }
     })
   }
+}
+
+function pageOfRetry(event: LogEvent): ConsumerPage {
+  const { snapshot: from, upTo } = parseCursor(event.cursor)
+  return { events: [event], round: { from, upTo: upTo! }, isRetry: true }
+}
+
+async function handlerOf(
+  consumer: Consumer,
+  page: ConsumerPage,
+): Promise<(tx: Tx) => Promise<HandlerResult | undefined>> {
+  return consumer.prepare === undefined ? (tx) => consumer.handle(tx, page) : consumer.prepare(page)
 }
 
 /** The images of events as the log has them now, by position; null where they were erased. */
@@ -285,8 +310,9 @@ async function commitPart(rt: ConsumerWrites, consumer: Consumer, held: Consumer
   const { events, reached } = part
   const next = after(held, part)
   const round = roundOf(held.cursor, reached)
+  const handle = await handlerOf(consumer, { events, round, isRetry: false })
   await commit(rt, systemActor, async (tx) => {
-    const outcome = outcomeOf(await consumer.handle(tx, { events, round, isRetry: false }))
+    const outcome = outcomeOf(await handle(tx))
     // Last, so that no lock is held while the handler runs.
     await move(tx, held, next)
     return outcome

@@ -1,8 +1,14 @@
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest'
 import { type Answer, type Cluster, startCluster, untilAdmitted, type Web } from '../support/cluster.ts'
+import { chain, node } from '../support/flows.ts'
 import { describeWithPgbouncer, startPgbouncer, type TestPgbouncer } from '../support/pgbouncer.ts'
 import { createDatabase } from '../support/postgres.ts'
-import { administrator } from '../support/prepare.ts'
+import { administrator, testEnv } from '../support/prepare.ts'
+import { startProcess } from '../support/processes.ts'
+import { startReceiver } from '../support/receiver.ts'
 import { withClient } from '../support/server.ts'
 import { connect } from '../support/socket.ts'
 import { waitFor } from '../support/wait.ts'
@@ -17,6 +23,7 @@ const rowsOfEach = 5
 for (const size of [4, 1])
   describeWithPgbouncer(`two web processes behind PgBouncer with ${size} connections`, () => {
     let cluster: Cluster
+    let env: Record<string, string>
     let pooler: TestPgbouncer
     let one: Web
     let two: Web
@@ -28,12 +35,12 @@ for (const size of [4, 1])
         client.query(`alter database ${database.name} set timezone = 'Asia/Tokyo'`),
       )
       pooler = await startPgbouncer(database.url, { default_pool_size: size })
-      cluster = await startCluster({
-        database,
-        web: 2,
-        workers: ['mail'],
-        env: { DATABASE_URL: pooler.url, DATABASE_DIRECT_URL: database.url },
-      })
+      env = {
+        ...{ DATABASE_URL: pooler.url, DATABASE_DIRECT_URL: database.url, SSRF_ALLOW_PRIVATE_URL_FETCH: 'true' },
+        ...{ LOG_SEAL_KEY: 'a key of the seals, for tests only' },
+      }
+      const workers = ['mail', 'webhooks', 'workflows', 'log-cleanup']
+      cluster = await startCluster({ database, web: 2, workers, env })
       ;[one, two] = cluster.web as [Web, Web]
       for (const name of collections)
         expect((await one.call('POST', '/schemas', { collectionName: name, schema: schemaOf(name) })).status).toBe(201)
@@ -142,6 +149,89 @@ for (const size of [4, 1])
       const [pool] = (await pooler.console('show pools')).filter(({ database }) => database !== 'pgbouncer')
       expect(Number(pool.sv_active) + Number(pool.sv_idle) + Number(pool.sv_used)).toBeLessThanOrEqual(size)
     }, 180_000)
+
+    const ok = async (asked: Promise<Answer>): Promise<Answer> => {
+      const answer = await asked
+      expect(answer.status, answer.text).toBeLessThan(300)
+      return answer
+    }
+    const command = async (...args: string[]) => {
+      const ran = startProcess('src/cli/main.ts', args, { ...testEnv(pooler.url), ...env })
+      const { code } = await ran.exited
+      return { code, text: ran.lines.map(({ text }) => text).join('\n') }
+    }
+
+    it('have webhooks and workflows follow what either writes', async () => {
+      const receiver = await startReceiver()
+      onTestFinished(() => receiver.close())
+      await ok(one.call('POST', '/webhooks', { name: 'all', url: receiver.url, collections: ['thing1'] }))
+      const copying = node('copy', 'service', {
+        ...{ operation: 'create', collection: 'thing2' },
+        data: { n: '{{trigger.n}}', of_thing2: 'copied' },
+      })
+      await ok(
+        two.call('POST', '/workflows', { id: 'copy', name: 'copy', status: 'active', flow_data: chain(copying) }),
+      )
+      const numbers = Array.from({ length: 12 }, (_, i) => 2000 + i)
+      await Promise.all(
+        numbers.flatMap((n) => [
+          ok(cluster.web[n % 2]!.call('POST', '/items/thing1', { n, of_thing1: 'told' })),
+          ok(cluster.web[n % 2]!.call('POST', '/workflows/copy/execute', { n })),
+        ]),
+      )
+      await waitFor(() => receiver.accepted.length === numbers.length)
+      expect(receiver.accepted.map(({ body }) => body.data.n).sort()).toEqual(numbers)
+      const copies = `select n from thing2 where of_thing2 = 'copied' order by n`
+      await waitFor(async () => (await cluster.sql(copies)).length === numbers.length)
+      expect((await cluster.sql(copies)).map(({ n }) => n)).toEqual(numbers)
+    }, 120_000)
+
+    it('keep files, undo requests, repeat a key, answer repeats as things are, and seal the log', async () => {
+      const form = new FormData()
+      form.append('file', new Blob(['what is in it']), 'a.txt')
+      const headers = { authorization: `Bearer ${cluster.token}` }
+      const uploaded = await fetch(`${one.address}/files`, { method: 'POST', headers, body: form })
+      const { data: id } = (await uploaded.json()) as { data: string }
+      const { text } = await ok(two.call('GET', `/assets/${id}`))
+      expect(text).toBe('what is in it')
+
+      const deleted = await ok(one.call('DELETE', '/items/thing3/0'))
+      expect((await two.call('GET', '/items/thing3/0')).status).toBe(403)
+      await ok(two.call('POST', '/log/undo', { requestId: deleted.headers.get('x-request-id') }))
+      expect((await ok(one.call('GET', '/items/thing3/0'))).body.data.of_thing3).toBe('thing3 0')
+
+      const total = { aggregate: { sum: { function: 'sum', field: 'n' } } }
+      const sum = async (web: Web) =>
+        Number((await untilAdmitted(() => web.call('POST', '/reports/thing4', total))).body.data[0].sum)
+      const [{ sum: before }] = await cluster.sql('select sum(n)::int as sum from thing4')
+      for (let i = 1; i <= 5; i += 1) {
+        await ok(cluster.web[i % 2]!.call('POST', '/items/thing4', { n: 3000 + i, of_thing4: 'more' }))
+        for (const web of [one, two, one, two]) expect(await sum(web)).toBe(before + i * 3000 + (i * (i + 1)) / 2)
+      }
+      const repeated = (web: Web) =>
+        fetch(`${web.address}/items/thing5`, {
+          method: 'POST',
+          headers: { ...headers, 'content-type': 'application/json', 'idempotency-key': 'once' },
+          body: '{"n": 4000}',
+        })
+      const answers = [await repeated(one), await repeated(two)]
+      expect(answers.map(({ status }) => status)).toEqual([201, 201])
+      expect(await cluster.sql('select n from thing5 where n = 4000')).toHaveLength(1)
+
+      await waitFor(async () => {
+        const { code, text: said } = await command('log', 'verify', '--seals', '--json')
+        return code === 0 && JSON.parse(said).unsealed === 0
+      })
+      expect(await command('log', 'verify')).toMatchObject({ code: 0 })
+    }, 120_000)
+
+    it('are backed up and restored', async () => {
+      const dir = await mkdtemp(join(tmpdir(), 'daybook-pooled-'))
+      onTestFinished(() => rm(dir, { recursive: true }))
+      const { code, text } = await command('backup', join(dir, 'one.daybook'), '--verify-by-restore')
+      expect(text).toContain('written and read again')
+      expect(code).toBe(0)
+    }, 120_000)
 
     it('leave nothing to the sessions that they have used', async () => {
       const look = () =>

@@ -4,7 +4,7 @@ import { accessOfRole } from '../../../access/principal.ts'
 import { administratorRole, mayAssign } from '../../../access/roles.ts'
 import type { Catalog } from '../../../catalog/catalog.ts'
 import type { Configuration } from '../../../config/config.ts'
-import type { Reader, Tx } from '../../../db/sql.ts'
+import type { Reader } from '../../../db/sql.ts'
 import type { NewDelivery } from '../../../db/unlogged/webhooks.ts'
 import { AppError, errors } from '../../../errors.ts'
 import type { Writes } from '../../../events/commit.ts'
@@ -133,14 +133,17 @@ export function webhookConsumer(deps: SightReads & Writes, webhook: Webhook): Co
       webhook.collections.includes(everything)
         ? {}
         : { collections: [...webhook.collections, ...watchedBy(deps, webhook)] },
-    handle: async (tx, page) => {
+    prepare: async (page) => {
       // A definition or a right that was given just now counts for the events that followed it.
       await deps.catalog.reloadIfStale()
       await deps.access.reloadIfStale()
-      const current = await webhookById(tx, webhook.id)
-      if (current?.status === 'active')
-        await insertDeliveries(tx, current.id, await deliveriesOf(deps, tx, current, page))
-      return undefined
+      const current = await webhookById(deps.db, webhook.id)
+      const deliveries = current?.status === 'active' ? await deliveriesOf(deps, current, page) : []
+      return async (tx) => {
+        const isActive = deliveries.length > 0 && (await webhookById(tx, webhook.id))?.status === 'active'
+        if (isActive) await insertDeliveries(tx, webhook.id, deliveries)
+        return undefined
+      }
     },
   }
 }
@@ -157,16 +160,15 @@ function watchedBy(deps: SightReads, webhook: Webhook): readonly string[] {
 
 async function deliveriesOf(
   deps: SightReads,
-  tx: Tx,
   webhook: Webhook,
   { events, round }: ConsumerPage,
 ): Promise<readonly NewDelivery[]> {
   const sight = seenBy(deps, webhook)
   if (sight === undefined) return []
   const rows = events.filter(({ type, entity }) => type === 'data' && sight.followed.has(entity))
-  const seen = await seenEvents(deps, tx, sight, rows)
+  const seen = await seenEvents(deps, deps.db, sight, rows)
   const causes = await causesOf(
-    tx,
+    deps.db,
     rows.map(({ position }) => position),
     'webhook',
   )

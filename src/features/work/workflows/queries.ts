@@ -141,31 +141,45 @@ export function recoverExecutions(deps: Writes): Promise<{ id: string; status: s
   })
 }
 
-const fullFor = new WeakMap<object, Map<string, { readonly until: number; readonly count: Promise<number> }>>()
+type Counted = { readonly until: number; readonly count: Promise<number>; isKnown: boolean }
+
+const fullFor = new WeakMap<object, Map<string, Counted>>()
 /** Asked no more often: it bounds what one workflow can pile up, and no more than that. */
 const countedMs = 1000
 
-/** Why no further execution of a workflow is begun now; undefined where there is room. */
+/**
+ * Why no further execution of a workflow is begun now; undefined where there is room. In a transaction `db` is its own: it waits
+ * for no other connection, nor for somebody else who does.
+ */
 export async function queueRefusal(
   deps: ReservedReads & Configuration,
   workflowId: string,
+  db: Reader = deps.reserved,
 ): Promise<string | undefined> {
   const { queueLimit } = deps.config.workflows
-  const known = fullFor.get(deps) ?? new Map<string, { until: number; count: Promise<number> }>()
+  const known = fullFor.get(deps) ?? new Map<string, Counted>()
   fullFor.set(deps, known)
   let counted = known.get(workflowId)
-  if (counted === undefined || counted.until < performance.now()) {
+  const isOfUse =
+    counted !== undefined && counted.until >= performance.now() && (counted.isKnown || db === deps.reserved)
+  if (counted === undefined || !isOfUse) {
     if (known.size > 1000) known.clear()
-    const asked = deps.reserved.one<{ n: number }>(
+    const asked = db.one<{ n: number }>(
       rawQuery(
         `select count(*)::int as n from (
            select from "svc_WorkflowExecution" where "workflow_Id" = $1 and status = 'queued' limit $2) waiting`,
         [workflowId, queueLimit],
       ),
     )
-    counted = { until: performance.now() + countedMs, count: asked.then(({ n }) => n) }
-    counted.count.catch(() => known.delete(workflowId))
-    known.set(workflowId, counted)
+    const own: Counted = { until: performance.now() + countedMs, count: asked.then(({ n }) => n), isKnown: false }
+    own.count.then(
+      () => {
+        own.isKnown = true
+      },
+      () => known.delete(workflowId),
+    )
+    known.set(workflowId, own)
+    counted = own
   }
   if ((await counted.count) < queueLimit) return undefined
   return `${queueLimit} executions of ${workflowId} wait already (WORKFLOW_QUEUE_LIMIT)`

@@ -410,7 +410,7 @@ async function calledBy(
   if (!mayTrigger(called, { admin: authority.access.admin, roleId }))
     throw new NodeError('You do not have permission to execute this workflow')
   const cause = causeOfNext(actor, called.id)
-  const refusal = refusedChain(cause) ?? (await queueRefusal(deps, called.id))
+  const refusal = refusedChain(cause) ?? (await queueRefusal(deps, called.id, db))
   if (refusal !== undefined) throw new NodeError(refusal)
   return {
     ...{ id: deps.newId(), workflow_Id: called.id, version: called.version, trigger: 'workflow', cause },

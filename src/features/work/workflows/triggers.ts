@@ -1,7 +1,7 @@
 import { parseCron } from '../../../adapters/cron.ts'
 import { newId } from '../../../adapters/ids.ts'
 import type { Collection } from '../../../catalog/catalog.ts'
-import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
+import { type Reader, rawQuery } from '../../../db/sql.ts'
 import { keepSchedules, takeTickSql } from '../../../db/unlogged/workflows.ts'
 import { errors } from '../../../errors.ts'
 import type { Cause } from '../../../events/actor.ts'
@@ -38,7 +38,7 @@ export async function openTriggers(
     name: consumerName,
     onFailure: 'set-aside',
     wants: () => ({ collections: [definitions, ...collections()], actions: ['create', 'update', 'delete'] }),
-    handle: async (tx, page) => {
+    prepare: async (page) => {
       if (page.events.some(({ entity }) => entity === definitions)) {
         const before = String(collections())
         hooked = await hookedWorkflows(deps.reserved)
@@ -46,9 +46,11 @@ export async function openTriggers(
         if (String(collections()) !== before && !page.isRetry)
           throw errors.unavailable('workflows were changed: the page is read again')
       }
-      const executions = await executionsOf(deps, tx, hooked, page)
-      await insertExecutions(tx, await withinLimits(deps, executions))
-      return undefined
+      const executions = await withinLimits(deps, await executionsOf(deps, hooked, page))
+      return async (tx) => {
+        await insertExecutions(tx, executions)
+        return undefined
+      }
     },
   }
   return { consumer, tick: () => tick(deps) }
@@ -91,7 +93,6 @@ type Origin = {
 
 async function executionsOf(
   deps: WorkflowWrites,
-  tx: Tx,
   hooked: readonly Triggerable[],
   { events }: ConsumerPage,
 ): Promise<readonly NewExecution[]> {
@@ -100,11 +101,13 @@ async function executionsOf(
   )
   if (rows.length === 0) return []
   const positions = rows.map(({ position }) => position)
-  const images = await imagesOf(tx, positions)
+  const images = await imagesOf(deps.db, positions)
   // A right that was given or taken just now counts for the changes that follow it.
   await deps.access.reloadIfStale()
   const sightOf = await sightsOf(deps, hooked, rows)
-  const origins = new Map((await tx.any<Origin>(rawQuery(originsSql, [positions]))).map((one) => [one.position, one]))
+  const origins = new Map(
+    (await deps.db.any<Origin>(rawQuery(originsSql, [positions]))).map((one) => [one.position, one]),
+  )
   return rows.flatMap((event) => {
     const image = images.get(event.position)
     const collection = deps.catalog.current().collections.get(event.entity)
