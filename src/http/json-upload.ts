@@ -17,13 +17,24 @@ export function acceptJsonUploads(app: App, { server }: Config): void {
  * with others for what is no form, no JSON, or nested more deeply than any other body may be.
  */
 export async function uploadedJson(request: FastifyRequest, part: string, missing: string): Promise<unknown> {
-  const text = request.isMultipart() ? await textOf(request, part) : undefined
+  return (await uploadedForm(request, part, missing)).value
+}
+
+/** The same with the other fields of the form, the last of each name. */
+export async function uploadedForm(
+  request: FastifyRequest,
+  part: string,
+  missing: string,
+): Promise<{ readonly value: unknown; readonly fields: ReadonlyMap<string, string> }> {
+  const { text, fields } = request.isMultipart()
+    ? await partsOf(request, part)
+    : { text: undefined, fields: new Map<string, string>() }
   if (text === undefined) throw errors.badBody(missing, `send it as the part ${part} of multipart/form-data`)
   identifyBody(request, createHash('sha256').update(text).digest('base64url'))
   if (isTooDeep(text)) throw errors.badBody(`${what} is nested too deeply`)
   const value = jsonOf(text)
   refuseUnkeepable(text, value, what)
-  return value
+  return { value, fields }
 }
 
 const what = 'The uploaded file'
@@ -38,13 +49,20 @@ function jsonOf(text: string): unknown {
 }
 
 /** Every part is read to its end, or the connection would wait for it. */
-async function textOf(request: FastifyRequest, wanted: string): Promise<string | undefined> {
+async function partsOf(
+  request: FastifyRequest,
+  wanted: string,
+): Promise<{ readonly text?: string; readonly fields: ReadonlyMap<string, string> }> {
+  const fields = new Map<string, string>()
   let text: string | undefined
   let isJson = true
   try {
     for await (const part of request.parts()) {
       const content = part.type === 'field' ? String(part.value) : decodeText(await part.toBuffer(), what)
-      if (part.fieldname !== wanted) continue
+      if (part.fieldname !== wanted) {
+        if (part.type === 'field') fields.set(part.fieldname, content)
+        continue
+      }
       text = content
       isJson = part.type === 'field' || /\.json$/i.test(part.filename) || /^application\/json\b/i.test(part.mimetype)
     }
@@ -54,5 +72,5 @@ async function textOf(request: FastifyRequest, wanted: string): Promise<string |
     throw Object.assign(errors.badBody('The upload cannot be read'), { cause: error })
   }
   if (!isJson) throw errors.badBody('Invalid file type. Please upload a JSON file')
-  return text
+  return { ...(text !== undefined && { text }), fields }
 }

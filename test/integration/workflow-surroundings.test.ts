@@ -369,6 +369,11 @@ describe('a file of workflows', () => {
     expect(
       (await api.log(before)).filter(({ entity }) => entity === 'svc_Workflow').map(({ action }) => action),
     ).toEqual(['update'])
+    const beside = [...part(JSON.stringify(file)), { name: 'overwrite', value: 'true' }]
+    for (const parts of [beside, beside.toReversed()])
+      expect((await upload(api, adminToken, '/workflows/import', parts)).body).toMatchObject({
+        summary: { updated: 1 },
+      })
     for (const content of ['{"workflows": 7}', 'no json', '[]']) expect((await sent('', content)).status).toBe(400)
     expect(
       (await upload(api, adminToken, '/workflows/import', [{ name: 'other', value: 'x' }])).body.error.message,

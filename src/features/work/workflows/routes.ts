@@ -2,7 +2,7 @@ import { text } from 'node:stream/consumers'
 import type { FastifyRequest } from 'fastify'
 import { errors } from '../../../errors.ts'
 import { type App, actorOf } from '../../../http/http.ts'
-import { acceptJsonUploads, uploadedJson } from '../../../http/json-upload.ts'
+import { acceptJsonUploads, uploadedForm } from '../../../http/json-upload.ts'
 import { isObject } from '../../../query/guards.ts'
 import {
   answerItem,
@@ -187,19 +187,21 @@ function parsed(filter: string): unknown {
 function importRoutes(app: App, deps: WorkflowWrites): void {
   acceptJsonUploads(app, deps.config)
   app.post('/workflows/import', importRoute, async (request, reply) => {
-    const file = await fileOf(request)
-    return reply.send(await importWorkflows(deps, requesterOf(request), file, overwrites(request, file)))
+    const { file, overwrite } = await importOf(request)
+    return reply.send(await importWorkflows(deps, requesterOf(request), file, overwrite))
   })
   app.post('/workflows/import/preview', previewRoute, async (request, reply) => {
-    const file = await fileOf(request)
-    return reply.send({ workflows: await previewImport(deps, requesterOf(request), file, overwrites(request, file)) })
+    const { file, overwrite } = await importOf(request)
+    return reply.send({ workflows: await previewImport(deps, requesterOf(request), file, overwrite) })
   })
 }
 
-const fileOf = async (request: FastifyRequest): Promise<unknown> =>
-  request.isMultipart() ? uploadedJson(request, 'file', 'Invalid import file format') : request.body
-
-const overwrites = (request: FastifyRequest, file: unknown): boolean =>
-  queryOf(request).overwrite === 'true' || (isObject(file) && (file.overwrite === true || file.overwrite === 'true'))
+/** `overwrite` may stand in the query, in the JSON, or in the form beside the file. */
+async function importOf(request: FastifyRequest): Promise<{ readonly file: unknown; readonly overwrite: boolean }> {
+  const form = request.isMultipart() ? await uploadedForm(request, 'file', 'Invalid import file format') : undefined
+  const file = form === undefined ? request.body : form.value
+  const said = [queryOf(request).overwrite, form?.fields.get('overwrite'), isObject(file) ? file.overwrite : undefined]
+  return { file, overwrite: said.some((one) => one === true || one === 'true') }
+}
 
 const json = 'application/json; charset=utf-8'
