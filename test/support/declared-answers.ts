@@ -1,9 +1,8 @@
-import { subscribe } from 'node:diagnostics_channel'
 import type { RouteOptions } from 'fastify'
 import type { TSchema } from 'typebox'
 import { afterAll, expect } from 'vitest'
 import { fits, problemsOf } from '../../src/adapters/typebox.ts'
-import type { App } from '../../src/http/http.ts'
+import { onEachServer } from './each-server.ts'
 
 /** Answers longer than this are not looked at. Characters. */
 const longest = 200_000
@@ -15,8 +14,8 @@ const found = new Map<string, string>()
  * Holds every JSON answer of the servers that a test file starts against what its route declares; the file fails where
  * one does not fit. Registered once per file, by importing it.
  */
-subscribe('fastify.initialization', (message) => {
-  ;(message as { fastify: App }).fastify.addHook('onRoute', (route) => {
+onEachServer((fastify) => {
+  fastify.addHook('onRoute', (route) => {
     const { summary, response } = (route.schema ?? {}) as { summary?: string; response?: Record<string, TSchema> }
     if (summary === undefined || response === undefined || response['4xx'] === undefined) return
     const check: Hook = (request, reply, payload, done) => {

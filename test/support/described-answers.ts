@@ -1,4 +1,3 @@
-import { subscribe } from 'node:diagnostics_channel'
 import type { FastifyRequest, RouteOptions } from 'fastify'
 import type { TSchema } from 'typebox'
 import { afterAll, expect } from 'vitest'
@@ -10,6 +9,7 @@ import { type DeclaredRoute, declaredRoutes } from '../../src/http/declared-rout
 import type { App } from '../../src/http/http.ts'
 import type { Runtime } from '../../src/process/runtime.ts'
 import type { Access } from '../../src/query/access.ts'
+import { onEachServer } from './each-server.ts'
 
 /** The process behind each server whose answers are looked at. */
 const runtimes = new WeakMap<object, Runtime>()
@@ -22,8 +22,7 @@ export function checkDescribedAnswers(app: App, runtime: Runtime): void {
 /** The first answer by what is wrong with it. */
 const found = new Map<string, string>()
 
-subscribe('fastify.initialization', (message) => {
-  const { fastify } = message as { fastify: App }
+onEachServer((fastify) => {
   const declared = declaredRoutes(fastify)
   fastify.addHook('onRoute', (route) => {
     if ((route.schema as { summary?: string } | undefined)?.summary === undefined) return
