@@ -56,6 +56,8 @@ export type AccessStore = {
   reload(): Promise<void>
   /** As `reload`, but nobody hears of it where nothing has changed: what is kept for the rules stays. */
   reloadIfStale(): Promise<void>
+  /** The rules as they are now, read again where they know no role of this id or name: it may have been made a moment ago. */
+  knowing(role: string): Promise<AccessRules>
   onChange(handler: () => void): void
 }
 
@@ -115,8 +117,17 @@ export async function openAccessStore(
     },
     reload,
     reloadIfStale,
+    async knowing(role) {
+      if (roleIn(rules, role) === undefined) await reloadIfStale()
+      return rules
+    },
     onChange: (handler) => handlers.push(handler),
   }
+}
+
+/** The role of this id, else of this name. */
+export function roleIn({ roles }: AccessRules, idOrName: string): Role | undefined {
+  return roles.get(idOrName) ?? [...roles.values()].find(({ name }) => name === idOrName)
 }
 
 const contentOf = ({ roles, permissions, acls }: AccessRules): string =>

@@ -163,6 +163,16 @@ describe('POST /auth/invite', () => {
     })
   })
 
+  it('knows a role that was made a moment ago, whose notification has not arrived', async () => {
+    await api.sql('alter table "svc_Role" disable trigger svc_notify')
+    const roles = [await createRole(api), await createRole(api)]
+    await api.sql('alter table "svc_Role" enable trigger svc_notify')
+    const { body } = await invite(api.admin, newEmail(), { tenant_Id: tenant, role_Id: roles[0] })
+    expect(body).toMatchObject({ invite: { status: 'pending' } })
+    const seen = await other.admin('POST', '/auth/preview', { role: roles[1] })
+    expect(seen.status, seen.text).toBe(200)
+  })
+
   it('invites an address once at a time, and members not at all', async () => {
     const email = newEmail()
     const answers = await Promise.all([1, 2, 3, 4].map((i) => invite((i % 2 ? api : other).as(inviter.token), email)))

@@ -39,7 +39,7 @@ export async function register(deps: AuthWrites, request: FastifyRequest, body: 
   const person = personOf(body)
   const { requireEmailVerification, genericResponses } = deps.config.auth
   const link = requireEmailVerification && !invited ? linkOf(deps, body.link) : undefined
-  const place = invited ? await invitedPlace(deps, inviteToken, person.email) : openPlace(deps, body)
+  const place = invited ? await invitedPlace(deps, inviteToken, person.email) : await openPlace(deps, body)
   const passwordHash = await hashPassword(password, deps.config.auth.passwordHashCost)
   const account = { ...person, id: deps.newId(), emailVerified: invited, passwordHash }
   const user = { ...account, roleId: place.role.id, tenantId: place.tenantId }
@@ -136,20 +136,23 @@ async function invitedPlace(deps: Reads & Writes & CurrentAccess, token: string,
   const invite = await openInvite(deps, token)
   if (invite === undefined) throw invalidInvite()
   if (invite.email !== email) throw new AppError(400, "The email address doesn't match the invitation")
-  const role = deps.access.current().roles.get(invite.roleId)
+  const { roles } = await deps.access.knowing(invite.roleId)
+  const role = roles.get(invite.roleId)
   if (role === undefined) throw invalidInvite()
   return { role, tenantId: invite.tenantId, inviteId: invite.id }
 }
 
-function openPlace(deps: Configuration & CurrentAccess & IdSource, { tenant, roleName: asked }: Body): Placement {
+type Place = Configuration & CurrentAccess & IdSource
+
+async function openPlace(deps: Place, { tenant, roleName: asked }: Body): Promise<Placement> {
+  const { allowedRolesMultiTenant: allowed, defaultRoleRegistered } = deps.config.auth
+  // Of the configured roles alone, so that guesses cost nothing.
+  await deps.access.knowing(asked !== undefined && allowed.includes(asked) ? asked : defaultRoleRegistered)
   if (!deps.config.tenancy.enabled) return { role: registeredRole(deps), tenantId: null }
   const tenantName = tenant?.name
   if (tenantName === undefined)
     throw new AppError(400, 'Tenant information is required for registration in multi-tenant mode')
-  const role =
-    asked === undefined
-      ? registeredRole(deps)
-      : decideAskedRole(rolesOf(deps), asked, deps.config.auth.allowedRolesMultiTenant)
+  const role = asked === undefined ? registeredRole(deps) : decideAskedRole(rolesOf(deps), asked, allowed)
   return { role, tenantId: deps.newId(), tenantName: nameOf(tenantName) }
 }
 

@@ -5,7 +5,7 @@ import {
   principalOf,
   principalSql,
 } from '../../../access/principal.ts'
-import type { AccessRules, Role } from '../../../access/store.ts'
+import { type AccessRules, type Role, roleIn } from '../../../access/store.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import { rawQuery } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
@@ -38,14 +38,14 @@ export async function partyOf(
 }
 
 /** 404 where there is none. */
-export function roleNamed({ roles }: AccessRules, idOrName: string): Role {
-  const role = roles.get(idOrName) ?? [...roles.values()].find(({ name }) => name === idOrName)
+export function roleNamed(rules: AccessRules, idOrName: string): Role {
+  const role = roleIn(rules, idOrName)
   if (role === undefined) throw new AppError(404, 'Role not found')
   return role
 }
 
-function roleParty(deps: PermissionReads, idOrName: string, tenantId: string | undefined): Party {
-  const rules = deps.access.current()
+async function roleParty(deps: PermissionReads, idOrName: string, tenantId: string | undefined): Promise<Party> {
+  const rules = await deps.access.knowing(idOrName)
   const role = roleNamed(rules, idOrName)
   const at = deps.config.tenancy.enabled ? tenantId : undefined
   return { access: accessOfRole(deps, rules, role, at), rules, role, user: undefined, tenantId: at }

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import { signedIn } from '../../../access/principal.ts'
-import type { CurrentAccess, Role } from '../../../access/store.ts'
+import { type CurrentAccess, roleIn } from '../../../access/store.ts'
 import type { Configuration } from '../../../config/config.ts'
 import { type Reads, type ReservedReads, withoutWaiting } from '../../../db/pools.ts'
 import { type Reader, rawQuery } from '../../../db/sql.ts'
@@ -93,16 +93,10 @@ async function targetOf(deps: PreviewReads, { user, role, tenant }: PreviewReque
   const at = deps.config.tenancy.enabled ? tenant?.toLowerCase() : undefined
   if (at !== undefined && !isUuid(at)) throw new AppError(404, 'Tenant not found')
   if (user !== undefined) return userTarget(withoutWaiting(deps), user, at)
-  const found = roleNamed(deps, role!)
+  const found = roleIn(await deps.access.knowing(role!), role!)
+  if (found === undefined) throw new AppError(404, 'Role not found')
   if (at !== undefined && !(await tenantExists(withoutWaiting(deps), at))) throw new AppError(404, 'Tenant not found')
   return { userId: null, roleId: found.id, tenantId: at ?? null }
-}
-
-function roleNamed({ access }: CurrentAccess, idOrName: string): Role {
-  const { roles } = access.current()
-  const found = roles.get(idOrName) ?? [...roles.values()].find(({ name }) => name === idOrName)
-  if (found === undefined) throw new AppError(404, 'Role not found')
-  return found
 }
 
 /** As the user would sign in: at the tenant, else where they have been for longest. */

@@ -55,7 +55,8 @@ import { type InviteBody, type SwitchBody, untrusted } from './schema.ts'
 export async function invite(deps: TenantWrites, request: FastifyRequest, body: Static<typeof InviteBody>) {
   const link = body.link === undefined ? defaultLink(deps, untrusted) : trustedLink(deps, body.link, untrusted)
   const email = emailOf(body.email)
-  const role = decideInvitedRole(request.caller, deps.access.current().roles.get(body.role_Id.toLowerCase()))
+  const roleId = body.role_Id.toLowerCase()
+  const role = decideInvitedRole(request.caller, (await deps.access.knowing(roleId)).roles.get(roleId))
   const { strictIsolation } = deps.config.tenancy
   const tenantId = decideInvitedTenant(request.caller, body.tenant_Id?.toLowerCase(), strictIsolation)
   if (!isUuid(tenantId) || (await findTenant(deps.db, deps.catalog.current(), tenantId)) === undefined)
@@ -68,7 +69,7 @@ export async function invite(deps: TenantWrites, request: FastifyRequest, body: 
 export async function describeInvite(deps: TenantWrites, token: string, link: string | undefined) {
   const base = link === undefined ? undefined : trustedLink(deps, link, untrusted)
   const found = await openInvite(deps, token)
-  const role = found && deps.access.current().roles.get(found.roleId)
+  const role = found && (await deps.access.knowing(found.roleId)).roles.get(found.roleId)
   if (found === undefined || role === undefined) throw invalidInvite({ valid: false })
   const { email, userExists, tenantId, tenantName } = found
   return {
@@ -121,11 +122,9 @@ function acceptUrl(base: string, token: string, { email, userExists }: Invite): 
  */
 export async function acceptInvitation(deps: TenantWrites, request: FastifyRequest, inviteToken: string | undefined) {
   const { userId, user } = signedIn(request.caller)
-  const { invite, role } = decideAcceptance(
-    await openInvite(deps, inviteToken),
-    user?.email,
-    deps.access.current().roles,
-  )
+  const opened = await openInvite(deps, inviteToken)
+  const { roles } = opened === undefined ? deps.access.current() : await deps.access.knowing(opened.roleId)
+  const { invite, role } = decideAcceptance(opened, user?.email, roles)
   const { id: inviteId, tenantId, roleId } = invite
   const actor = actorOf(request, { userId, tenantId, role })
   const { token, tenant } = await commit(deps, actor, async (tx) => {
