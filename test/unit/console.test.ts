@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { describedAccess, grantedAccess } from '../../console/src/app/access.ts'
 import { collectionOf } from '../../console/src/app/definition.ts'
 import { readFilter, writeFilter } from '../../console/src/pages/data/filter.ts'
 import { readStart, recordsOf, renamed } from '../../console/src/pages/data/import-file.ts'
@@ -201,5 +202,62 @@ describe('the form of the settings', () => {
       'Project URL',
       'Project icon',
     ])
+  })
+})
+
+describe('what somebody may do in the console', () => {
+  const definition = {
+    collectionName: 'book',
+    schema: {
+      fields: {
+        id: { type: 'UUID', primaryKey: true },
+        title: { type: 'String' },
+        price: { type: 'Decimal' },
+        author: { relType: 'BelongsTo', target: 'person' },
+        author_Id: { type: 'UUID' },
+      },
+    },
+  }
+  const named = (...names: string[]) => ({ properties: Object.fromEntries(names.map((name) => [name, {}])) })
+
+  it('is what the server describes to them', () => {
+    const access = describedAccess(
+      {
+        paths: { '/items/book': { get: {} }, '/items/book/{id}': { get: {}, patch: {} } },
+        components: {
+          schemas: {
+            book: { properties: { ...named('id', 'title').properties, author: { $ref: '#/components/schemas/p' } } },
+            p: named('name'),
+            'book.change': named('title', 'price'),
+          },
+        },
+      },
+      'book',
+    )
+    const { fields, relations, ...book } = collectionOf(definition, access)
+    expect(book).toMatchObject({ mayCreate: false, mayUpdate: true, mayDelete: false })
+    expect(fields.filter(({ isHidden }) => !isHidden).map(({ name }) => name)).toEqual(['id', 'title'])
+    expect(fields.filter(({ isChangeable }) => isChangeable).map(({ name }) => name)).toEqual(['title', 'price'])
+    expect(fields.filter(({ isCreatable }) => isCreatable)).toEqual([])
+    expect([relations[0]!.reads('name'), relations[0]!.reads('email')]).toEqual([true, false])
+    expect(describedAccess({ paths: {}, components: { schemas: {} } }, 'book')).toBeUndefined()
+  })
+
+  it('is what their role grants, where the server describes nothing', () => {
+    const grant = (action: string, ...fields: string[]) => ({ collection: 'book', action, fields })
+    const access = grantedAccess([grant('read', '*', '-price'), grant('create', 'title', 'author.name')], 'book')
+    const { fields, relations, ...book } = collectionOf(definition, access)
+    expect(book).toMatchObject({ mayCreate: true, mayUpdate: false, mayDelete: false })
+    expect(fields.filter(({ isHidden }) => isHidden).map(({ name }) => name)).toEqual(['price'])
+    expect(fields.filter(({ isCreatable }) => isCreatable).map(({ name }) => name)).toEqual(['title'])
+    expect(relations[0]!.reads('name')).toBe(false)
+    expect(grantedAccess([grant('create', '*')], 'book')).toBeUndefined()
+  })
+
+  it('is everything for administrators', () => {
+    const { fields, ...book } = collectionOf(definition)
+    expect(book).toMatchObject({ mayCreate: true, mayUpdate: true, mayDelete: true })
+    expect(fields.filter(({ isCreatable }) => !isCreatable)).toEqual([])
+    expect(fields.filter(({ isChangeable }) => !isChangeable).map(({ name }) => name)).toEqual(['id'])
   })
 })

@@ -1,5 +1,6 @@
 import { queryOptions, useSuspenseQuery } from '@tanstack/react-query'
 import { DaybookError } from '../../../clients/client.ts'
+import { type Access, describedAccess, everything, grantedAccess } from './access.ts'
 import { client, queryClient } from './client.ts'
 import { type Catalog, type Collection, collectionOf, type Definition, type Description } from './definition.ts'
 import { meQuery } from './session.ts'
@@ -10,12 +11,16 @@ export type { Catalog, Collection, Field, FieldKind, Relation } from './definiti
 export const catalogQuery = queryOptions({
   queryKey: ['catalog'],
   queryFn: async (): Promise<Catalog> => {
-    const [{ data }, isReadable] = await Promise.all([
+    const [{ data }, accessTo] = await Promise.all([
       client.request<{ data: readonly Definition[] }>('/schemas', { query: { limit: -1 } }),
-      readable(),
+      accesses(),
     ])
-    const shown = data.filter(({ collectionName }) => isReadable(collectionName))
-    return new Map(shown.map((definition) => [definition.collectionName, collectionOf(definition)]))
+    return new Map(
+      data.flatMap((definition) => {
+        const access = accessTo(definition.collectionName)
+        return access === undefined ? [] : [[definition.collectionName, collectionOf(definition, access)]]
+      }),
+    )
   },
   staleTime: 60_000,
 })
@@ -34,15 +39,14 @@ export const descriptionQuery = queryOptions({
   staleTime: 60_000,
 })
 
-/** Definitions are for everybody; rows are not. What the caller may read is what the server describes to them. */
-async function readable(): Promise<(collection: string) => boolean> {
+/** Definitions are for everybody; rows are not. What the caller may read and write is what the server describes to them. */
+async function accesses(): Promise<(collection: string) => Access | undefined> {
   const me = await queryClient.ensureQueryData(meQuery)
-  if (me?.isAdmin === true) return () => true
+  if (me?.isAdmin === true) return () => everything
   const description = await queryClient.fetchQuery(descriptionQuery)
-  if (description !== null) return (collection) => `/items/${collection}` in description.paths
+  if (description !== null) return (collection) => describedAccess(description, collection)
   // Then by the grants, as far as the role may know them.
-  const granted = new Set(me?.permissions.filter(({ action }) => action === 'read').map(({ collection }) => collection))
-  return (collection) => granted.has(collection)
+  return (collection) => grantedAccess(me?.permissions ?? [], collection)
 }
 
 export function useCatalog(): Catalog {

@@ -1,3 +1,5 @@
+import { type Access, everything } from './access.ts'
+
 /** Definitions of collections as pages use them. */
 
 /** A column of a collection, as its definition says and the console needs it. */
@@ -7,9 +9,13 @@ export type Field = {
   readonly kind: FieldKind
   readonly isKey: boolean
   readonly isRequired: boolean
+  /** Nobody reads it, or the caller may not. */
   readonly isHidden: boolean
   /** The server fills it in: nobody writes it. */
   readonly isGenerated: boolean
+  /** Whether the caller may give a new row a value of it, or change it. */
+  readonly isCreatable: boolean
+  readonly isChangeable: boolean
   readonly options: readonly string[]
   readonly maxLength: number | undefined
   readonly description: string | undefined
@@ -49,6 +55,10 @@ export type Relation = {
   readonly through: string | undefined
   /** `links to any`: where it may lead. */
   readonly tables: readonly string[]
+  /** Whether the caller may read a field of the rows that it leads to with the row itself. */
+  readonly reads: (field: string) => boolean
+  readonly isCreatable: boolean
+  readonly isChangeable: boolean
 }
 
 export type Collection = {
@@ -64,6 +74,10 @@ export type Collection = {
   readonly relations: readonly Relation[]
   /** The field whose value names a row for people. */
   readonly titleField: string
+  /** What the caller may do with its rows, with those that the rules let them. */
+  readonly mayCreate: boolean
+  readonly mayUpdate: boolean
+  readonly mayDelete: boolean
 }
 
 export type Catalog = ReadonlyMap<string, Collection>
@@ -114,13 +128,13 @@ type Entry = {
   readonly editor?: unknown
 }
 
-/** A definition as pages use it. */
-export function collectionOf({ collectionName, schema }: Definition): Collection {
+/** A definition as pages use it, for somebody who may do so much. */
+export function collectionOf({ collectionName, schema }: Definition, access: Access = everything): Collection {
   const entries = Object.entries(schema.fields)
-  const relations = entries.filter(([, entry]) => entry.relType !== undefined).map(relationOf)
+  const relations = entries.filter(([, entry]) => entry.relType !== undefined).map((entry) => relationOf(entry, access))
   const fields = entries
     .filter(([, entry]) => entry.relType === undefined && entry.type !== undefined)
-    .map(([name, entry]) => fieldOf(name, entry, relations))
+    .map(([name, entry]) => fieldOf(name, entry, relations, access))
     .sort((a, b) => placeOf(a, entries) - placeOf(b, entries))
   const key = fields.find(({ isKey }) => isKey)?.name ?? 'id'
   return {
@@ -134,6 +148,9 @@ export function collectionOf({ collectionName, schema }: Definition): Collection
     fields,
     relations,
     titleField: titleFieldOf(fields, key),
+    mayCreate: access.creates !== undefined,
+    mayUpdate: access.updates !== undefined,
+    mayDelete: access.deletes,
   }
 }
 
@@ -146,18 +163,21 @@ function placeOf({ name, isKey, relation }: Field, entries: readonly (readonly [
 
 const stamps = new Set(['createdAt', 'updatedAt', 'deletedAt', 'userCreated_Id', 'userUpdated_Id'])
 
-function fieldOf(name: string, entry: Entry, relations: readonly Relation[]): Field {
+function fieldOf(name: string, entry: Entry, relations: readonly Relation[], access: Access): Field {
   const type = entry.type ?? 'String'
   const isKey = entry.primaryKey === true
   const makesItself = Object(entry.defaultValue) as { type?: string }
+  const isGenerated = type === 'VIRTUAL' || stamps.has(name) || makesItself.type === 'AUTOINCREMENT'
   return {
     name,
     type,
     kind: kindOf(type),
     isKey,
     isRequired: entry.allowNull === false && entry.defaultValue === undefined && !isKey,
-    isHidden: entry.hidden === true,
-    isGenerated: type === 'VIRTUAL' || stamps.has(name) || makesItself.type === 'AUTOINCREMENT',
+    isHidden: entry.hidden === true || !access.reads(name),
+    isGenerated,
+    isCreatable: !isGenerated && access.creates?.(name) === true,
+    isChangeable: !isGenerated && !isKey && access.updates?.(name) === true,
     options: optionsOf(entry.values),
     maxLength: lengthOf(entry.values),
     description: typeof entry.description === 'string' ? entry.description : undefined,
@@ -224,7 +244,7 @@ const relationKinds: Readonly<Record<string, Relation['kind']>> = {
   M2A: 'links to any',
 }
 
-function relationOf([entryName, entry]: [string, Entry]): Relation {
+function relationOf([entryName, entry]: [string, Entry], access: Access): Relation {
   const name = entry.as ?? entryName
   const kind = entry.polymorphic === true ? 'links to any' : (relationKinds[entry.relType ?? ''] ?? 'many')
   return {
@@ -234,6 +254,9 @@ function relationOf([entryName, entry]: [string, Entry]): Relation {
     foreignKey: entry.foreignKey ?? (kind === 'one' ? `${name}_Id` : undefined),
     through: entry.through,
     tables: entry.tables ?? [],
+    reads: (field) => access.readsThrough(name, field),
+    isCreatable: access.creates?.(name) === true,
+    isChangeable: access.updates?.(name) === true,
   }
 }
 

@@ -50,7 +50,7 @@ export function DeleteRows({ collection, rows, onClose, onDone }: BulkProps) {
 
 /** Sets one field of many rows, after showing what changes. */
 export function EditRows({ collection, catalog, rows, onClose, onDone }: BulkProps) {
-  const fields = collection.fields.filter(({ isKey, isGenerated, isHidden }) => !isKey && !isGenerated && !isHidden)
+  const fields = collection.fields.filter(({ isChangeable, isHidden }) => isChangeable && !isHidden)
   const [name, setName] = useState(fields[0]?.name ?? '')
   const [draft, setDraft] = useState<Draft>({ text: '' })
   const field = fields.find((one) => one.name === name)

@@ -77,7 +77,7 @@ function Rows({ collection }: { readonly collection: Collection }) {
       actions={
         <>
           <Transfer {...{ collection, search }} count={isCounted ? count : undefined} onDone={() => rows.reload()} />
-          {search.asOf === undefined && (
+          {search.asOf === undefined && collection.mayCreate && (
             <Link
               to="/data/$collection/new"
               params={{ collection: collection.name }}
@@ -121,12 +121,16 @@ function Rows({ collection }: { readonly collection: Collection }) {
       {selected.size > 0 && (
         <div className={styles.selection} role="toolbar" aria-label="Selected rows">
           <strong>{selected.size.toLocaleString()} selected</strong>
-          <Button size="s" onClick={() => setDialog('edit')}>
-            Change…
-          </Button>
-          <Button size="s" onClick={() => setDialog('delete')}>
-            Delete…
-          </Button>
+          {collection.mayUpdate && (
+            <Button size="s" onClick={() => setDialog('edit')}>
+              Change…
+            </Button>
+          )}
+          {collection.mayDelete && (
+            <Button size="s" onClick={() => setDialog('delete')}>
+              Delete…
+            </Button>
+          )}
           <Button size="s" kind="ghost" onClick={() => setSelected(new Map())}>
             Select none
           </Button>
@@ -143,11 +147,11 @@ function Rows({ collection }: { readonly collection: Collection }) {
           actions={
             isNarrowed ? (
               <Button onClick={() => change({ filter: undefined, search: undefined })}>Show all rows</Button>
-            ) : (
+            ) : collection.mayCreate ? (
               <Link to="/data/$collection/new" params={{ collection: collection.name }} {...looks({ kind: 'primary' })}>
                 Make the first one
               </Link>
-            )
+            ) : undefined
           }
         />
       ) : (
@@ -155,7 +159,7 @@ function Rows({ collection }: { readonly collection: Collection }) {
           {...{ collection, catalog, columns, rows, selected, search }}
           onSelect={setSelected}
           onSort={(sort) => change({ sort })}
-          onDelete={() => selected.size > 0 && setDialog('delete')}
+          onDelete={() => selected.size > 0 && collection.mayDelete && setDialog('delete')}
         />
       )}
       {dialog === 'delete' && <DeleteRows {...bulk} />}

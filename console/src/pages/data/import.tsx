@@ -32,7 +32,9 @@ export function Import({ collection, onClose, onDone }: ImportProps) {
   const [names, setNames] = useState<Names>({})
   const run = useRun(onDone, onClose)
   const targets = [
-    ...collection.fields.filter(({ isHidden }) => !isHidden).map(({ name }) => name),
+    ...collection.fields
+      .filter(({ isHidden, isGenerated, isCreatable }) => !isHidden && (isGenerated || isCreatable))
+      .map(({ name }) => name),
     ...collection.relations.map(({ name }) => name),
   ]
   const choose = async (chosen: File | undefined) => {

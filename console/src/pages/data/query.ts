@@ -52,7 +52,8 @@ export function fieldsToRead(
   for (const { name, relation } of columns) {
     names.add(name)
     const target = relation === undefined ? undefined : catalog.get(relation.target)
-    if (relation !== undefined && target !== undefined) names.add(`${relation.name}.${target.titleField}`)
+    if (relation !== undefined && target !== undefined && relation.reads(target.titleField))
+      names.add(`${relation.name}.${target.titleField}`)
   }
   return [...names]
 }

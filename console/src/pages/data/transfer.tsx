@@ -33,8 +33,16 @@ export function Transfer({ collection, search, count, onDone }: TransferProps) {
           </Button>
         }
         entries={[
-          { label: 'Import CSV or JSON…', icon: <Upload aria-hidden="true" />, onSelect: () => setImporting(true) },
-          'separator',
+          ...(collection.mayCreate
+            ? [
+                {
+                  label: 'Import CSV or JSON…',
+                  icon: <Upload aria-hidden="true" />,
+                  onSelect: () => setImporting(true),
+                },
+                'separator' as const,
+              ]
+            : []),
           ...(['csv', 'json'] as const).map((format) => ({
             label: `Export what is shown as ${format.toUpperCase()}`,
             icon: <Download aria-hidden="true" />,

@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { X } from 'lucide-react'
 import { useState } from 'react'
-import type { Catalog, Relation } from '../../app/catalog.ts'
+import type { Catalog, Collection, Relation } from '../../app/catalog.ts'
 import { client } from '../../app/client.ts'
 import { IconButton } from '../../ui/button.tsx'
 import { Select } from '../../ui/field.tsx'
@@ -14,6 +14,8 @@ import { createRow, deleteRows } from '../data/writes.ts'
 import styles from './record.module.css'
 
 type AnyProps = {
+  /** Its rows are the links. */
+  readonly junction: Collection
   readonly relation: Relation
   readonly id: string | number
   readonly catalog: Catalog
@@ -21,7 +23,7 @@ type AnyProps = {
 }
 
 /** What a record is linked with in several collections. A link is a row of its own: it is made and removed at once. */
-export function LinksToAny({ relation, id, catalog, asOf }: AnyProps) {
+export function LinksToAny({ junction, relation, id, catalog, asOf }: AnyProps) {
   const column = relation.foreignKey ?? 'source_id'
   const { data, error, refetch } = useQuery({
     queryKey: ['related', relation.target, id, asOf],
@@ -59,7 +61,7 @@ export function LinksToAny({ relation, id, catalog, asOf }: AnyProps) {
           return (
             <li key={String(row.id)} className={styles.link}>
               <Linked {...{ collection, item, catalog, asOf }} />
-              {asOf === undefined && (
+              {asOf === undefined && junction.mayDelete && (
                 <IconButton
                   label="Remove the link"
                   size="s"
@@ -73,7 +75,7 @@ export function LinksToAny({ relation, id, catalog, asOf }: AnyProps) {
         })}
         {data?.data.length === 0 && <li>None</li>}
       </ul>
-      {asOf === undefined && (
+      {asOf === undefined && junction.mayCreate && (
         <div className={styles.add}>
           <Select
             aria-label={`Collection to add to ${relation.name}`}

@@ -35,7 +35,7 @@ export function Diffs({ entry, collection, onWant }: DiffsProps) {
               {action !== 'create' && <del className={styles.before}>{text(before)}</del>}{' '}
               {action !== 'delete' && <ins className={styles.after}>{text(after)}</ins>}
             </span>
-            {action === 'update' && field !== undefined && !field.isGenerated && onWant !== undefined && (
+            {action === 'update' && field !== undefined && field.isChangeable && onWant !== undefined && (
               <IconButton
                 label={`Bring ${name} back`}
                 size="s"

@@ -52,11 +52,13 @@ export function RecordForm({
   const [isBusy, setBusy] = useState(false)
   const [conflict, setConflict] = useState<Conflict>()
   const shown = collection.fields.filter(({ isHidden }) => !isHidden)
-  const editable = isFixed
-    ? []
-    : shown.filter(({ isKey, isGenerated }) => !isGenerated && (onCreate !== undefined || !isKey))
+  const isNew = onCreate !== undefined
+  const editable = isFixed ? [] : shown.filter((field) => (isNew ? field.isCreatable : field.isChangeable))
   const fixed = shown.filter((field) => !editable.includes(field))
-  const junctions = collection.relations.filter(({ kind }) => kind === 'links')
+  const junctions = collection.relations.filter(
+    ({ kind, reads, isCreatable, isChangeable }) =>
+      kind === 'links' && reads(collection.key) && (isNew ? isCreatable : isChangeable || isFixed),
+  )
   const errors = Object.fromEntries(
     editable.flatMap((field) => {
       const draft = drafts[field.name]

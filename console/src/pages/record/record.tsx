@@ -1,10 +1,11 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link, notFound, useNavigate, useParams, useSearch } from '@tanstack/react-router'
-import { RotateCcw, Trash2 } from 'lucide-react'
+import { RotateCcw, ShieldQuestion, Trash2 } from 'lucide-react'
 import { useState } from 'react'
 import { DaybookError } from '../../../../clients/client.ts'
 import { type Catalog, type Collection, useCatalog } from '../../app/catalog.ts'
 import { client } from '../../app/client.ts'
+import { useMe } from '../../app/session.ts'
 import { Page } from '../../shell/page.tsx'
 import { Button, IconButton, looks } from '../../ui/button.tsx'
 import { Empty, Loading, Problem } from '../../ui/states.tsx'
@@ -31,9 +32,9 @@ export function RecordPage() {
 export const recordQuery = (collection: Collection, catalog: Catalog, id: string, asOf: string | undefined) => ({
   queryKey: ['record', collection.name, id, asOf ?? 'now'],
   queryFn: async ({ signal }: { readonly signal: AbortSignal }) => {
-    const titles = collection.relations.flatMap(({ kind, name, target }) => {
+    const titles = collection.relations.flatMap(({ kind, name, target, reads }) => {
       const related = catalog.get(target)
-      return related === undefined || kind === 'many' || kind === 'links to any'
+      return related === undefined || kind === 'many' || kind === 'links to any' || !reads(related.titleField)
         ? []
         : [`${name}.${related.titleField}`]
     })
@@ -48,6 +49,7 @@ type RecordProps = { readonly catalog: Catalog; readonly collection: Collection;
 
 function Record({ catalog, collection, id }: RecordProps) {
   const { asOf } = useSearch({ from: '/shell/data/$collection/$id' })
+  const { isAdmin } = useMe()
   const navigate = useNavigate()
   const [isDeleting, setDeleting] = useState(false)
   const { data, error, refetch } = useQuery(recordQuery(collection, catalog, id, asOf))
@@ -73,8 +75,13 @@ function Record({ catalog, collection, id }: RecordProps) {
       }
       actions={
         <>
+          {isAdmin && asOf === undefined && (
+            <Link to="/permissions/explain" search={{ collection: collection.name, id }} {...looks({ size: 's' })}>
+              <ShieldQuestion aria-hidden="true" /> Who can see this
+            </Link>
+          )}
           <AsOfButton value={asOf} onChange={show} />
-          {asOf === undefined && data !== undefined && (
+          {asOf === undefined && data !== undefined && collection.mayDelete && (
             <IconButton label="Delete" onClick={() => setDeleting(true)}>
               <Trash2 />
             </IconButton>
@@ -85,7 +92,7 @@ function Record({ catalog, collection, id }: RecordProps) {
       {asOf !== undefined && (
         <div className={styles.past}>
           <AsOfBar value={asOf} onChange={show} subject={{ collections: [collection.name], item: id }}>
-            <BringBack {...{ collection, id, asOf }} onNow={() => show(undefined)} />
+            {collection.mayUpdate && <BringBack {...{ collection, id, asOf }} onNow={() => show(undefined)} />}
           </AsOfBar>
         </div>
       )}

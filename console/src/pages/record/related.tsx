@@ -18,14 +18,18 @@ type RelatedProps = {
 
 /** The content of a file, and the rows that refer to a record. */
 export function Related({ catalog, collection, row, asOf }: RelatedProps) {
-  const many = collection.relations.filter(({ kind, target }) => kind === 'many' && catalog.has(target))
+  const many = collection.relations.filter((relation) => {
+    const target = relation.kind === 'many' ? catalog.get(relation.target) : undefined
+    const column = target && columnTo(relation, target, collection)
+    return target?.fields.some(({ name, isHidden }) => name === column && !isHidden) === true
+  })
   const any = collection.relations.filter(({ kind, target }) => kind === 'links to any' && catalog.has(target))
   const id = row[collection.key] as string | number
   return (
     <>
       {collection.name === 'svc_File' && <FileContent id={String(id)} />}
       {any.map((relation) => (
-        <LinksToAny key={relation.name} {...{ relation, id, catalog, asOf }} />
+        <LinksToAny key={relation.name} {...{ relation, id, catalog, asOf }} junction={catalog.get(relation.target)!} />
       ))}
       {many.map((relation) => (
         <Many
@@ -36,6 +40,10 @@ export function Related({ catalog, collection, row, asOf }: RelatedProps) {
     </>
   )
 }
+
+/** The column of the rows that refer to a record. */
+const columnTo = ({ foreignKey }: Relation, target: Collection, owner: Collection): string =>
+  foreignKey ?? target.fields.find((field) => field.relation?.target === owner.name)?.name ?? `${owner.name}_Id`
 
 type ManyProps = {
   readonly relation: Relation
@@ -48,8 +56,7 @@ type ManyProps = {
 const shown = 10
 
 function Many({ relation, owner, target, id, asOf }: ManyProps) {
-  const column = relation.foreignKey ?? target.fields.find((field) => field.relation?.target === owner.name)?.name
-  const filter: Filter = { [column ?? `${owner.name}_Id`]: id }
+  const filter: Filter = { [columnTo(relation, target, owner)]: id }
   const { data, error } = useQuery({
     queryKey: ['related', owner.name, id, relation.name, asOf],
     queryFn: ({ signal }) =>

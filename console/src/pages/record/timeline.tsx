@@ -131,7 +131,7 @@ function Entry({ entry, collection, catalog, who, isShown, isGone, onShow, onWan
       {erased ? (
         <p>What it said was erased.</p>
       ) : (
-        <Diffs {...{ entry, collection }} onWant={isGone ? undefined : onWant} />
+        <Diffs {...{ entry, collection }} onWant={isGone || !collection.mayUpdate ? undefined : onWant} />
       )}
       <div className={styles.actions}>
         {!isDeletion && (
@@ -139,7 +139,7 @@ function Entry({ entry, collection, catalog, who, isShown, isGone, onShow, onWan
             <Eye aria-hidden="true" /> As of here
           </Button>
         )}
-        {!erased && (
+        {!erased && (isDeletion ? collection.mayCreate || collection.mayUpdate : collection.mayUpdate) && (
           <Button
             size="s"
             kind="ghost"

@@ -1,4 +1,5 @@
-import type { Catalog, Collection, Description, Field, Shape } from '../../app/definition.ts'
+import { rowShape } from '../../app/access.ts'
+import type { Catalog, Collection, Description, Field } from '../../app/definition.ts'
 import type { Filter } from '../data/filter.ts'
 import type { Row } from '../data/query.ts'
 import { type BuilderSearch, type Form, isObject, type Measure, type Report } from './question.ts'
@@ -243,13 +244,6 @@ export function pathsOf(
 
 const shownNames = (fields: readonly Field[]) => fields.filter(({ isHidden }) => !isHidden).map(({ name }) => name)
 
-/** One row of what a relation gives: a list, a row or none, or a reference to it. */
-function rowShape(shape: Shape | undefined, schemas: Description['components']['schemas']): Shape | undefined {
-  if (shape?.items !== undefined) return rowShape(shape.items, schemas)
-  if (shape?.anyOf !== undefined) return rowShape(shape.anyOf[0], schemas)
-  return shape?.$ref === undefined ? shape : schemas[shape.$ref.split('/').at(-1)!]
-}
-
 /** A collection whose fields are what a report gives: `having` is a filter of it. */
 export function resultCollection(report: Report, collection: Collection, catalog: Catalog): Collection {
   const field = (name: string, kind: Field['kind']): Field => ({
@@ -260,6 +254,8 @@ export function resultCollection(report: Report, collection: Collection, catalog
     isRequired: false,
     isHidden: false,
     isGenerated: false,
+    isCreatable: false,
+    isChangeable: false,
     options: [],
     maxLength: undefined,
     description: undefined,
