@@ -59,10 +59,19 @@ describeWithBrowser('the permissions page', { timeout: 90_000 }, () => {
     await page.getByRole('dialog', { name: 'What this changes' }).waitFor({ state: 'detached' })
     expect((await user.call('PATCH', `/items/book/${ids[4]}`, { title: 'taken' })).status).toBe(403)
 
-    await page.goto(
-      `${console_.address}/console/permissions/explain?user=${user.id}&collection=book&action=read&id=${ids[1]}`,
-    )
+    // From the record: who sees it, and why somebody else does not.
+    await page.goto(`${console_.address}/console/data/book/${ids[1]}`)
+    await page.getByRole('link', { name: 'Who can see this' }).click()
+    await page.getByLabel('Who else').getByRole('link', { name: 'admin@example.com' }).waitFor()
+    expect(await page.getByLabel('Who else').getByRole('link').count()).toBe(1)
+    await page.getByLabel('User', { exact: true }).fill(user.email)
+    await page.getByRole('option', { name: user.email }).click()
+    await page.getByRole('button', { name: 'Explain' }).click()
     await page.getByText('Refused').waitFor()
+    expect(Object.fromEntries(new URL(page.url()).searchParams)).toEqual({
+      ...{ user: user.id, collection: 'book', action: 'read' },
+      id: `${ids[1]}`,
+    })
     await page.getByLabel('Conditions').getByText('gte 4').waitFor()
     await page.getByText('it has 2').waitFor()
     await page.getByLabel('Who else').getByText('administrator').waitFor()

@@ -181,6 +181,47 @@ describeWithBrowser('the console', { timeout: 120_000 }, () => {
     expect(wrong.filter((text) => !/status of 403/.test(text))).toEqual([])
   })
 
+  it('shows somebody with few grants what these open, and offers nothing that they do not', async () => {
+    const few = await it_.api.user([
+      { collection: 'product', action: 'read', fields: ['id', 'name', 'stock'], conditions: { stock: { gt: 1195 } } },
+      { collection: 'product', action: 'update', fields: ['stock'] },
+      { collection: 'tag', action: 'create', fields: '*' },
+      { collection: 'tag', action: 'read', fields: '*' },
+    ])
+    const as = { email: few.email, password: 'password of a user' }
+    const { page, wrong } = await it_.visit('/data/product', { as })
+    await cell(page, 'Engine 1200').waitFor()
+    await page.getByText('5 rows').waitFor()
+    const heads = page.getByRole('columnheader').getByRole('button').filter({ hasText: /./ })
+    expect(await heads.allTextContents()).toEqual(['name', 'stock', 'id'])
+    expect(await page.getByRole('link', { name: 'New', exact: true }).count()).toBe(0)
+    await page.getByRole('button', { name: 'Import, export' }).click()
+    await page
+      .getByRole('menuitem', { name: /^Export/ })
+      .first()
+      .waitFor()
+    expect(await page.getByRole('menuitem', { name: /^Import/ }).count()).toBe(0)
+    await page.keyboard.press('Escape')
+    await cell(page, 'Engine 1200').dblclick()
+    await page.getByText('Your role does not change name.').waitFor()
+    // The pointer opens a record by its own link, and by its key.
+    await page.getByRole('link', { name: key(1199) }).waitFor()
+    await page.getByRole('link', { name: 'Open Engine 1199' }).click()
+    await page.waitForURL(`**/data/product/${key(1199)}`)
+    await page.getByRole('textbox', { name: /^stock/ }).fill('7000')
+    expect(await page.getByRole('textbox', { name: /^name/ }).count()).toBe(0)
+    expect(await page.getByRole('button', { name: 'Delete' }).count()).toBe(0)
+    expect(await page.getByRole('link', { name: 'Who can see this' }).count()).toBe(0)
+    await expectFits(page)
+    await page.getByRole('button', { name: 'Save' }).click()
+    await waitFor(async () => (await read(1199)).stock === 7000)
+    await it_.api.sql('update product set stock = 1199 where stock = 7000')
+    await page.goto(`${it_.address}/console/data/tag`)
+    await page.getByRole('link', { name: 'New', exact: true }).waitFor()
+    // The other may not read accounts, not even their own.
+    expect(wrong.filter((text) => !/status of 403/.test(text))).toEqual([])
+  })
+
   it('imports a file whose columns have other names, and brings deleted rows back from the trash', async () => {
     const { page, wrong } = await it_.visit('/data/tag')
     await page.getByText('2 rows').waitFor()

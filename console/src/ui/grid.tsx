@@ -35,6 +35,8 @@ type GridProps<Row> = {
   readonly onSelectAll: () => void
   readonly isAllSelected: boolean
   readonly onOpen: (row: Row) => void
+  /** A link to the row, for the pointer; `Enter` opens it by the keyboard. */
+  readonly openerOf: (row: Row) => ReactNode
   readonly onDelete: () => void
   /** The cell that is edited, with its control. */
   readonly editing: Place | undefined
@@ -47,6 +49,8 @@ type GridProps<Row> = {
 const rowHeight = 34
 const beyond = 8
 const anchored = 500
+/** What stands before the first column: the box that selects a row, and the link that opens it. */
+const besideWidth = 68
 
 /**
  * Any number of rows, of which those in view are there: a table could not hold the others. Cells are walked by the keyboard, as in
@@ -180,7 +184,7 @@ function movements(
 function showColumn<Row>(frame: HTMLElement | null, columns: readonly GridColumn<Row>[], column: number): void {
   if (frame === null) return
   const left = columns.slice(0, column).reduce((sum, { width }) => sum + width, 0)
-  const right = left + (columns[column]?.width ?? 0) + 40
+  const right = left + (columns[column]?.width ?? 0) + besideWidth
   if (left < frame.scrollLeft) frame.scrollLeft = left
   else if (right > frame.scrollLeft + frame.clientWidth) frame.scrollLeft = right - frame.clientWidth
 }
@@ -258,7 +262,7 @@ type RowProps<Row> = RowLooks & {
   readonly activeColumn: number
   readonly editingColumn: number
   readonly onActivate: (place: Place) => void
-  readonly handlers: Pick<GridProps<Row>, 'onSelect' | 'onEdit' | 'onOpen' | 'editor'>
+  readonly handlers: Pick<GridProps<Row>, 'onSelect' | 'onEdit' | 'onOpen' | 'openerOf' | 'editor'>
 }
 
 function PlainRow<Row>({
@@ -297,6 +301,7 @@ function PlainRow<Row>({
             onChange={(event) => (event.nativeEvent as MouseEvent).shiftKey || select('toggle')}
           />
         </label>
+        {handlers.openerOf(row)}
       </div>
       {columns.map(({ key, width, cell, isNumber }, column) => (
         // biome-ignore lint/a11y/useKeyWithClickEvents: the grid has the keys of all cells

@@ -126,12 +126,20 @@ export const choiceOf = ({ key, titleField }: Collection, row: Row): Choice => (
   title: String(row[titleField] ?? row[key]),
 })
 
+/** Whether somebody has put in the key of a row, as they have copied it from elsewhere. */
+function isKey({ key, fields }: Collection, text: string): boolean {
+  const kind = fields.find(({ name }) => name === key)?.kind
+  return kind === 'uuid' && /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text)
+}
+
 async function readChoices(collection: Collection, text: string, signal: AbortSignal): Promise<readonly Choice[]> {
   const { key, titleField } = collection
   const isText = collection.fields.some(({ name, kind }) => name === titleField && /text|enum/.test(kind))
   const { data } = await client.items(collection.name).list({
     fields: [...new Set([key, titleField])],
-    ...(text !== '' && (isText ? { filter: { [titleField]: { iLike: text } } } : { search: text })),
+    ...(text !== '' && isKey(collection, text)
+      ? { filter: { [key]: text } }
+      : text !== '' && (isText ? { filter: { [titleField]: { iLike: text } } } : { search: text })),
     sort: [titleField],
     limit: 20,
     count: false,

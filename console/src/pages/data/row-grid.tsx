@@ -1,5 +1,5 @@
-import { useNavigate } from '@tanstack/react-router'
-import { KeyRound, Link2 } from 'lucide-react'
+import { Link, useNavigate } from '@tanstack/react-router'
+import { KeyRound, Link2, Maximize2 } from 'lucide-react'
 import { useCallback, useMemo, useRef, useState } from 'react'
 import type { Catalog, Collection, Field } from '../../app/catalog.ts'
 import { Grid, type Place } from '../../ui/grid.tsx'
@@ -8,6 +8,7 @@ import { CellEditor } from './cell-editor.tsx'
 import { type Conflict, Merge } from './merge.tsx'
 import type { ListSearch, Row } from './query.ts'
 import type { RowWindow } from './row-window.ts'
+import value from './value.module.css'
 import { Value } from './value.tsx'
 import { isNumeric } from './values.ts'
 import { patchRow } from './writes.ts'
@@ -42,6 +43,11 @@ export function RowGrid({
   const [conflict, setConflict] = useState<Conflict>()
   const anchor = useRef(0)
   const keyOf = (row: Row) => String(row[collection.key])
+  const linkTo = (row: Row) => ({
+    to: '/data/$collection/$id' as const,
+    params: { collection: collection.name, id: keyOf(row) },
+    search: search.asOf === undefined ? {} : { asOf: search.asOf },
+  })
   const names = columns.map(({ name }) => name).join()
   // By the names of the columns, so that rows stay as they are
   const gridColumns = useMemo(
@@ -58,9 +64,16 @@ export function RowGrid({
         isNumber: isNumeric(field),
         canSort: !['json', 'geometry', 'vector'].includes(field.kind),
         sorted: sortedBy(search.sort, field.name),
-        cell: (row: Row) => <Value field={field} row={row} catalog={catalog} />,
+        cell: (row: Row) =>
+          field.isKey ? (
+            <Link {...linkTo(row)} className={value.key} tabIndex={-1}>
+              {keyOf(row)}
+            </Link>
+          ) : (
+            <Value field={field} row={row} catalog={catalog} />
+          ),
       })),
-    [names, widths, search.sort, catalog],
+    [names, widths, search.sort, search.asOf, catalog],
   )
   const onView = useCallback((first: number, last: number) => rows.show(first, last), [rows])
   const edit = (place: Place | undefined) => {
@@ -114,13 +127,17 @@ export function RowGrid({
           onSelect(() => (isAllSelected ? new Map() : new Map(loaded().map((row) => [keyOf(row), row]))))
         }
         isAllSelected={isAllSelected}
-        onOpen={(row) =>
-          void navigate({
-            to: '/data/$collection/$id',
-            params: { collection: collection.name, id: keyOf(row) },
-            search: search.asOf === undefined ? {} : { asOf: search.asOf },
-          })
-        }
+        onOpen={(row) => void navigate(linkTo(row))}
+        openerOf={(row) => (
+          <Link
+            {...linkTo(row)}
+            tabIndex={-1}
+            title="Open"
+            aria-label={`Open ${String(row[collection.titleField] ?? keyOf(row))}`}
+          >
+            <Maximize2 aria-hidden="true" />
+          </Link>
+        )}
         onDelete={onDelete}
         editing={editing}
         onEdit={edit}
@@ -153,6 +170,7 @@ function whyFixed(field: Field, { asOf }: ListSearch): string | undefined {
   if (asOf !== undefined) return 'The past cannot be changed. Open the record to bring a value back.'
   if (field.isKey) return 'The key of a row stays as it is.'
   if (field.isGenerated) return `The server fills in ${field.name}.`
+  if (!field.isChangeable) return `Your role does not change ${field.name}.`
   return undefined
 }
 

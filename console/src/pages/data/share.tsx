@@ -39,7 +39,8 @@ function waysToAsk({ collection, search, fields }: ShareProps): Readonly<Record<
   const query = new URLSearchParams(
     given.map(([name, value]) => [name, typeof value === 'object' ? JSON.stringify(value) : String(value)]),
   )
-  const url = `${location.origin}/items/${encodeURIComponent(collection)}?${query}`
+  // What needs no escaping is left as people read it.
+  const url = `${location.origin}/items/${encodeURIComponent(collection)}?${String(query).replaceAll('%2C', ',').replaceAll('%3A', ':').replaceAll('%24', '$')}`
   const options = Object.fromEntries(
     given.map(([name, value]) => [name, name === 'fields' || name === 'sort' ? String(value).split(',') : value]),
   )

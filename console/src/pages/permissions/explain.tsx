@@ -1,15 +1,16 @@
 import { useQuery, useSuspenseQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
-import { Check, Minus, X } from 'lucide-react'
+import { Check, Minus, ShieldQuestion, X } from 'lucide-react'
 import { type FormEvent, useState } from 'react'
-import { useCatalog } from '../../app/catalog.ts'
+import { useCatalog, useCollection } from '../../app/catalog.ts'
 import { client } from '../../app/client.ts'
 import { Page } from '../../shell/page.tsx'
 import { Button } from '../../ui/button.tsx'
-import { Field, Select, TextField } from '../../ui/field.tsx'
-import { Empty, Loading, Problem } from '../../ui/states.tsx'
+import { Field, Select } from '../../ui/field.tsx'
+import { Empty, Loading, Note, Problem } from '../../ui/states.tsx'
 import { Badge } from '../../ui/table.tsx'
-import { actions } from './fields.ts'
+import { type Choice, choiceOf, RelationPicker } from '../data/relation-picker.tsx'
+import { type Action, actions } from './fields.ts'
 import styles from './permissions.module.css'
 import type { ExplainSearch } from './routes.ts'
 import { rolesQuery } from './rules.ts'
@@ -17,7 +18,8 @@ import { rolesQuery } from './rules.ts'
 /** Why somebody may or may not: who × action × item, and the rule taken apart. */
 export function Explain() {
   const search = useSearch({ from: '/shell/permissions/explain' })
-  const isWhole = search.collection !== undefined && (search.role ?? search.user) !== undefined
+  const { collection, id, action = 'read' } = search
+  const isWhole = collection !== undefined && (search.role ?? search.user) !== undefined
   return (
     <Page
       title="Explain"
@@ -26,7 +28,20 @@ export function Explain() {
     >
       <div className={styles.explain}>
         <Question key={JSON.stringify(search)} search={search} />
-        {isWhole ? <Answer search={search} /> : <Empty title="Ask about somebody and a collection" />}
+        <div className={styles.answer}>
+          {isWhole && <Answer search={search} />}
+          {!isWhole && collection === undefined && (
+            <Empty icon={<ShieldQuestion aria-hidden="true" />} title="Ask about somebody and a collection">
+              <p>Of one item you also see who else may.</p>
+            </Empty>
+          )}
+          {!isWhole && collection !== undefined && (
+            <Note>Choose a user or a role to see why they may, or may not.</Note>
+          )}
+          {collection !== undefined && id !== undefined && action !== 'create' && (
+            <Who {...{ collection, id, action }} />
+          )}
+        </div>
       </div>
     </Page>
   )
@@ -36,51 +51,81 @@ function Question({ search }: { readonly search: ExplainSearch }) {
   const { data: roles } = useSuspenseQuery(rolesQuery)
   const catalog = useCatalog()
   const navigate = useNavigate({ from: '/permissions/explain' })
-  const [email, setEmail] = useState('')
-  const [error, setError] = useState<string>()
-  const ask = async (event: FormEvent<HTMLFormElement>) => {
+  const names = [...catalog.keys()].sort((a, b) => Number(isOfSystem(a)) - Number(isOfSystem(b)) || a.localeCompare(b))
+  const [action, setAction] = useState<Action>(search.action ?? 'read')
+  const [role, setRole] = useState(search.role ?? '')
+  const [user, setUser] = useChoice('svc_User', search.user)
+  const [collection, setCollection] = useState(search.collection ?? names[0] ?? '')
+  const [item, setItem] = useChoice(collection, search.id)
+  const ask = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault()
-    const given = Object.fromEntries(
-      [...new FormData(event.currentTarget)].map(([name, value]) => [name, String(value)]),
-    )
-    const action = actions.find((one) => one === given.action)
-    const asked = { collection: given.collection || undefined, action, id: given.id?.trim() || undefined }
-    if (email.trim() === '') return navigate({ search: { ...asked, role: given.role || undefined } })
-    const user = await userOf(email.trim())
-    if (user === undefined) return setError('Nobody has this address or id')
-    return navigate({ search: { ...asked, user } })
+    const somebody = user === null ? { role: role || undefined } : { user: String(user.id) }
+    void navigate({ search: { collection, action, id: item === null ? undefined : String(item.id), ...somebody } })
   }
-  const names = [...catalog.keys()].sort()
   return (
     <form className={styles.question} onSubmit={ask}>
-      <Field label="Role">
+      <Field label="User">
+        {({ id }) => (
+          <RelationPicker
+            id={id}
+            collection="svc_User"
+            label="User"
+            value={user}
+            onChange={(choice) => {
+              setUser(choice)
+              setRole('')
+            }}
+          />
+        )}
+      </Field>
+      <Field label="Or anybody in the role">
         {(attributes) => (
           <Select
             {...attributes}
-            name="role"
-            defaultValue={search.role ?? ''}
+            value={role}
+            onChange={({ target }) => {
+              setRole(target.value)
+              setUser(null)
+            }}
             options={[{ value: '', label: '–' }, ...roles.map(({ name }) => name)]}
           />
         )}
       </Field>
-      <TextField
-        label="or user"
-        hint={search.user === undefined ? 'E-mail address or id' : `Now ${search.user}`}
-        error={error}
-        value={email}
-        onChange={({ target }) => setEmail(target.value)}
-      />
       <Field label="Action">
         {(attributes) => (
-          <Select {...attributes} name="action" defaultValue={search.action ?? 'read'} options={actions} />
+          <Select
+            {...attributes}
+            value={action}
+            onChange={({ target }) => setAction(target.value as Action)}
+            options={actions}
+          />
         )}
       </Field>
       <Field label="Collection">
         {(attributes) => (
-          <Select {...attributes} name="collection" defaultValue={search.collection ?? names[0]} options={names} />
+          <Select
+            {...attributes}
+            value={collection}
+            onChange={({ target }) => {
+              setCollection(target.value)
+              setItem(null)
+            }}
+            options={names}
+          />
         )}
       </Field>
-      <TextField label="Item" hint="Its key, if it is about one" name="id" defaultValue={search.id ?? ''} />
+      <Field label="Item" hint="If it is about one; its name or its key.">
+        {({ id }) => (
+          <RelationPicker
+            key={collection}
+            id={id}
+            collection={collection}
+            label="Item"
+            value={item}
+            onChange={setItem}
+          />
+        )}
+      </Field>
       <Button kind="primary" type="submit">
         Explain
       </Button>
@@ -88,12 +133,24 @@ function Question({ search }: { readonly search: ExplainSearch }) {
   )
 }
 
-async function userOf(text: string): Promise<string | undefined> {
-  if (!text.includes('@')) return text
-  const { data } = await client.request<{ data: readonly { readonly id: string }[] }>('/items/svc_User', {
-    query: { filter: JSON.stringify({ email: text.toLowerCase() }), fields: 'id', limit: 1 },
+const isOfSystem = (name: string): boolean => name.startsWith('svc_')
+
+/** A row to begin with, by its key, with what people call it as soon as that is read; and how to choose another one. */
+function useChoice(name: string, id: string | undefined) {
+  const collection = useCollection(name)
+  const [chosen, choose] = useState<Choice | null>()
+  const { data } = useQuery({
+    queryKey: ['choice', name, id],
+    queryFn: async ({ signal }) => {
+      const { key, titleField } = collection!
+      return choiceOf(collection!, await client.items(name).read(id!, { fields: [key, titleField], signal }))
+    },
+    enabled: id !== undefined && collection !== undefined && chosen === undefined,
+    // What is gone is called by its key.
+    retry: false,
   })
-  return data[0]?.id
+  const begun = id === undefined ? null : (data ?? { id, title: id })
+  return [chosen === undefined ? begun : chosen, choose] as const
 }
 
 type Term = {
@@ -132,7 +189,7 @@ function Answer({ search }: { readonly search: ExplainSearch }) {
   if (error !== null) return <Problem error={error} onRetry={() => void refetch()} />
   if (data === undefined) return <Loading />
   return (
-    <div className={styles.answer}>
+    <>
       <section className={styles.verdict} data-allowed={data.allowed} aria-label="Answer">
         <strong>{data.allowed ? 'Allowed' : 'Refused'}</strong>
         <span>{data.reason}</span>
@@ -184,8 +241,7 @@ function Answer({ search }: { readonly search: ExplainSearch }) {
           )}
         </section>
       )}
-      {id !== undefined && action !== 'create' && <Who collection={collection!} id={id} action={action} />}
-    </div>
+    </>
   )
 }
 
@@ -249,13 +305,13 @@ type Whole = {
   }[]
 }
 
-function Who(question: { readonly collection: string; readonly id: string; readonly action: string }) {
+function Who(question: { readonly collection: string; readonly id: string; readonly action: Action }) {
   const { data, error } = useQuery({
     queryKey: ['permissions', 'who', question],
     queryFn: async () =>
       (await client.request<{ data: Whole }>('/permissions/who', { method: 'POST', body: question })).data,
   })
-  const words = { read: 'see', update: 'change', delete: 'delete' }[question.action] ?? question.action
+  const words = { read: 'see', create: 'make', update: 'change', delete: 'delete' }[question.action]
   return (
     <section className={styles.part} aria-label="Who else">
       <h2>Who can {words} this item</h2>
@@ -269,7 +325,15 @@ function Who(question: { readonly collection: string; readonly id: string; reado
             .map(({ role, users, allowed, people }) => (
               <li key={role.id}>
                 <strong>{role.name}</strong> {allowed.toLocaleString()} of {users.toLocaleString()}
-                <small>{people.map(({ email, firstName }) => email ?? firstName).join(', ')}</small>
+                <ul className={styles.people}>
+                  {people.map(({ id: user, email, firstName }) => (
+                    <li key={user}>
+                      <Link to="/permissions/explain" search={{ ...question, user }}>
+                        {email ?? firstName}
+                      </Link>
+                    </li>
+                  ))}
+                </ul>
               </li>
             ))}
           {!data.complete && <li>Not everybody was looked at.</li>}
