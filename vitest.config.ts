@@ -14,6 +14,8 @@ const shared = {
   },
   isolate: false,
   setupFiles: 'test/support/fresh-modules.ts',
+  // What is waited for comes, also on a machine that others keep busy; one second was not enough there.
+  expect: { poll: { timeout: 30_000 } },
 }
 
 /** Test files at a time: many wait for processes to start and faults to be noticed, so more than there are cores. */

@@ -8,6 +8,7 @@ import { expect, onTestFinished } from 'vitest'
 import { freePort } from '../../src/db/embedded/free-port.ts'
 import { type Api, startApi } from './api.ts'
 import { startBrowser } from './browser.ts'
+import { layoutFaults } from './layout.ts'
 import { administrator } from './prepare.ts'
 
 export type Visit = {
@@ -103,9 +104,9 @@ const looks = [320, 768, 1440].flatMap((width) =>
 )
 
 /**
- * Expects that a page fits windows of three widths in both themes: nothing is wider than the window, and axe finds nothing. What
- * scrolls sideways by design is inside an element with `overflow: auto`. The window is as it was afterwards. For people to look
- * at, a page with a name is kept in pictures where CONSOLE_SHOTS names a folder.
+ * Expects that a page fits windows of three widths in both themes: nothing is wider than the window, cut off or covered, and axe
+ * finds nothing. What scrolls sideways by design is inside an element with `overflow: auto`. The window is as it was afterwards.
+ * For people to look at, a page with a name is kept in pictures where CONSOLE_SHOTS names a folder.
  */
 export async function expectFits(page: Page, name?: string): Promise<void> {
   const shots = process.env.CONSOLE_SHOTS
@@ -115,6 +116,7 @@ export async function expectFits(page: Page, name?: string): Promise<void> {
     await page.setViewportSize({ width, height: 800 })
     const wide = Number(await page.evaluate('document.documentElement.scrollWidth'))
     expect({ width, colorScheme, wide }).toEqual({ width, colorScheme, wide: Math.min(wide, width) })
+    expect({ width, colorScheme, faults: await layoutFaults(page) }).toEqual({ width, colorScheme, faults: [] })
     if (name !== undefined && shots !== undefined)
       await page.screenshot({ path: join(shots, `${name}-${width}-${colorScheme}.png`) })
     // Contrast is a matter of the theme, names and roles of the narrow and the wide form.

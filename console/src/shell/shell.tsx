@@ -9,7 +9,8 @@ import styles from './shell.module.css'
 import { ShortcutHelp, useShortcuts } from './shortcuts.tsx'
 import { Sidebar } from './sidebar.tsx'
 
-const Palette = lazy(async () => ({ default: (await import('./palette.tsx')).Palette }))
+const loadPalette = () => import('./palette.tsx')
+const Palette = lazy(async () => ({ default: (await loadPalette()).Palette }))
 const PreviewDialog = lazy(async () => ({ default: (await import('./preview-dialog.tsx')).PreviewDialog }))
 
 /** Navigation around the page that is shown. */
@@ -20,6 +21,11 @@ export function Shell() {
   const [isPreviewOpen, setPreviewOpen] = useState(false)
   const path = useRouterState({ select: ({ location }) => location.pathname })
   const router = useRouter()
+  useEffect(() => {
+    // It is there before it is asked for, so that it has every letter that is typed after its shortcut.
+    const timer = setTimeout(() => void loadPalette(), 300)
+    return () => clearTimeout(timer)
+  }, [])
   useEffect(() => router.subscribe('onResolved', () => setMenuOpen(false)), [router])
   useShortcuts({ openPalette: () => setPaletteOpen(true), openHelp: () => setHelpOpen(true) })
   const openPalette = () => {

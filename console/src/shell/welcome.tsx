@@ -55,6 +55,7 @@ export function Welcome() {
             type="password"
             autoComplete="new-password"
             minLength={8}
+            hint="At least 8 characters."
             required
             autoFocus
           />

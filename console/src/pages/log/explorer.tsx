@@ -6,6 +6,7 @@ import { Page } from '../../shell/page.tsx'
 import { Button, looks } from '../../ui/button.tsx'
 import { Checkbox, Select } from '../../ui/field.tsx'
 import { Empty, Loading, Note, Problem } from '../../ui/states.tsx'
+import { timeText } from '../data/values.ts'
 import styles from './log.module.css'
 import { type Facets, filterOf, namesOf, type RequestEntry, readFacets, readRequests } from './log.ts'
 import { RequestDrawer } from './request.tsx'
@@ -77,8 +78,8 @@ export function LogExplorer() {
       {facets.data !== undefined && <Histogram facets={facets.data} onBrush={(from, to) => set({ from, to })} />}
       {facets.data?.complete === false && (
         <Note kind="warning">
-          There are too many events to count: these are the newest 200,000, since{' '}
-          {new Date(facets.data.since).toLocaleString()}. Choose a shorter time for all of it.
+          There are too many events to count: these are the newest 200,000, since {timeText(facets.data.since)}. Choose
+          a shorter time for all of it.
         </Note>
       )}
       <div className={styles.columns}>
@@ -142,7 +143,7 @@ function Span({
       aria-label="Time"
       value={isOwn ? 'own' : '24'}
       options={[
-        ...(isOwn ? [{ value: 'own', label: `From ${new Date(search.from!).toLocaleString()}` }] : []),
+        ...(isOwn ? [{ value: 'own', label: `From ${timeText(search.from!)}` }] : []),
         ...spans.map(({ label, hours }) => ({ value: String(hours), label })),
       ]}
       onChange={({ target }) => {
@@ -179,7 +180,7 @@ function Histogram({
             key={at}
             className={styles.slot}
             data-brushed={place >= first && place <= last}
-            title={`${new Date(at).toLocaleString()}: ${events.toLocaleString()}`}
+            title={`${timeText(at)}: ${events.toLocaleString()}`}
             onPointerDown={() => setBrush([place, place])}
             onPointerEnter={() => setBrush((before) => before && [before[0], place])}
           >
@@ -188,8 +189,8 @@ function Histogram({
         ))}
       </div>
       <figcaption>
-        <span>{new Date(facets.from).toLocaleString()}</span>
-        <span>{new Date(facets.to).toLocaleString()}</span>
+        <span>{timeText(facets.from)}</span>
+        <span>{timeText(facets.to)}</span>
       </figcaption>
     </figure>
   )
@@ -215,8 +216,15 @@ function Facet({ name, chosen, values, label, onChoose }: FacetProps) {
   const shown = values.flatMap(({ value, events }) => (value === null ? [] : [{ value, events }])).slice(0, 12)
   if (shown.length === 0 && chosen === undefined) return null
   return (
-    <section className={styles.facet} aria-label={titles[name]}>
-      <h2>{titles[name]}</h2>
+    // Below one another, open ones would push the requests out of a narrow window.
+    <details
+      className={styles.facet}
+      aria-label={titles[name]}
+      open={chosen !== undefined || !matchMedia('(max-width: 48rem)').matches}
+    >
+      <summary>
+        <h2>{titles[name]}</h2>
+      </summary>
       <ul>
         {shown.map(({ value, events }) => (
           <li key={value}>
@@ -231,7 +239,7 @@ function Facet({ name, chosen, values, label, onChoose }: FacetProps) {
           </li>
         ))}
       </ul>
-    </section>
+    </details>
   )
 }
 
@@ -258,7 +266,7 @@ function Entry({
       <small>
         {name}
         {agent != null && ` by ${agent.name}`}
-        {cause != null && ` · followed by ${cause.by}`} · <time dateTime={at}>{new Date(at).toLocaleString()}</time>
+        {cause != null && ` · followed by ${cause.by}`} · <time dateTime={at}>{timeText(at)}</time>
       </small>
     </button>
   )

@@ -25,6 +25,8 @@ export type RequestEntry = {
   readonly counts: readonly { readonly collection: string; readonly action: string; readonly events: number }[]
 }
 
+type Values = Readonly<Record<string, unknown>>
+
 export type RequestTree = RequestEntry & {
   readonly eventList: readonly {
     readonly id: string
@@ -32,7 +34,7 @@ export type RequestTree = RequestEntry & {
     readonly item: string | null
     readonly action: string
     readonly type: string
-    readonly changes?: unknown
+    readonly changes?: { readonly before?: Values | null; readonly after?: Values | null }
   }[]
   readonly caused: readonly RequestTree[]
   readonly undoneBy?: readonly string[]

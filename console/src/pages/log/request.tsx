@@ -1,6 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { useState } from 'react'
+import { useCollection } from '../../app/catalog.ts'
 import { queryClient } from '../../app/client.ts'
 import { useMe } from '../../app/session.ts'
 import { Button } from '../../ui/button.tsx'
@@ -9,6 +10,7 @@ import { Checkbox } from '../../ui/field.tsx'
 import { Loading, Note, Problem } from '../../ui/states.tsx'
 import { Badge } from '../../ui/table.tsx'
 import { notify } from '../../ui/toast.tsx'
+import { timeText } from '../data/values.ts'
 import styles from './log.module.css'
 import { type Effects, type RequestTree, readEffects, readRequest, type UndoReport, undo } from './log.ts'
 
@@ -53,26 +55,14 @@ function Tree({ node }: { readonly node: RequestTree }) {
   return (
     <div className={styles.node}>
       <p>
-        <time dateTime={node.at}>{new Date(node.at).toLocaleString()}</time>
+        <time dateTime={node.at}>{timeText(node.at)}</time>
         {node.cause != null && ` · by a ${node.cause.by}`}
         {node.agent != null && ` · ${node.agent.name}${node.agent.tool === undefined ? '' : `, ${node.agent.tool}`}`}
       </p>
       <ul>
-        {node.eventList.map(({ id, type, action, collection, item, changes }) => (
+        {node.eventList.map(({ id, ...event }) => (
           <li key={id}>
-            <details>
-              <summary>
-                {type === 'data' ? action : `${type}.${action}`} <code>{collection}</code>
-              </summary>
-              {type === 'data' && item !== null && (
-                <p>
-                  <Link to="/data/$collection/$id" params={{ collection, id: item }}>
-                    {item}
-                  </Link>
-                </p>
-              )}
-              {changes !== undefined && <pre>{JSON.stringify(changes, null, 2)}</pre>}
-            </details>
+            <Change event={event} />
           </li>
         ))}
       </ul>
@@ -80,6 +70,30 @@ function Tree({ node }: { readonly node: RequestTree }) {
         <Tree key={one.requestId ?? one.position} node={one} />
       ))}
     </div>
+  )
+}
+
+/** One change: of which row, and all that it says. */
+function Change({ event }: { readonly event: Omit<RequestTree['eventList'][number], 'id'> }) {
+  const { type, action, collection, item, changes } = event
+  const known = useCollection(collection)
+  const { before, after } = changes ?? {}
+  const title = known && (after?.[known.titleField] ?? before?.[known.titleField])
+  return (
+    <details>
+      <summary>
+        {type === 'data' ? action : `${type}.${action}`} <code>{collection}</code>{' '}
+        {item !== null &&
+          (type === 'data' ? (
+            <Link to="/data/$collection/$id" params={{ collection, id: item }}>
+              {String(title ?? item)}
+            </Link>
+          ) : (
+            String(title ?? item)
+          ))}
+      </summary>
+      {changes !== undefined && <pre>{JSON.stringify(changes, null, 2)}</pre>}
+    </details>
   )
 }
 

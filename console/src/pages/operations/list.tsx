@@ -7,6 +7,7 @@ import { Input, Select } from '../../ui/field.tsx'
 import { Empty, Loading, Problem } from '../../ui/states.tsx'
 import { type Column, Table } from '../../ui/table.tsx'
 import { notify, notifyError } from '../../ui/toast.tsx'
+import { timeText } from '../data/values.ts'
 import styles from './operations.module.css'
 import type { SectionProps } from './operations.tsx'
 import type { OperationsSearch } from './routes.ts'
@@ -317,5 +318,4 @@ export function span(seconds: number): string {
   return fit === undefined ? `${Math.round(seconds)} s` : `${Math.round(seconds / fit[1])} ${fit[0]}`
 }
 
-export const moment = (value: string | null | undefined): string =>
-  value == null ? '' : new Date(value).toLocaleString()
+export const moment = (value: string | null | undefined): string => (value == null ? '' : timeText(value))

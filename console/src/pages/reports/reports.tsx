@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate } from '@tanstack/react-router'
-import { LayoutDashboard, Plus, Trash2 } from 'lucide-react'
+import { ChartColumn, LayoutDashboard, Plus, Trash2 } from 'lucide-react'
 import { type ReactNode, useState } from 'react'
 import { useMe } from '../../app/session.ts'
 import { Page } from '../../shell/page.tsx'
@@ -34,10 +34,10 @@ export function Reports() {
       description="Figures of what you may read, and dashboards of them."
       actions={
         <>
-          <Button size="s" onClick={() => setMaking(true)}>
+          <Button onClick={() => setMaking(true)}>
             <LayoutDashboard aria-hidden="true" /> New dashboard
           </Button>
-          <Link to="/reports/build" {...looks({ kind: 'primary', size: 's' })}>
+          <Link to="/reports/build" {...looks({ kind: 'primary' })}>
             <Plus aria-hidden="true" /> New report
           </Link>
         </>
@@ -46,7 +46,15 @@ export function Reports() {
       {error !== null && <Problem error={error} onRetry={retry} />}
       {error === null && (dashboards.isPending || reports.isPending) && <Loading />}
       {isEmpty && (
-        <Empty title="Nothing is saved yet">
+        <Empty
+          icon={<ChartColumn aria-hidden="true" />}
+          title="Nothing is saved yet"
+          actions={
+            <Link to="/reports/build" {...looks({ kind: 'primary' })}>
+              Make the first report
+            </Link>
+          }
+        >
           A report counts and sums rows by groups. What you save is listed here, and on dashboards.
         </Empty>
       )}

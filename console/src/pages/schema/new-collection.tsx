@@ -97,7 +97,7 @@ export function NewCollection() {
       )}
       {adding === 'relation' && (
         <RelationForm
-          collection={name.trim() || 'the collection'}
+          collection={name.trim()}
           taken={taken}
           isInline
           action="Add"

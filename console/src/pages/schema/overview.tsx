@@ -88,7 +88,15 @@ function Collections() {
 function Nothing({ isFiltered }: { readonly isFiltered: boolean }) {
   if (isFiltered) return <Empty title="No such collection" />
   return (
-    <Empty icon={<Table2 />} title="No collections yet">
+    <Empty
+      icon={<Table2 />}
+      title="No collections yet"
+      actions={
+        <Link to="/schema" search={{ open: 'new' }} {...looks({ kind: 'primary' })}>
+          Make the first one
+        </Link>
+      }
+    >
       <p>A collection is a table with an interface of its own: make the first one, or import definitions.</p>
     </Empty>
   )

@@ -68,8 +68,8 @@ type RelationFormProps = {
 /** A new relation. */
 export function RelationForm({ collection, taken, isInline = false, action, onDone, onClose }: RelationFormProps) {
   const own = [...useCatalog().values()].filter(({ isJunction }) => !isJunction)
-  const names = own
-    .map(({ name }) => name)
+  const names = [...new Set([...own.map(({ name }) => name), collection])]
+    .filter((name) => name !== '')
     .sort((a, b) => Number(isSystem(a)) - Number(isSystem(b)) || a.localeCompare(b))
   const [relation, setRelation] = useState<NewRelation>({
     name: '',
@@ -83,7 +83,7 @@ export function RelationForm({ collection, taken, isInline = false, action, onDo
   })
   const { name, kind, target, alias, tables } = relation
   const set = (change: Partial<NewRelation>) => setRelation({ ...relation, ...change })
-  const nameError = taken.includes(name.trim()) ? `${collection} has a ${name.trim()}` : undefined
+  const nameError = taken.includes(name.trim()) ? `${collection || 'It'} has a ${name.trim()}` : undefined
   const isWhole = name.trim() !== '' && nameError === undefined && (kind === 'M2A' ? tables.length > 0 : target !== '')
   return (
     <Drawer

@@ -48,7 +48,15 @@ export function Workflows() {
       {error !== null && <Problem error={error} onRetry={() => void refetch()} />}
       {error === null && data === undefined && <Loading />}
       {data?.totalCount === 0 && (
-        <Empty icon={<Icon aria-hidden="true" />} title="There is no workflow yet">
+        <Empty
+          icon={<Icon aria-hidden="true" />}
+          title="There is no workflow yet"
+          actions={
+            <Button kind="primary" onClick={() => setMaking(true)}>
+              Make the first one
+            </Button>
+          }
+        >
           A workflow does something when something happens: it reads and writes rows, sends mails, asks other servers.
         </Empty>
       )}
