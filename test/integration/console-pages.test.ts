@@ -4,6 +4,7 @@ import { createAccount, plant } from '../support/accounts.ts'
 import { startApi } from '../support/api.ts'
 import { describeWithBrowser } from '../support/browser.ts'
 import { buildConsole, type Console, expectAccessible, expectFits, startConsole } from '../support/console.ts'
+import { unseenFocus } from '../support/layout.ts'
 import { administrator } from '../support/prepare.ts'
 import { appCode } from '../support/totp.ts'
 import { waitFor } from '../support/wait.ts'
@@ -218,6 +219,13 @@ describeWithBrowser('the console', { timeout: 120_000 }, () => {
     await it_.api.sql('update product set stock = 1199 where stock = 7000')
     await page.goto(`${it_.address}/console/data/tag`)
     await page.getByRole('link', { name: 'New', exact: true }).waitFor()
+    // What is not granted is as if it were not there.
+    for (const path of ['/data/category', '/data/nothing', '/data/nothing/1', '/trash/nothing']) {
+      await page.goto(`${it_.address}/console${path}`)
+      await page.getByText('There is no collection').waitFor()
+    }
+    await page.getByRole('link', { name: 'All collections' }).click()
+    await page.getByRole('heading', { name: 'Data' }).waitFor()
     // The other may not read accounts, not even their own.
     expect(wrong.filter((text) => !/status of 403/.test(text))).toEqual([])
   })
@@ -425,6 +433,51 @@ describeWithBrowser('the console', { timeout: 120_000 }, () => {
     await page.locator('[data-timeline]').getByText(attack).first().waitFor()
     await page.goto(`${it_.address}/console/data`)
     await page.getByText(attack).waitFor()
+    expect(wrong).toEqual([])
+  })
+
+  it('goes to every page by its address, runs none of the names there, and shows where the keyboard is', async () => {
+    const make = async (path: string, body: object, headers = {}) => {
+      const { status, body: answer } = await it_.api.admin('POST', path, body, headers)
+      expect({ path, status, answer }).toMatchObject({ status: 201 })
+      return answer.data?.id ?? answer.id
+    }
+    const role = await make('/items/svc_Role', { name: attack, description: attack })
+    const user = await make('/items/svc_User', {
+      ...{ email: 'attack@example.com', password: 'password of a user', firstName: attack, lastName: attack },
+    })
+    await make('/items/svc_UserRole', { user_Id: user, role_Id: role })
+    await make('/permissions', { role_Id: role, collection: 'product', action: 'read', conditions: { name: attack } })
+    const report = {
+      collection: 'product',
+      aggregate: { rows: { function: 'count', field: '*' } },
+      groupBy: ['name'],
+    }
+    await make('/views', { name: attack, page: 'data', collection: 'product', query: { search: attack } })
+    await make('/views', { name: attack, page: 'reports', collection: 'product', query: report })
+    const panels = [{ id: 'a', name: attack, width: 'full', report }]
+    const dashboard = await make('/views', { name: attack, page: 'dashboards', query: { panels } })
+    await make('/items/svc_Workflow', { name: attack, description: attack })
+    await make('/items/tag', { name: attack }, { 'x-svc-agent': 'an agent' })
+    const { page, wrong } = await it_.visit('/data')
+    const unseen: string[] = []
+    for (const path of [
+      ...['/data', '/data/product', `/data/product/${key(3)}`, '/data/product/new', '/trash/product'],
+      ...['/reports', `/reports/dashboards/${dashboard}`, '/reports/build?collection=product', '/log'],
+      ...['/schema', '/schema?view=diagram', '/schema/product', '/schema?open=new'],
+      ...['/permissions', `/permissions?role=${role}&collection=product`, '/permissions/rules'],
+      `/permissions/explain?user=${user}&collection=product&action=read&id=${key(3)}`,
+      ...['/people', `/people/${user}`, '/people/roles', '/workflows', '/account'],
+      ...['health', 'jobs', 'mails', 'templates', 'webhooks', 'files', 'settings', 'consumers'].map(
+        (section) => `/operations/${section}`,
+      ),
+    ]) {
+      await page.goto(`${it_.address}/console${path}`)
+      await page.locator('main h1').waitFor()
+      await expect.poll(() => page.locator('main [role=status][aria-label*=oading]').count()).toBe(0)
+      for (const element of await unseenFocus(page, 4)) unseen.push(`${path}: ${element}`)
+    }
+    expect(unseen).toEqual([])
     expect(wrong).toEqual([])
   })
 })

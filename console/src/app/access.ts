@@ -1,5 +1,4 @@
 import type { Description, Shape } from './definition.ts'
-import type { Permission } from './session.ts'
 
 /** What somebody may do with the rows of a collection; undefined of create and update where they may not at all. */
 export type Access = {
@@ -10,6 +9,9 @@ export type Access = {
   readonly updates: ((field: string) => boolean) | undefined
   readonly deletes: boolean
 }
+
+/** What a role grants, as `/auth/me` says it. */
+type Grant = { readonly collection: string; readonly action: string; readonly fields: readonly string[] | null }
 
 const always = () => true
 
@@ -43,7 +45,7 @@ export function describedAccess({ paths, components }: Description, collection: 
 }
 
 /** By the grants of a role, where the server describes nothing: fields that are granted by name are known, the others may be open. */
-export function grantedAccess(permissions: readonly Permission[], collection: string): Access | undefined {
+export function grantedAccess(permissions: readonly Grant[], collection: string): Access | undefined {
   const grant = (action: string) => permissions.find((one) => one.collection === collection && one.action === action)
   const fieldsOf = (action: string): ((field: string) => boolean) | undefined => {
     const granted = grant(action)

@@ -1,5 +1,5 @@
 import { createRootRoute, createRoute, lazyRouteComponent, Outlet, redirect } from '@tanstack/react-router'
-import { RouteProblem } from '../shell/route-problem.tsx'
+import { NotFound, RouteProblem } from '../shell/route-problem.tsx'
 import { queryClient } from './client.ts'
 import { infoQuery, meQuery } from './session.ts'
 
@@ -7,6 +7,7 @@ import { infoQuery, meQuery } from './session.ts'
 export const rootRoute = createRootRoute({
   component: Outlet,
   errorComponent: RouteProblem,
+  notFoundComponent: NotFound,
   loader: () => queryClient.ensureQueryData(infoQuery),
 })
 
@@ -20,4 +21,5 @@ export const shellRoute = createRoute({
   },
   component: lazyRouteComponent(() => import('../shell/shell.tsx'), 'Shell'),
   errorComponent: RouteProblem,
+  notFoundComponent: NotFound,
 })

@@ -2,6 +2,7 @@ import { type ErrorComponentProps, Link, useRouter } from '@tanstack/react-route
 import { Compass } from 'lucide-react'
 import { looks } from '../ui/button.tsx'
 import { Empty, Loading, Problem } from '../ui/states.tsx'
+import { Page } from './page.tsx'
 
 /** A page that could not be shown: why, and another try. */
 export function RouteProblem({ error, reset }: ErrorComponentProps) {
@@ -18,6 +19,23 @@ export function RouteProblem({ error, reset }: ErrorComponentProps) {
 }
 
 export const RoutePending = () => <Loading />
+
+/** A collection that an address names and that is not there, or not for whoever looks. */
+export const NoCollection = ({ name }: { readonly name: string }) => (
+  <Page title="No such collection" crumbs={<Link to="/data">Data</Link>}>
+    <Empty
+      icon={<Compass />}
+      title={`There is no collection ${name}`}
+      actions={
+        <Link to="/data" {...looks()}>
+          All collections
+        </Link>
+      }
+    >
+      <p>It is called otherwise, or your role does not grant it.</p>
+    </Empty>
+  </Page>
+)
 
 export const NotFound = () => (
   <Empty

@@ -1,8 +1,9 @@
-import { Link, notFound, useNavigate, useParams, useSearch } from '@tanstack/react-router'
+import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { Filter as FilterIcon, Plus } from 'lucide-react'
 import { useState } from 'react'
 import { type Collection, useCatalog } from '../../app/catalog.ts'
 import { Page } from '../../shell/page.tsx'
+import { NoCollection } from '../../shell/route-problem.tsx'
 import { Button, looks } from '../../ui/button.tsx'
 import { Input } from '../../ui/field.tsx'
 import { Popover } from '../../ui/menu.tsx'
@@ -26,7 +27,7 @@ import { Views } from './views.tsx'
 export function CollectionPage() {
   const { collection: name } = useParams({ from: '/shell/data/$collection' })
   const collection = useCatalog().get(name)
-  if (collection === undefined) throw notFound()
+  if (collection === undefined) return <NoCollection name={name} />
   return <Rows key={name} collection={collection} />
 }
 

@@ -1,7 +1,8 @@
-import { Link, Navigate, notFound, useNavigate, useParams, useSearch } from '@tanstack/react-router'
+import { Link, Navigate, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { BookOpen } from 'lucide-react'
 import { type ComponentType, lazy, Suspense } from 'react'
 import { Page } from '../../shell/page.tsx'
+import { NotFound } from '../../shell/route-problem.tsx'
 import { looks } from '../../ui/button.tsx'
 import { Loading } from '../../ui/states.tsx'
 import styles from './operations.module.css'
@@ -75,7 +76,7 @@ export function Section() {
   const { section } = useParams({ from: '/shell/operations/$section' })
   const search = useSearch({ from: '/shell/operations/$section' })
   const navigate = useNavigate({ from: '/operations/$section' })
-  if (!isSection(section)) throw notFound()
+  if (!isSection(section)) return <NotFound />
   const { description, component: Content } = sections[section]
   const set = (change: OperationsSearch) => void navigate({ search: (before) => ({ ...before, ...change }) })
   return (

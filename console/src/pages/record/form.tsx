@@ -53,7 +53,12 @@ export function RecordForm({
   const [conflict, setConflict] = useState<Conflict>()
   const shown = collection.fields.filter(({ isHidden }) => !isHidden)
   const isNew = onCreate !== undefined
-  const editable = isFixed ? [] : shown.filter((field) => (isNew ? field.isCreatable : field.isChangeable))
+  const editable = isFixed
+    ? []
+    : shown
+        .filter((field) => (isNew ? field.isCreatable : field.isChangeable))
+        // The server makes a UUID: the last thing that somebody would want to write.
+        .sort((a, b) => Number(isMade(a)) - Number(isMade(b)))
   const fixed = shown.filter((field) => !editable.includes(field))
   const junctions = collection.relations.filter(
     ({ kind, reads, isCreatable, isChangeable }) =>
@@ -200,10 +205,15 @@ function controlOf(field: FieldOf, attributes: Attributes, { collection, row, ed
   )
 }
 
-const hintOf = ({ description, editor: name }: FieldOf, editor: FoundEditor | undefined): string | undefined =>
-  editor === 'missing'
+const isMade = ({ isKey, kind }: FieldOf): boolean => isKey && kind === 'uuid'
+
+function hintOf(field: FieldOf, editor: FoundEditor | undefined): string | undefined {
+  const { editor: name } = field
+  const description = field.description ?? (isMade(field) ? 'Empty for a new one.' : undefined)
+  return editor === 'missing'
     ? [description, `Its editor ${name} is not installed here, or not for you.`].filter(Boolean).join(' · ')
     : description
+}
 
 function Facts({
   fields,

@@ -1,5 +1,5 @@
 import { useQuery } from '@tanstack/react-query'
-import { Link, notFound, useNavigate, useParams, useSearch } from '@tanstack/react-router'
+import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { RotateCcw, ShieldQuestion, Trash2 } from 'lucide-react'
 import { useState } from 'react'
 import { DaybookError } from '../../../../clients/client.ts'
@@ -7,6 +7,7 @@ import { type Catalog, type Collection, useCatalog } from '../../app/catalog.ts'
 import { client } from '../../app/client.ts'
 import { useMe } from '../../app/session.ts'
 import { Page } from '../../shell/page.tsx'
+import { NoCollection } from '../../shell/route-problem.tsx'
 import { Button, IconButton, looks } from '../../ui/button.tsx'
 import { Empty, Loading, Problem } from '../../ui/states.tsx'
 import { notify, notifyError } from '../../ui/toast.tsx'
@@ -24,7 +25,7 @@ export function RecordPage() {
   const { collection: name, id } = useParams({ from: '/shell/data/$collection/$id' })
   const catalog = useCatalog()
   const collection = catalog.get(name)
-  if (collection === undefined) throw notFound()
+  if (collection === undefined) return <NoCollection name={name} />
   return <Record key={`${name}/${id}`} {...{ catalog, collection, id }} />
 }
 
@@ -167,7 +168,7 @@ export function NewRecord() {
   const navigate = useNavigate()
   const catalog = useCatalog()
   const collection = catalog.get(name)
-  if (collection === undefined) throw notFound()
+  if (collection === undefined) return <NoCollection name={name} />
   return (
     <Page
       title={`New in ${collection.label}`}

@@ -1,10 +1,11 @@
 import { useInfiniteQuery } from '@tanstack/react-query'
-import { Link, notFound, useParams } from '@tanstack/react-router'
+import { Link, useParams } from '@tanstack/react-router'
 import { Trash2 } from 'lucide-react'
 import { useState } from 'react'
-import { useCatalog } from '../../app/catalog.ts'
+import { type Collection, useCatalog } from '../../app/catalog.ts'
 import { client } from '../../app/client.ts'
 import { Page } from '../../shell/page.tsx'
+import { NoCollection } from '../../shell/route-problem.tsx'
 import { Button } from '../../ui/button.tsx'
 import { Empty, Loading, Problem } from '../../ui/states.tsx'
 import { Table } from '../../ui/table.tsx'
@@ -18,7 +19,11 @@ type Deleted = { readonly id: string | number; readonly event: string; readonly 
 export function Trash() {
   const { collection: name } = useParams({ from: '/shell/trash/$collection' })
   const collection = useCatalog().get(name)
-  if (collection === undefined) throw notFound()
+  return collection === undefined ? <NoCollection name={name} /> : <Deletions key={name} collection={collection} />
+}
+
+function Deletions({ collection }: { readonly collection: Collection }) {
+  const { name } = collection
   const [busy, setBusy] = useState<string>()
   const { data, error, refetch, hasNextPage, fetchNextPage } = useInfiniteQuery({
     queryKey: ['deleted', name],
