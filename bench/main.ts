@@ -1,5 +1,6 @@
 import { measureAssets } from './assets.ts'
 import { measureBackup } from './backup.ts'
+import { measureConsole } from './console.ts'
 import { openFiles, openPlace, openSql, type Place } from './database.ts'
 import { cacheOn, environment, type Prepared, prepareDaybook, startDaybook, webScript } from './daybook.ts'
 import { assertSameAnswers } from './equal.ts'
@@ -52,6 +53,7 @@ async function bench(options: Options, cleanup: AsyncDisposableStack): Promise<R
     W13: () => measureJobs(prepared, options.quick),
     W16: () => measureWorkflows(contest, prepared, options.quick),
     'P-BACKUP': () => measureBackup(options.quick),
+    'P-CONSOLE': () => measureConsole(prepared),
   })
   if (options.profile !== undefined) {
     await contest.servers[options.profileOf]!.stop()
@@ -60,10 +62,11 @@ async function bench(options: Options, cleanup: AsyncDisposableStack): Promise<R
   return { machine, lines, figures }
 }
 
-/** The tables of W14 are filled for W14 alone. */
+/** The large tables are filled for those who need them alone. */
 function sizesOf(options: Options) {
   const { products } = options
-  const [product_10k, product_1m] = isWanted(options, 'W14') ? [Math.min(products, 10_000), 1_000_000] : [1, 1]
+  const isLarge = isWanted(options, 'W14') || isWanted(options, 'P-CONSOLE')
+  const [product_10k, product_1m] = isLarge ? [Math.min(products, 10_000), 1_000_000] : [1, 1]
   return { product: products, article: products, product_10k, product_1m }
 }
 

@@ -25,7 +25,7 @@ export type Options = {
 }
 
 export const usage = `npm run bench -- [options]
-  --quick            a first idea in under two minutes: shorter rounds, fewer rows, subscribers and jobs, no W14, no P-backup
+  --quick            a first idea in under two minutes: shorter rounds, fewer rows, subscribers and jobs, no W14, P-backup, P-console
   --json             the figures as JSON instead of the table
   --only W1,W4       these workloads only
   --as ROLE          as admin or as limited only
@@ -71,7 +71,7 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Op
 }
 
 /** A quick run has them only when they are asked for. */
-const slow = ['W14', 'P-BACKUP']
+const slow = ['W14', 'P-BACKUP', 'P-CONSOLE']
 
 /** Whether a workload is to be measured. */
 export const isWanted = ({ only, quick }: Options, id: string): boolean =>
