@@ -460,6 +460,43 @@ describe('what the database computes of other columns', () => {
   })
 })
 
+describe('facts that others caused', () => {
+  it('are told as far as the log is: not to a caller who walks through its positions', async () => {
+    const [{ position, userId }] = await api.sql(
+      `select position, "userId" from "svc_AuditLog" where type = 'auth' and action = 'login' order by position desc limit 1`,
+    )
+    const nobody = await api.user([])
+    const walk = (call: Call, more: object = { position: String(position) }) =>
+      call('POST', '/log/undo', { ...more, dryRun: true })
+    const login = expect.objectContaining({ event: 'auth.login', id: userId })
+    expect((await ok(walk(api.admin))).data.notUndone).toContainEqual(login)
+    const unseen = await walk(nobody.call)
+    expect([unseen.status, unseen.body.error.message]).toEqual([404, 'The log has no event at this position'])
+    const unknown = await walk(nobody.call, { position: '99999999' })
+    expect(unseen.body).toEqual(unknown.body)
+    const [{ logRequestId }] = await api.sql(
+      `select "logRequestId" from "svc_AuditLog" where position = $1 and "logRequestId" is not null`,
+      [position],
+    )
+    expect((await walk(nobody.call, { requestId: logRequestId })).status).toBe(404)
+
+    const log = { collection: 'svc_AuditLog', action: 'read' }
+    const some = await api.user([{ ...log, fields: ['id', 'action'] }])
+    expect((await walk(some.call)).status).toBe(404)
+    const own = await api.user([{ ...log, fields: ['*'], conditions: { userId: '$CURRENT_USER' } }])
+    expect((await walk(own.call)).status).toBe(404)
+    const reader = await api.user([{ ...log, fields: ['*'] }])
+    expect((await ok(walk(reader.call))).data.notUndone).toContainEqual(login)
+
+    const [mine] = await api.sql(
+      `select position from "svc_AuditLog" where type = 'auth' and action = 'login' and "userId" = $1`,
+      [nobody.id],
+    )
+    const { data } = await ok(walk(nobody.call, { position: String(mine.position) }))
+    expect(data.notUndone).toEqual([expect.objectContaining({ event: 'auth.login', id: nobody.id })])
+  })
+})
+
 describe('what webhooks were told', () => {
   it('is counted for each, and stays', async () => {
     const insert = (id: string) =>

@@ -5,7 +5,8 @@ import { errors } from '../../../errors.ts'
 import type { Access } from '../../../query/access.ts'
 import { createParams } from '../../../query/sql.ts'
 import type { UndoReads } from './capabilities.ts'
-import { checkFilter, type RequestFilter, type Sight, sightOf } from './requests.ts'
+import { type Sight, sightOf } from './log-sight.ts'
+import { checkFilter, type RequestFilter } from './requests.ts'
 
 /** What the log holds in a time, counted: for who looks for something in it. */
 

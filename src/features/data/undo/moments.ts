@@ -5,7 +5,8 @@ import { errors } from '../../../errors.ts'
 import type { Access } from '../../../query/access.ts'
 import { createParams } from '../../../query/sql.ts'
 import type { UndoReads } from './capabilities.ts'
-import { isTime, type Sight, sightOf } from './requests.ts'
+import { type Sight, sightOf } from './log-sight.ts'
+import { isTime } from './requests.ts'
 
 /** Moments at which something changed: the steps of whoever goes through the past with `asOf`. */
 

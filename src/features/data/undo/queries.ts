@@ -195,29 +195,30 @@ export type Outline = {
   readonly first: string | null
 }
 
-export type Fact = {
-  readonly event: string
-  readonly id: string | null
-  readonly at: string
-  /** Who did it. */
-  readonly by: string | null
-}
+export type Fact = { readonly event: string; readonly id: string | null; readonly at: string }
 
-export async function outlineOf(db: Reader, chosen: EventChoice): Promise<Outline> {
+/** `seen` says which facts are told, as a condition on rows of the log, `l`. */
+export async function outlineOf(
+  db: Reader,
+  chosen: EventChoice,
+  seen: (params: Params) => string = () => 'true',
+): Promise<Outline> {
   const params = createParams()
   const where = chosenSql(chosen, params)
   return db.one<Outline>(
     rawQuery(
       `with chosen as materialized (
-         select l.type, l.entity, l."entityId", l.action, l."userId", l."tenant_Id", l."createdAt", l.position from "${logTable}" l where ${where})
+         select l.type, l.entity, l."entityId", l.action, l."tenant_Id", l."createdAt", l.position,
+           l.type <> 'data' and ${seen(params)} as "isFact"
+         from "${logTable}" l where ${where})
        select (count(*) filter (where type = 'data'))::int as events,
          (count(distinct (entity, "entityId")) filter (where type = 'data'))::int as rows,
          min("createdAt")::text as first,
          (select coalesce(json_agg(o), '[]') from (
            select distinct entity as collection, "tenant_Id" as tenant from chosen where type = 'data') o) as owners,
          (select coalesce(json_agg(f), '[]') from (
-           select type || '.' || action as event, "entityId" as id, ${wireTime('"createdAt"')} as at, "userId" as by
-           from chosen where type <> 'data' order by position limit 1000) f) as facts
+           select type || '.' || action as event, "entityId" as id, ${wireTime('"createdAt"')} as at
+           from chosen where "isFact" order by position limit 1000) f) as facts
        from chosen`,
       params.values,
     ),

@@ -6,11 +6,9 @@ import { AppError, errors } from '../../../errors.ts'
 import type { Agent, Cause } from '../../../events/types.ts'
 import { isUuid } from '../../../language/uuid.ts'
 import type { Access } from '../../../query/access.ts'
-import { compileCondition } from '../../../query/compile.ts'
-import { resolveEnv } from '../../../query/env.ts'
-import { readableFields, resolveCondition } from '../../../query/resolve.ts'
 import { createParams, type Params } from '../../../query/sql.ts'
 import type { UndoReads } from './capabilities.ts'
+import { type Sight, sightOf } from './log-sight.ts'
 import { causedBy, isRequestId, madeAt, requestWindow, transactionAt, wireTime } from './queries.ts'
 import { positionOf, unknownRequest } from './undo.ts'
 
@@ -119,17 +117,6 @@ export function checkFilter({ actor, tenant, cause, from, to }: RequestFilter): 
 
 /** A day, or a time of one, that JavaScript and PostgreSQL read alike. */
 export const isTime = (text: string): boolean => /^\d{4}-\d\d-\d\d/.test(text) && !Number.isNaN(Date.parse(text))
-
-/** What the caller may see of the log. */
-export type Sight = { readonly where: (params: Params) => string; readonly names: ReadonlySet<string> }
-
-export function sightOf(rt: UndoReads, access: Access): Sight {
-  const catalog = rt.catalog.current()
-  // Answers 403 without the permission.
-  const names = new Set(readableFields(catalog, access, 'svc_AuditLog').map(({ name }) => name))
-  const rule = resolveCondition(catalog, access, 'svc_AuditLog', 'read', resolveEnv(rt))
-  return { names, where: (params) => (rule === undefined ? 'true' : compileCondition(rule, 'l', params)) }
-}
 
 /** A request, or a transaction of none, as it was met. `last` is its newest event, `place` the oldest that was looked at. */
 type Group = {

@@ -10,11 +10,11 @@ import { readableFields, resolveCondition } from '../../../query/resolve.ts'
 import { inTransaction, isScoped, isTenanted, type Requester } from '../items/items.ts'
 import { applyPlan, clearedOf } from './apply.ts'
 import type { UndoReads, UndoWrites } from './capabilities.ts'
+import { factsSeen, mayReadLog } from './log-sight.ts'
 import { largestUndo, lockAll, type PlannedRow, pastOfLog, planUndo, type Reason, type UndoPlan } from './plan.ts'
 import {
   causedBy,
   type EventChoice,
-  type Fact,
   imagesWithin,
   isRequestId,
   type Outline,
@@ -55,7 +55,7 @@ type UndoReport = {
   readonly counts: readonly Count[]
   readonly rows: readonly ShownRow[]
   readonly conflicts: readonly Conflict[]
-  readonly notUndone: readonly (Omit<Fact, 'by'> | Exclude<UndoPlan['notUndone'][number], Fact>)[]
+  readonly notUndone: UndoPlan['notUndone']
 }
 
 type Count = {
@@ -134,7 +134,7 @@ async function choose(db: Reader, access: Access, request: UndoRequest): Promise
   }
   const at = positionOf(String(position))
   const transaction = at === undefined ? undefined : await transactionAt(db, at)
-  if (transaction === undefined) throw new AppError(404, 'The log has no event at this position')
+  if (transaction === undefined) throw unknownPosition()
   const caused = include === 'caused' ? await causedBy(db, transaction.requests) : []
   return { by: 'transaction', xid: transaction.xid, only: transaction.only, requests: caused }
 }
@@ -148,14 +148,13 @@ function chosenUser(access: Access, actor: string, { from, to, collections, incl
   return { by: 'user', userId: actor, from, to, collections, withCaused: include === 'caused' }
 }
 
-/** Administrators, and roles that may read svc_AuditLog. */
-const mayReadLog = (access: Access): boolean => access.admin || access.grant('svc_AuditLog', 'read') !== undefined
-
 /** Of an event by its position or its id. */
 export function positionOf(text: string): string | undefined {
   if (/^\d{1,18}$/.test(text)) return text
   return positionOfEventId(text)
 }
+
+const unknownPosition = () => new AppError(404, 'The log has no event at this position')
 
 export const unknownRequest = (id: string): AppError =>
   new AppError(404, 'The log has no such request', {
@@ -186,9 +185,10 @@ async function outlined(
   { access }: Pick<Requester, 'access'>,
   chosen: EventChoice,
 ): Promise<Outline> {
-  const outline = await outlineOf(db, chosen)
+  const outline = await outlineOf(db, chosen, factsSeen(rt, access))
   if (outline.events === 0 && outline.facts.length === 0) {
     if (chosen.by === 'requests') throw unknownRequest(chosen.requests[0]!)
+    if (chosen.by === 'transaction') throw unknownPosition()
     throw new AppError(404, 'The log has no changes of this user in this time')
   }
   requireOwnTenant(rt.catalog.current(), access, rt.config, outline)
@@ -249,14 +249,7 @@ async function reportOf(
         reasons: row.reasons.map((reason) => withoutUnseen(access, reason, names)),
       })
   }
-  return { plan: token, counts, rows: shown, conflicts, notUndone: notUndone.flatMap((one) => toldOf(access, one)) }
-}
-
-/** Of facts everybody is told their own: what others did is the log's to tell. */
-function toldOf(access: Access, one: UndoPlan['notUndone'][number]): UndoReport['notUndone'] {
-  if (!('by' in one)) return [one]
-  const { by, ...fact } = one
-  return by === access.userId || mayReadLog(access) ? [fact] : []
+  return { plan: token, counts, rows: shown, conflicts, notUndone }
 }
 
 function shownRow({ collection, id, action, fields }: PlannedRow, isSeen: (name: string) => boolean): ShownRow {
