@@ -133,6 +133,7 @@ describe('an upload', () => {
 
   it.each([
     ['text without a name that says more', 'x', 'notes', 'application/octet-stream', 'application/octet-stream', false],
+    ['a name like a member of every object', 'x', 'a.constructor', '', 'application/octet-stream', false],
     ['a known extension', 'a,b', 'a.csv', '', 'text/csv', false],
     ['a declared type', '{}', 'a.bin', 'application/geo+json; charset=utf-8', 'application/geo+json', false],
     [
