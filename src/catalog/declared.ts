@@ -6,8 +6,10 @@
  * relations. The server's own additions are left out. Stored entries pass as they are, so that definitions of
  * older versions can still be sent back.
  */
+
 import { isDeepStrictEqual } from 'node:util'
 import { AppError } from '../errors.ts'
+import { shown } from '../language/shown.ts'
 import type { Catalog, Collection, Field, FieldJson, SchemaJson } from './catalog.ts'
 import { addedBySwitches, madeUpKey } from './compile.ts'
 import { definitionsOf, keyReference } from './definitions.ts'
@@ -192,7 +194,7 @@ function relationEntry(context: Context, key: string, json: FieldJson): ReadEntr
 /** A definition of the days in which `as` had no effect keeps its names. */
 function nameOf(context: Context, key: string, { as }: FieldJson): string {
   const isOld = storedEntry(context, key)?.relType !== undefined && storedEntry(context, key)?.as === as
-  return isGiven(as) && !isOld ? String(as) : key
+  return isGiven(as) && !isOld ? shown(as) : key
 }
 
 type RelationIn = {
@@ -215,7 +217,7 @@ function differingWords({ relType, type }: FieldJson): string | undefined {
 
 function targetProblems(context: Context, { at, json }: RelationIn): Problem[] {
   const { target } = json
-  if (isGiven(target) && schemaOf(context, String(target)) !== undefined) return []
+  if (typeof target === 'string' && schemaOf(context, target) !== undefined) return []
   const message = isGiven(target)
     ? `unknown collection ${JSON.stringify(target)}`
     : 'is missing: the collection it leads to'

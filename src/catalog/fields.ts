@@ -203,7 +203,8 @@ export function flag(json: FieldJson, key: string, refuse: Refuse, absent = fals
 
 /** `Array` with the element in `values.type` is another spelling of `Array_Integer` and the like. */
 function typeNameOf({ type, values }: FieldJson): string {
-  const name = type === 'Array' ? `Array_${String(objectOrUndefined(values)?.type)}` : type
+  const element = objectOrUndefined(values)?.type
+  const name = type === 'Array' && typeof element === 'string' ? `Array_${element}` : type
   return typeof name === 'string' && Object.hasOwn(fieldTypes, name) ? name : ''
 }
 
@@ -223,7 +224,7 @@ function typeValues(type: string, json: FieldJson, refuse: Refuse): TypeValues {
 
 function wholeNumber(value: unknown, most: number, refuse: Refuse): number | undefined {
   if (value === undefined || value === null || value === '') return undefined
-  const number = Number(value)
+  const number = typeof value === 'number' || typeof value === 'string' ? Number(value) : Number.NaN
   if (Number.isInteger(number) && number >= 0 && number <= most) return number
   return refuse(`needs whole numbers up to ${most} in values`)
 }

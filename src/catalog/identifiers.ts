@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { AppError } from '../errors.ts'
+import { shown } from '../language/shown.ts'
 
 const grammar = /^[A-Za-z_][A-Za-z0-9_]*$/
 /** PostgreSQL's limit in bytes; the grammar allows one-byte characters only. */
@@ -32,7 +33,7 @@ export function checkIdentifier(what: string, name: unknown): asserts name is st
   if (typeof name !== 'string' || !grammar.test(name) || neverNames.has(name))
     throw new AppError(400, `Invalid ${what}: letters, digits and underscore only, not starting with a digit`, {
       code: 'INVALID_IDENTIFIER',
-      details: [String(name).slice(0, 80)],
+      details: [shown(name).slice(0, 80)],
     })
   if (name.length > maxNameLength)
     throw new AppError(400, `Invalid ${what}: more than ${maxNameLength} characters`, {

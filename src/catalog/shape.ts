@@ -177,7 +177,7 @@ export function relationshipTypeOf(word: unknown): RelationshipType | undefined 
 /** The right word for one that another product has; undefined where nothing is near. */
 function relationWordFor(word: string): string | undefined {
   const same = Object.keys(typeOf).find((known) => plain(known) === plain(word))
-  return same ?? relationWords[plain(word)]
+  return same ?? (Object.hasOwn(relationWords, plain(word)) ? relationWords[plain(word)] : undefined)
 }
 
 /* Problems of a definition. */

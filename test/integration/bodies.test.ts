@@ -169,3 +169,24 @@ describe('a body that is compressed', () => {
       expect((await send('POST', '/items/thing', json, { 'content-encoding': encoding })).status).toBe(201)
   })
 })
+
+describe('objects that say how they are to become text or numbers', () => {
+  const odd = { toString: 1, valueOf: 1 }
+  const column = (more: object) => ({ collectionName: 'odd', schema: { fields: { a: { type: 'String', ...more } } } })
+  const link = (more: object) => column({ type: undefined, relType: 'BelongsTo', target: 'thing', ...more })
+  it.each<[what: string, path: string, body: object]>([
+    ['the name of a collection', '/schemas', { ...column({}), collectionName: odd }],
+    ['the length of a column', '/schemas', column({ values: { length: odd } })],
+    ['the element of an array', '/schemas', column({ type: 'Array', values: { type: odd } })],
+    ['the target of a relation', '/schemas', link({ target: odd })],
+    ['the name of a relation', '/schemas', link({ as: odd })],
+    ['the name of a relationship', '/schemas/thing/relationships', { type: 'M2O', name: odd, target: 'thing' }],
+    ['the collection of a permission', '/permissions', { collection: odd, action: 'read', fields: '*' }],
+    ['a named rule', '/permissions', { collection: 'thing', action: 'read', acl_Ids: [odd] }],
+    ['an action of realtime', '/realtime/collections/thing/enable', { actions: [odd] }],
+  ])('are refused as %s', async (_what, path, body) => {
+    const answer = await api.admin('POST', path, body)
+    expect(answer.status, answer.text).toBe(400)
+    expect(answer.text).not.toContain('[object')
+  })
+})

@@ -81,6 +81,7 @@ describe('the closed shape', () => {
     expect(typeProblem({ type: 'Array', values: { type: 'Integer' } })).toBeUndefined()
     for (const [word] of typeSynonyms) expect(typeProblem({ type: word })).toContain('did you mean')
     expect(relTypeProblem('manytomany')).toContain('did you mean "BelongsToMany"?')
+    expect(relTypeProblem('constructor')).toBe('must be BelongsTo, HasMany, HasOne or BelongsToMany')
     expect(relTypeProblem(5)).toContain('must be BelongsTo')
     expect(relTypeProblem('M2A')).toBeUndefined()
   })

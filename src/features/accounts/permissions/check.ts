@@ -9,6 +9,7 @@ import type { Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { AppError, errors, type FieldProblem } from '../../../errors.ts'
+import { shown } from '../../../language/shown.ts'
 import { type Access, systemAccess } from '../../../query/access.ts'
 import { resolveEnv } from '../../../query/env.ts'
 import { guard, isObject } from '../../../query/guards.ts'
@@ -77,10 +78,12 @@ export async function checkRuleDelete(
 }
 
 async function checkPermission(deps: Reads & Clock & Configuration & CurrentCatalog, permission: Row): Promise<void> {
-  const ids = Array.isArray(permission.acl_Ids) ? permission.acl_Ids.map(String) : []
+  const ids = Array.isArray(permission.acl_Ids) ? permission.acl_Ids.map(shown) : []
   const acls = new Map((ids.length === 0 ? [] : await aclsById(deps.db, ids)).map((acl) => [acl.id, acl]))
   // Another process may have created it just now.
-  if (!deps.catalog.current().collections.has(String(permission.collection))) await deps.catalog.reloadIfStale()
+  const { collection } = permission
+  if (typeof collection === 'string' && !deps.catalog.current().collections.has(collection))
+    await deps.catalog.reloadIfStale()
   await refuseProblems(deps, (catalog) => permissionProblems(catalog, resolveEnv(deps), permission, acls))
 }
 

@@ -5,6 +5,7 @@ import type { Reads } from '../../../db/pools.ts'
 import { AppError, type FieldProblem } from '../../../errors.ts'
 import { commit } from '../../../events/commit.ts'
 import type { Actor } from '../../../events/types.ts'
+import { shown } from '../../../language/shown.ts'
 import { resolveEnv } from '../../../query/env.ts'
 import { isObject } from '../../../query/guards.ts'
 import type { PermissionReads, PermissionWrites } from './capabilities.ts'
@@ -168,7 +169,7 @@ function repeated(permissions: readonly ListedPermission[]): readonly ListedPerm
 
 function contentOf(role: string, entry: unknown, acls: ReadonlyMap<string, string>): RolePermissionContent {
   const row = isObject(entry) ? entry : {}
-  const named = Array.isArray(row.acls) ? row.acls.map((name) => acls.get(String(name)) ?? String(name)) : null
+  const named = Array.isArray(row.acls) ? row.acls.map((name) => acls.get(shown(name)) ?? shown(name)) : null
   return {
     role,
     collection: row.collection as string,

@@ -10,6 +10,7 @@ import { publicationName } from '../../../events/log.ts'
 import { type App, actorOf } from '../../../http/http.ts'
 import { type Declaration, route } from '../../../http/route.ts'
 import { Count, NullableText, OneOf, Text } from '../../../http/shapes.ts'
+import { shown } from '../../../language/shown.ts'
 import {
   changeActions,
   collectionSetting,
@@ -72,7 +73,7 @@ const Actions = Type.Array(OneOf(validActions), {
 
 /** The first that is none. */
 const strangeActionOf = (given: unknown): string =>
-  String((given as unknown[]).find((action) => !(validActions as readonly unknown[]).includes(action)))
+  shown((given as unknown[]).find((action) => !(validActions as readonly unknown[]).includes(action)))
 
 const ConfigShape = Type.Object({
   enabled: Type.Literal(true),
