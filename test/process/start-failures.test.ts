@@ -66,7 +66,11 @@ describe('the web process', () => {
   it('is otherwise silent about its role, and ready before it has loaded what its first requests may need', async () => {
     const { url } = await createDatabase()
     const NODE_OPTIONS = `--import=${join(root, 'test/support/loaded-packages.ts')}`
-    const web = await readyAndEnded({ ...testEnv(url), NODE_OPTIONS })
+    const keys = { ACCESS_KEY_ID: 'key', SECRET_ACCESS_KEY: 'secret' }
+    const s3 = { ...keys, REGION: 'here', BUCKET: 'bucket', ENDPOINT: 'http://127.0.0.1:9' }
+    const storage = Object.entries({ DRIVER: 'S3', ...s3 }).map(([name, value]) => [`S3_STORAGE_${name}`, value])
+    const services = { STORAGE_SERVICES_ENABLED: 's3', ...Object.fromEntries(storage) }
+    const web = await readyAndEnded({ ...testEnv(url), ...services, NODE_OPTIONS })
     expect(web.lines.filter(warnsOfSuperuser)).toEqual([])
     const loaded = web.lines.find(({ packages }) => Array.isArray(packages))?.packages as string[]
     const { dependencies } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
