@@ -161,7 +161,8 @@ function manifestOf(name: string, tarball: Tarball | undefined): object {
     scripts: { start: 'daybook start', check: 'tsc', types: 'daybook types --out src/schema.ts' },
     dependencies: { daybook: tarball === undefined ? `^${own.version}` : `file:${tarball.name}` },
     devDependencies: Object.fromEntries(names.map((one) => [one, versions[one]])),
-    allowScripts: own.allowScripts,
+    // Of Daybook itself only a checkout runs one.
+    allowScripts: { ...own.allowScripts, daybook: false },
   }
 }
 
