@@ -37,7 +37,9 @@ try {
 } catch (error) {
   // An argument that node:util does not know is the caller's slip as well.
   const isUsage = error instanceof UsageError || String((error as { code?: string }).code).startsWith('ERR_PARSE_ARGS')
-  const isKnown = isUsage || [AppError, ConfigError, EmbeddedError].some((kind) => error instanceof kind)
+  // A file that is not there, or may not be read: Node names it.
+  const isOfFile = 'syscall' in Object(error) && 'path' in Object(error)
+  const isKnown = isUsage || isOfFile || [AppError, ConfigError, EmbeddedError].some((kind) => error instanceof kind)
   const details = error instanceof AppError && typeof error.details === 'string' ? ` (${error.details})` : ''
   process.stderr.write(`${isKnown ? (error as Error).message + details : (error as Error).stack}\n`)
   process.exitCode = isUsage ? 2 : 1

@@ -1,9 +1,10 @@
 import { existsSync } from 'node:fs'
-import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { loadEnv, parseConfig } from '../config/config.ts'
+import { AppError } from '../errors.ts'
 import { catalogOfImport, typescriptOf } from '../features/data/schemas/schemas.ts'
 import { type Command, UsageError } from './command.ts'
 import { withRuntime } from './runtime.ts'
@@ -64,7 +65,10 @@ async function write(source: Source, out: string | undefined, watch: boolean | u
       const draft = `${out}.${process.pid}.tmp`
       await mkdir(dirname(out), { recursive: true })
       await writeFile(draft, text)
-      await rename(draft, out)
+      await rename(draft, out).catch(async (error: unknown) => {
+        await rm(draft)
+        throw error
+      })
       process.stderr.write(`wrote ${out}\n`)
     }
   } while (watch)
@@ -83,16 +87,25 @@ function changedOnly(read: () => Promise<string>): Source {
 
 function fileSource(file: string): Source {
   return async () => {
-    const json: unknown = JSON.parse(await readFile(file, 'utf8'))
+    const json = parsed(file, await readFile(file, 'utf8'))
     const config = parseConfig(loadEnv(process.cwd(), process.env), { allowMissingSecret: true })
     return typescriptOf(catalogOfImport(config, Array.isArray(json) ? { schemas: json } : json))
   }
 }
 
+function parsed(file: string, text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    throw new UsageError(`${file} is not JSON: ${(error as Error).message}`)
+  }
+}
+
 function serverSource(url: string, token: string | undefined): Source {
+  if (!URL.canParse(url)) throw new UsageError(`--url: ${url} is no address of a server, such as https://api.example`)
   let tag: string | undefined
   return async () => {
-    const response = await fetch(`${url.replace(/\/+$/, '')}/schemas-types`, {
+    const response = await answerOf(`${url.replace(/\/+$/, '')}/schemas-types`, {
       headers: {
         ...(token !== undefined && { authorization: `Bearer ${token}` }),
         ...(tag !== undefined && { 'if-none-match': tag }),
@@ -103,6 +116,15 @@ function serverSource(url: string, token: string | undefined): Source {
     if (!response.ok) throw new UsageError(`${url} answered ${response.status}: ${messageIn(text)}`)
     tag = response.headers.get('etag') ?? undefined
     return text
+  }
+}
+
+async function answerOf(address: string, options: RequestInit): Promise<Response> {
+  try {
+    return await fetch(address, options)
+  } catch (error) {
+    const { cause } = error as { cause?: { code?: string; message?: string } }
+    throw new AppError(502, `${address} does not answer: ${cause?.code ?? cause?.message ?? String(error)}`)
   }
 }
 

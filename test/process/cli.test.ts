@@ -203,6 +203,11 @@ it('says what it lacks', async () => {
   expect(lines.join('\n')).toMatch(/DATABASE_URL/)
 })
 
+it('names a file that is not there, in one line', async () => {
+  const { code, lines } = await run(['types', '--file', 'no-such-file.json'])
+  expect({ code, lines }).toEqual({ code: 1, lines: [expect.stringMatching(/ENOENT.*no-such-file\.json/)] })
+})
+
 describe('daybook doctor', () => {
   it('says of an installation that it works, with the exit code 0', async () => {
     const { url } = await createDatabase()
