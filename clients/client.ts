@@ -100,7 +100,7 @@ export type Client<S extends SchemaType = AnySchema> = {
 
 /** Makes a client. Nothing is sent before it is used. */
 export function createClient<S extends SchemaType = AnySchema>(options: ClientOptions = {}): Client<S> {
-  const url = (options.url ?? pageUrl()).replace(/\/+$/, '')
+  const url = addressOf(options.url ?? pageUrl())
   const auth = options.auth ?? {}
   const session = openSession(url, auth, () => http)
   const http = openHttp({
@@ -197,6 +197,15 @@ function openConnections(url: string, session: Session, path: string | undefined
       all.length = 0
     },
   }
+}
+
+/** Absolute and without a slash at its end. A slip of a setting is told here, and not as a server that does not answer. */
+function addressOf(url: string): string {
+  const base = typeof location === 'undefined' ? undefined : location.origin
+  const address = URL.canParse(url, base) ? new URL(url, base) : undefined
+  if (address !== undefined && /^https?:$/.test(address.protocol)) return address.href.replace(/\/+$/, '')
+  const message = `${JSON.stringify(url)} is no address of a server: https://api.example`
+  throw new DaybookError(message, { status: 0, code: 'NO_URL' })
 }
 
 function pageUrl(): string {

@@ -1,4 +1,4 @@
-import { DaybookError, type Http } from './http.ts'
+import { type Answer, DaybookError, type Http, pause, type RequestOptions } from './http.ts'
 
 export type FileRow = {
   readonly id: string
@@ -74,7 +74,7 @@ async function upload(
 ): Promise<string> {
   const name = filename ?? ('name' in file ? file.name : 'file')
   const described = { filename: name, filetype: file.type || 'application/octet-stream', ...metadata }
-  const created = await http.send('/files/tus', {
+  const created = await begun(http, {
     method: 'POST',
     headers: { ...tus, 'upload-length': String(file.size), 'upload-metadata': encoded(described) },
     signal,
@@ -95,16 +95,29 @@ async function upload(
     } catch (error) {
       breaks += 1
       if (!isBreak(error) || breaks > mostBreaks) throw error
-      await new Promise((resolve) => setTimeout(resolve, breakPauseMs * breaks))
-      signal?.throwIfAborted()
+      await pauseAfter(error, breaks, signal)
       offset = await reached(http, path, signal, offset)
     }
   }
 }
 
+/** One that was begun without an answer ends by itself. */
+async function begun(http: Http, options: RequestOptions): Promise<Answer<unknown>> {
+  for (let breaks = 1; ; breaks += 1)
+    try {
+      return await http.send('/files/tus', options)
+    } catch (error) {
+      if (!isBreak(error) || breaks > mostBreaks) throw error
+      await pauseAfter(error, breaks, options.signal)
+    }
+}
+
 /** Another piece is on its way still (423), or its beginning is elsewhere (409): the server knows where to go on. */
 const isBreak = (error: unknown): boolean =>
-  error instanceof DaybookError && (error.status === 0 || error.status >= 500 || [409, 423].includes(error.status))
+  error instanceof DaybookError && (error.status === 0 || error.status >= 500 || [409, 423, 429].includes(error.status))
+
+const pauseAfter = (error: unknown, breaks: number, signal: AbortSignal | undefined): Promise<void> =>
+  pause((error as DaybookError).retryAfterMs ?? breakPauseMs * breaks, signal)
 
 async function reached(http: Http, path: string, signal: AbortSignal | undefined, known: number): Promise<number> {
   try {

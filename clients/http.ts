@@ -180,13 +180,16 @@ function searchOf(query: Query | undefined): string {
 const isForm = (body: unknown): boolean => body instanceof FormData || body instanceof Blob
 const isStream = (body: unknown): boolean => body instanceof ReadableStream
 
-function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+/** Waits about so long, ten seconds at the most. @throws what the signal was aborted with */
+export function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  signal?.throwIfAborted()
   const { promise, resolve, reject } = Promise.withResolvers<void>()
   // Many clients that were refused together do not come again together.
   const timer = setTimeout(resolve, Math.min(ms, longestPauseMs) * (0.75 + Math.random() / 2))
-  signal?.addEventListener('abort', () => {
+  const stop = () => {
     clearTimeout(timer)
-    reject(signal.reason)
-  })
-  return promise
+    reject(signal?.reason)
+  }
+  signal?.addEventListener('abort', stop, { once: true })
+  return promise.finally(() => signal?.removeEventListener('abort', stop))
 }

@@ -26,7 +26,9 @@ export type LiveInput =
   | { readonly kind: 'changed'; readonly row: LiveRow }
   | { readonly kind: 'removed'; readonly key: string }
   | { readonly kind: 'wrote'; readonly write: number; readonly key: string; readonly row: LiveRow | undefined }
-  | { readonly kind: 'done' | 'failed'; readonly write: number }
+  /** `row`: as it was written, where the server has made its key. */
+  | { readonly kind: 'done'; readonly write: number; readonly row?: LiveRow | undefined }
+  | { readonly kind: 'failed'; readonly write: number }
 
 export const noRows: LiveState = { rows: new Map(), pending: [] }
 
@@ -53,11 +55,14 @@ export function stepLive(state: LiveState, input: LiveInput, keyOf: KeyOf): Live
       const { write, key, row } = input
       return { ...state, pending: [...state.pending, { write, key, row, isDone: false }] }
     }
-    case 'done':
-      return {
-        ...state,
-        pending: state.pending.map((one) => (one.write === input.write ? { ...one, isDone: true } : one)),
-      }
+    case 'done': {
+      const { write, row } = input
+      const told = row && { key: keyOf(row), row }
+      // The server was faster to tell of the row than to answer.
+      if (told && state.rows.has(told.key)) return stepLive(state, { kind: 'failed', write }, keyOf)
+      const pending = state.pending.map((one) => (one.write === write ? { ...one, ...told, isDone: true } : one))
+      return { ...state, pending }
+    }
     case 'failed':
       return { ...state, pending: state.pending.filter(({ write }) => write !== input.write) }
   }

@@ -1,4 +1,4 @@
-import type { DaybookError, Http } from './http.ts'
+import { DaybookError, type Http } from './http.ts'
 import { openItems } from './items.ts'
 import { type LiveInput, type LiveRow, type LiveState, noRows, orderOf, stepLive, viewOf } from './live-step.ts'
 import type { Realtime, RealtimeError, SubscriptionHandle } from './realtime-types.ts'
@@ -70,18 +70,12 @@ export function openLive<S extends SchemaType, C extends Name<S>>(
 ): Live<S, C> {
   const live = new LiveRows(query as unknown as LiveQuery<SchemaType, string>, options)
   const items = openItems<S, C>(options.http, query.collection)
-  const keyField = query.key ?? 'id'
   return {
     get view() {
       return live.view as LiveView<Row<S, C>>
     },
     subscribe: (listener) => live.listen(listener),
-    create(row) {
-      const given = (row as LiveRow)[keyField]
-      const full = given === undefined ? { ...row, [keyField]: crypto.randomUUID() } : row
-      const key = String((full as LiveRow)[keyField])
-      return live.write(key, full as LiveRow, () => items.create(full as S[C]['create']))
-    },
+    create: (row) => live.create(row as LiveRow, (full) => items.create(full as S[C]['create'])),
     update: (id, change) => live.write(String(id), change as LiveRow, () => items.update(id, change)),
     delete: (id) => live.write(String(id), undefined, () => items.delete(id)),
     close: () => live.close(),
@@ -99,6 +93,8 @@ class LiveRows {
   #saving: ReturnType<typeof setTimeout> | undefined
   #lastWrite = 0
   #isClosed = false
+  /** Until the server refuses one: its keys are numbers, which it makes itself. */
+  #takesMadeKeys = true
 
   constructor(query: LiveQuery<SchemaType, string>, options: LiveOptions) {
     this.#query = query
@@ -115,13 +111,36 @@ class LiveRows {
     return () => void this.#listeners.delete(listener)
   }
 
-  async write<Result>(key: string, row: LiveRow | undefined, send: () => Promise<Result>): Promise<Result> {
+  /** With a key made here, under which the server tells of the row; it is not sent where keys are of another kind. */
+  create<Made>(row: LiveRow, send: (row: LiveRow) => Promise<Made>): Promise<Made> {
+    const { key: field = 'id' } = this.#query
+    if (row[field] !== undefined) return this.write(String(row[field]), row, () => send(row))
+    const full = { ...row, [field]: crypto.randomUUID() }
+    const attempt = async () => {
+      if (this.#takesMadeKeys)
+        try {
+          return await send(full)
+        } catch (error) {
+          if (!refusesKind(error, field)) throw error
+          this.#takesMadeKeys = false
+        }
+      return send(row)
+    }
+    return this.write(full[field] as string, full, attempt, (made) => ({ ...row, [field]: made }))
+  }
+
+  async write<Result>(
+    key: string,
+    row: LiveRow | undefined,
+    send: () => Promise<Result>,
+    written?: (result: Result) => LiveRow,
+  ): Promise<Result> {
     this.#lastWrite += 1
     const write = this.#lastWrite
     this.#apply({ kind: 'wrote', write, key, row })
     try {
       const result = await send()
-      this.#apply({ kind: 'done', write })
+      this.#apply({ kind: 'done', write, row: written?.(result) })
       return result
     } catch (error) {
       this.#apply({ kind: 'failed', write })
@@ -199,4 +218,13 @@ class LiveRows {
     // A browser that has no room keeps nothing, and the next time begins with a snapshot.
     store.save(this.#name, { rows: [...this.#state.rows.values()], cursor }).catch(() => store.remove(this.#name!))
   }
+}
+
+/** Whether the server has refused the value of a field because it is of another type. */
+function refusesKind(error: unknown, field: string): boolean {
+  if (!(error instanceof DaybookError)) return false
+  const { errors } = Object(error.details) as {
+    errors?: readonly { readonly field?: string; readonly rule?: string }[]
+  }
+  return Array.isArray(errors) && errors.some((one) => one.field === field && one.rule === 'type')
 }

@@ -1,6 +1,6 @@
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { type Client, createClient, DaybookError } from '../../clients/client.ts'
@@ -23,6 +23,10 @@ beforeAll(async () => {
     expect(status, text).toBe(201)
   }
   await make('board', { name: { type: 'String', allowNull: false } })
+  await make('counter', {
+    id: { type: 'Integer', primaryKey: true, defaultValue: { type: 'AUTOINCREMENT' } },
+    count: { type: 'Integer' },
+  })
   await make('card', {
     title: { type: 'String', allowNull: false },
     state: { type: 'ENUM', values: ['open', 'done'], defaultValue: 'open' },
@@ -225,10 +229,25 @@ describe('a request without an answer', () => {
     const client = clientOf({ url: 'http://127.0.0.1:9', attempts: 2 })
     await expect(client.items('board').list()).rejects.toMatchObject({ status: 0, code: 'NO_ANSWER' })
   })
+
+  it.each(['localhost:8055', 'nonsense', '/api', ''])('is not sent to %j, which is no address', (wrong) => {
+    expect(() => createClient({ url: wrong })).toThrow(expect.objectContaining({ code: 'NO_URL', status: 0 }))
+  })
+
+  it('waits for the next attempt no longer than its signal says', async () => {
+    const controller = new AbortController()
+    const { client, asked } = watched(() => {
+      queueMicrotask(() => controller.abort(new Error('enough')))
+      return 'request'
+    })
+    await expect(client.items('board').list({ signal: controller.signal })).rejects.toThrow('enough')
+    expect(asked).toHaveLength(1)
+  })
 })
 
 describe('files', () => {
-  it('are uploaded in pieces, over a lost answer, and shown by a signed address', async () => {
+  it('are uploaded in pieces, over lost answers and refusals that pass, and shown by a signed address', async () => {
+    let begun = 0
     let pieces = 0
     const { client } = watched()
     await client.auth.login(administrator)
@@ -237,10 +256,11 @@ describe('files', () => {
     const lossy = clientOf({
       auth: { token: (await api.anonymous('POST', '/auth/login', administrator)).body.token },
       fetch: async (input, init) => {
+        if (init?.method === 'POST' && begun++ === 0) throw new TypeError('fetch failed')
+        if (init?.method === 'PATCH' && pieces++ === 0)
+          return Response.json({ message: 'Too many requests' }, { status: 429, headers: { 'retry-after': '0' } })
         const response = await fetch(input, init)
-        if (init?.method !== 'PATCH') return response
-        pieces += 1
-        if (pieces === 2) throw new TypeError('terminated')
+        if (init?.method === 'PATCH' && pieces === 3) throw new TypeError('terminated')
         return response
       },
     })
@@ -308,6 +328,24 @@ describe('live rows', () => {
     expect(titles()).toEqual(['b'])
     live.close()
     other.close()
+  })
+
+  it('show at once what gets its key from the server', async () => {
+    const client = clientOf()
+    await client.auth.login(administrator)
+    const live = client.live({ collection: 'counter', sort: ['count'] })
+    await waitFor(() => (live.view.status === 'live' ? true : undefined))
+    const seen: number[] = []
+    live.subscribe(() => seen.push(live.view.rows.length))
+    const first = live.create({ count: 1 })
+    expect(live.view.rows).toMatchObject([{ count: 1 }])
+    const ids = [await first, await live.create({ count: 2 })]
+    expect(ids).toEqual([1, 2])
+    await waitFor(() => (live.view.rows.every(({ createdAt }) => createdAt) ? true : undefined))
+    expect(live.view.rows.map(({ id }) => id)).toEqual(ids)
+    await expect(live.create({ count: 'many' })).rejects.toMatchObject({ status: 400 })
+    expect(live.view.rows.map(({ id }) => id)).toEqual(ids)
+    live.close()
   })
 })
 
@@ -497,5 +535,14 @@ describe('daybook types', () => {
     expect(await types([...server, '--check'])).toBe(3)
     await expect(types(['--url', url, '--token', 'none'])).rejects.toThrow(`${url} answered 401`)
     await expect(types(['--check'])).rejects.toThrow('Usage: daybook types')
+    await expect(types(['--url', 'nonsense'])).rejects.toThrow('nonsense is no address of a server')
+    await expect(types(['--url', 'http://127.0.0.1:9'])).rejects.toThrow(
+      'http://127.0.0.1:9/schemas-types does not answer',
+    )
+    await writeFile(definitions, '{')
+    await expect(types(['--file', definitions])).rejects.toThrow(`${definitions} is not JSON`)
+    // What cannot take its name leaves nothing.
+    await expect(types([...server.slice(0, -1), directory])).rejects.toThrow('EISDIR')
+    expect((await readdir(tmpdir())).filter((name) => name.startsWith(`${basename(directory)}.`))).toEqual([])
   })
 })
