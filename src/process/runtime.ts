@@ -52,9 +52,8 @@ import { openSocketRegistry, type Sockets } from '../features/messaging/rooms/ro
 import { type MailLogo, type MailRenderer, openRenderer, readLogo } from '../features/messaging/templates/templates.ts'
 import { type Meters, openInstruments } from '../features/operations/metrics/instruments.ts'
 import { type CurrentSettings, openSettings, type SettingsStore } from '../features/settings/store.ts'
-import { openScripts, type Scripts } from '../features/work/scripts/scripts.ts'
-import type { Workflows } from '../features/work/workflows/capabilities.ts'
-import { openHookedWorkflows } from '../features/work/workflows/hooked.ts'
+import type { Scripts } from '../features/work/scripts/scripts.ts'
+import type { WorkflowParts, Workflows } from '../features/work/workflows/capabilities.ts'
 import { openSystemRules } from './system-rules.ts'
 
 /**
@@ -158,7 +157,10 @@ export async function openRuntime(options: RuntimeOptions): Promise<Runtime> {
       close,
     }
     const whole = Object.assign(runtime, { systemRules: openSystemRules(runtime), progress: openProgress(runtime) })
-    if (config.workflows.enabled) whole.hooks.follow(await openHookedWorkflows(whole))
+    if (config.workflows.enabled) {
+      const { openHookedWorkflows } = await import('../features/work/workflows/hooked.ts')
+      whole.hooks.follow(await openHookedWorkflows(whole))
+    }
     return whole
   } catch (error) {
     await close()
@@ -277,10 +279,19 @@ function isHere(url: string): boolean {
   return hostname === '' || hostname === 'localhost' || isLoopback(hostname)
 }
 
-/** Processes of scripts are started when there is a script. */
-function openScriptsOf({ workflows }: Config, log: Logger, opened: NoteClose): Scripts | undefined {
+/** What runs scripts is loaded, and its processes are started, when there is a script. */
+function openScriptsOf({ workflows }: Config, log: Logger, opened: NoteClose): WorkflowParts['scripts'] {
   if (!workflows.enabled || workflows.scripts === 'off') return undefined
-  return opened(openScripts({ log, processes: workflows.scriptProcesses }), (scripts) => scripts.close())
+  let loaded: Promise<Scripts> | undefined
+  const load = async () => {
+    const { openScripts } = await import('../features/work/scripts/scripts.ts')
+    return opened(openScripts({ log, processes: workflows.scriptProcesses }), (scripts) => scripts.close())
+  }
+  const scripts = () => (loaded ??= load())
+  return {
+    run: async (script, calls) => (await scripts()).run(script, calls),
+    check: async (code) => (await scripts()).check(code),
+  }
 }
 
 async function checkSetUp(db: Database): Promise<void> {

@@ -23,7 +23,7 @@ import { deliveriesAbout } from '../features/messaging/webhooks/webhooks.ts'
 import { checkSettingsDelete, settingsCells } from '../features/settings/change.ts'
 import type { CurrentSettings } from '../features/settings/store.ts'
 import type { Workflows } from '../features/work/workflows/capabilities.ts'
-import { secretRules, workflowRules } from '../features/work/workflows/rules.ts'
+import { secretRules, workflowRules } from './workflow-rules.ts'
 
 /** What templates are tried with, where content is, and what workflows can do. */
 type RenderedSamples = Clock & CurrentSettings & MailRenderer & ContentWrites & Workflows

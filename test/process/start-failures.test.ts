@@ -65,16 +65,31 @@ describe('the web process', () => {
 
   it('is otherwise silent about its role, and ready before it has loaded what its first requests may need', async () => {
     const { url } = await createDatabase()
-    const NODE_OPTIONS = `--import=${join(root, 'test/support/loaded-packages.ts')}`
     const keys = { ACCESS_KEY_ID: 'key', SECRET_ACCESS_KEY: 'secret' }
     const s3 = { ...keys, REGION: 'here', BUCKET: 'bucket', ENDPOINT: 'http://127.0.0.1:9' }
     const storage = Object.entries({ DRIVER: 'S3', ...s3 }).map(([name, value]) => [`S3_STORAGE_${name}`, value])
     const services = { STORAGE_SERVICES_ENABLED: 's3', ...Object.fromEntries(storage) }
     const web = await readyAndEnded({ ...testEnv(url), ...services, NODE_OPTIONS })
     expect(web.lines.filter(warnsOfSuperuser)).toEqual([])
-    const loaded = web.lines.find(({ packages }) => Array.isArray(packages))?.packages as string[]
+    const { packages, sources } = loadedBy(web)
     const { dependencies } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
-    expect(loaded.filter((name) => name in dependencies).toSorted()).toEqual(neededByTheStart)
+    expect(packages.filter((name) => name in dependencies).toSorted()).toEqual(neededByTheStart)
+    // Of workflows only what answers requests, and knows which changes are guarded.
+    expect(sources.filter((file) => ofScripts.test(file) || ofExecutions.test(file))).toEqual([])
+    expect(sources).toContain('src/features/work/workflows/hooked.ts')
+  })
+
+  it('has loaded nothing of workflows where they are off, nor has their worker', async () => {
+    const { url } = await createDatabase()
+    const env = { ...testEnv(url), NODE_OPTIONS, WORKFLOWS_ENABLED: 'false' }
+    const worker = startProcess('src/workers/main.ts', ['workflows'], env)
+    const web = await readyAndEnded(env)
+    await worker.waitForLine(({ msg }) => msg === 'ready')
+    await worker.kill('SIGTERM')
+    for (const { sources } of [web, worker].map(loadedBy)) {
+      expect(sources).toContain('src/process/runtime.ts')
+      expect(sources.filter((file) => ofScripts.test(file) || ofWorkflows.test(file))).toEqual([])
+    }
   })
 
   it('does not start on a port that is taken, and names it', async () => {
@@ -101,6 +116,15 @@ describe('the web process with an extension that cannot be loaded', () => {
     expect(said).toBe(`EXTENSIONS_DIR: ${file} failed: no such service`)
   })
 })
+
+const NODE_OPTIONS = `--import=${join(root, 'test/support/loaded-packages.ts')}`
+const ofWorkflows = /^src\/features\/work\/workflows\//
+const ofScripts = /^src\/features\/work\/scripts\//
+const ofExecutions = /^src\/features\/work\/workflows\/(run|before|triggers|endings|group-commit)\.ts$/
+
+/** What a process had loaded by its end. */
+const loadedBy = (ended: TestProcess) =>
+  ended.lines.find(({ packages }) => Array.isArray(packages)) as unknown as { packages: string[]; sources: string[] }
 
 const warnsOfSuperuser = ({ msg }: OutputLine) => /superuser/.test(String(msg))
 

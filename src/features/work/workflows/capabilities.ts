@@ -31,7 +31,7 @@ export type Definition = {
 /** What workflows can do beyond the platform's own nodes. */
 export type WorkflowParts = {
   /** Without it, nodes with scripts cannot be saved. */
-  readonly scripts: Scripts | undefined
+  readonly scripts: Pick<Scripts, 'run' | 'check'> | undefined
   readonly nodes: Map<string, ExtensionNode>
   /** Functions of extensions (`svc-module-*`) that scripts call, by module. */
   readonly modules: Map<string, ModuleFunctions>
@@ -50,6 +50,9 @@ export function scriptsRefusal({ config, workflows }: Configuration & Workflows)
     ? 'No scripts run here: this installation has nothing that runs them'
     : undefined
 }
+
+/** What values of svc_Secret are sealed for. */
+export const sealedForWorkflows = { purpose: 'workflow secret', owner: 'svc_Secret' }
 
 /** The capabilities that changes of this folder need. */
 export type WorkflowWrites = FileWrites & CurrentAccess & CurrentSettings & IdSource & Workflows

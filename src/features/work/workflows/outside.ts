@@ -8,12 +8,11 @@ import { AppError } from '../../../errors.ts'
 import { readAs } from '../../../http/reading.ts'
 import { isObject } from '../../../query/guards.ts'
 import { insideScope, listItems } from '../../data/items/items.ts'
-import { type ItemsMethod, ScriptError, type ScriptRequest } from '../scripts/scripts.ts'
-import type { WorkflowWrites } from './capabilities.ts'
+import type { ItemsMethod, ScriptRequest } from '../scripts/scripts.ts'
+import { sealedForWorkflows, type WorkflowWrites } from './capabilities.ts'
 import { type Data, type NodeRun, nameIn, requesterOf, serve } from './effects.ts'
 import { parsePath, pathsIn, resolve } from './expressions.ts'
 import { NodeError } from './nodes.ts'
-import { sealedForWorkflows } from './rules.ts'
 
 /** What nodes do outside of the database: at least once, under one key. */
 
@@ -167,6 +166,7 @@ export async function runScriptNode(run: NodeRun): Promise<unknown> {
   const { scripts } = deps.workflows
   if (scripts === undefined) throw new NodeError('No scripts run here')
   if (!authority.mayBypass) throw new NodeError('Scripts are for workflows that an administrator has saved')
+  const { ScriptError } = await import('../scripts/scripts.ts')
   try {
     const { value, logs } = await scripts.run(
       {

@@ -1,7 +1,6 @@
-import { checkScope } from '../../../access/scopes.ts'
-import { seal } from '../../../adapters/sealing.ts'
-import { rawQuery } from '../../../db/sql.ts'
-import { createParams } from '../../../query/sql.ts'
+import { checkScope } from '../access/scopes.ts'
+import { seal } from '../adapters/sealing.ts'
+import { rawQuery } from '../db/sql.ts'
 import {
   type Cell,
   type CollectionRules,
@@ -9,16 +8,18 @@ import {
   keyCondition,
   type PayloadContext,
   withCells,
-} from '../../data/items/items.ts'
-import type { Workflows } from './capabilities.ts'
-import type { Saved, StoredWorkflow } from './save.ts'
+} from '../features/data/items/items.ts'
+import type { Workflows } from '../features/work/workflows/capabilities.ts'
+import type { Saved, StoredWorkflow } from '../features/work/workflows/save.ts'
+import { createParams } from '../query/sql.ts'
 
 /**
  * What holds for rows of svc_Workflow and svc_Secret, whichever way they are written: by items, workflows, import, upsert,
- * nested, undo and restore. What it takes is decided in save.ts, which is loaded when a workflow is first written.
+ * nested, undo and restore; also where workflows are off. What it takes is decided by the folder of workflows, of which nothing
+ * is loaded before such a row is first written.
  */
 
-const decisions = () => import('./save.ts')
+const decisions = () => import('../features/work/workflows/save.ts')
 
 /** Columns whose change is decided upon. */
 const decided: ReadonlySet<string> = new Set([
@@ -83,12 +84,12 @@ function valuesOf(cells: readonly Cell[]): Record<string, unknown> {
 
 /** Values are sealed, and never read again but by the node that uses them. */
 export const secretRules: CollectionRules = {
-  beforeWrite: async ({ config }, _context, cells) =>
-    cells.map((cell) =>
+  beforeWrite: async ({ config }, _context, cells) => {
+    const { sealedForWorkflows } = await import('../features/work/workflows/capabilities.ts')
+    return cells.map((cell) =>
       cell.field.name === 'value' && cell.value !== null
         ? { ...cell, value: seal(config, sealedForWorkflows, String(cell.value)) }
         : cell,
-    ),
+    )
+  },
 }
-
-export const sealedForWorkflows = { purpose: 'workflow secret', owner: 'svc_Secret' }
