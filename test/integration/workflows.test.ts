@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
-import { type Api, startApi } from '../support/api.ts'
+import { type Api, type Call, startApi } from '../support/api.ts'
 import { chain, flowOf, node } from '../support/flows.ts'
 
 let api: Api
@@ -189,15 +189,21 @@ describe('the rest of the routes', () => {
       ),
       node('read', 'service', { operation: 'read', collection: 'nothing' }),
     )
-    expect((await user.call('POST', '/workflows/validate', { flow_data: naming })).body).toEqual({
-      valid: true,
-      errors: [],
-      warnings: [
-        { code: 'unknown_collection', message: 'There is no collection nothing', nodeId: 'read' },
-        { code: 'unknown_workflow', message: 'There is no workflow nowhere', nodeId: 'w1' },
-        { code: 'unknown_user', message: 'There is no user nobody', nodeId: 'n1' },
-      ],
-    })
+    const warnings = [
+      { code: 'unknown_collection', message: 'There is no collection nothing', nodeId: 'read' },
+      { code: 'unknown_workflow', message: 'There is no workflow nowhere', nodeId: 'w1' },
+    ]
+    // Which users there are is for those to know who may read them.
+    const readers = await api.user([{ collection: 'svc_User', action: 'read', fields: ['id'] }])
+    for (const [call, told] of [
+      [user.call, warnings],
+      [readers.call, [...warnings, { code: 'unknown_user', message: 'There is no user nobody', nodeId: 'n1' }]],
+    ] as const)
+      expect((await call('POST', '/workflows/validate', { flow_data: naming })).body).toEqual({
+        valid: true,
+        errors: [],
+        warnings: told,
+      })
     const missing = await user.call('POST', '/workflows/validate', {})
     expect([missing.status, missing.body.error.message]).toEqual([400, 'Invalid workflow data'])
     expect((await api.anonymous('POST', '/workflows/validate', { flow_data: making })).status).toBe(401)
@@ -244,10 +250,12 @@ describe('the rest of the routes', () => {
       403,
       'Only administrators can import workflows',
     ])
-    expect(await texts('/workflows/export', { workflowIds: ['new'] }, user.call)).toEqual([
-      403,
-      'Only administrators can export workflows',
-    ])
+    // Whatever they send: nothing of it is read.
+    for (const sent of [{ workflowIds: ['new'] }, {}, '{"'])
+      expect(await texts('/workflows/export', sent, user.call)).toEqual([
+        403,
+        'Only administrators can export workflows',
+      ])
   })
 
   it('is not there where workflows are off', async () => {
@@ -258,5 +266,14 @@ describe('the rest of the routes', () => {
       ['POST', '/webhook/x'],
     ] as const)
       expect([path, (await off.admin(method, path, method === 'GET' ? undefined : {})).status]).toEqual([path, 404])
+    // Rows are still rows, and may be no more than where they run.
+    const editor = await api.user(grants)
+    const byEditor = off.as(editor.token)
+    const made = (call: Call, row: object) => call('POST', '/items/svc_Workflow', { name: 'off', ...row })
+    expect((await made(byEditor, { flow_data: script })).status).toBe(403)
+    expect((await made(off.admin, { status: 'active', flow_data: chain(node('w', 'delay')) })).status).toBe(400)
+    const kept = await made(byEditor, { id: 'while-off', status: 'active', flow_data: making })
+    expect(kept.status, kept.text).toBe(201)
+    expect(await row('while-off')).toMatchObject({ authority_Id: editor.id, version: 1 })
   })
 })

@@ -1,18 +1,21 @@
-import { type Reader, rawQuery } from '../../../db/sql.ts'
+import { text } from 'node:stream/consumers'
+import { rawQuery } from '../../../db/sql.ts'
+import { listItems, type Requester } from '../../data/items/items.ts'
+import type { WorkflowWrites } from './capabilities.ts'
 import { type Problem, readFlow } from './flow.ts'
 
 /** Of what a workflow names, what is not there: it may be saved all the same, and fails where it is named when it runs. */
 
-/** Of which tenant whoever asks may know workflows; undefined: of every one. */
-type Reach = { readonly tenantId: string | null } | undefined
+/** Who asks. `tenantId`: of which tenant they may know workflows; undefined: of every one. */
+type Asking = { readonly reader: Requester; readonly tenantId?: string | null | undefined }
 
 type Named = { readonly nodeId: string; readonly kind: 'workflow' | 'user'; readonly of: string }
 
 /** `coming`: workflows that are there as good as. */
 export async function missingIn(
-  db: Reader,
+  deps: WorkflowWrites,
+  { reader, tenantId }: Asking,
   flowData: unknown,
-  reach: Reach,
   coming: ReadonlySet<string | undefined> = new Set(),
 ): Promise<readonly Problem[]> {
   const { nodes } = readFlow(flowData, [])
@@ -21,24 +24,50 @@ export async function missingIn(
     if (type !== 'notification') return []
     return textsOf(data.userId).map((of) => ({ nodeId: id, kind: 'user', of: of.toLowerCase() }))
   })
-  if (named.length === 0) return []
   const idsOf = (kind: Named['kind']) => named.flatMap((one) => (one.kind === kind ? [one.of] : []))
-  const { workflows, users } = await db.one<{ workflows: string[]; users: string[] }>(
-    rawQuery(knownSql, [idsOf('workflow'), idsOf('user'), reach !== undefined, reach?.tenantId ?? null]),
-  )
-  const known = { workflow: new Set(workflows), user: new Set(users) }
-  return named.flatMap(({ nodeId, kind, of }) =>
-    known[kind].has(of) || (kind === 'workflow' && coming.has(of))
+  const known = {
+    workflow: await workflowsKnown(deps, idsOf('workflow'), tenantId),
+    user: await usersKnown(deps, reader, idsOf('user')),
+  }
+  return named.flatMap(({ nodeId, kind, of }) => {
+    const isThere = known[kind]?.has(of) ?? true
+    return isThere || (kind === 'workflow' && coming.has(of))
       ? []
-      : [{ code: `unknown_${kind}`, message: `There is no ${kind} ${of}`, nodeId }],
-  )
+      : [{ code: `unknown_${kind}`, message: `There is no ${kind} ${of}`, nodeId }]
+  })
 }
 
-const knownSql = `select
-  array(select id from "svc_Workflow" where id = any($1::text[]) and "deletedAt" is null
-    and (not $3 or "tenant_Id" is null or "tenant_Id" = $4::uuid)) as workflows,
-  array(select id::text from "svc_User" where id = any(array(select one::uuid from unnest($2::text[]) one
-    where one ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'))) as users`
+async function workflowsKnown(
+  { db }: WorkflowWrites,
+  ids: readonly string[],
+  tenantId: string | null | undefined,
+): Promise<ReadonlySet<string>> {
+  if (ids.length === 0) return new Set()
+  const rows = await db.any<{ id: string }>(
+    rawQuery(
+      `select id from "svc_Workflow" where id = any($1::text[]) and "deletedAt" is null
+         and (not $2 or "tenant_Id" is null or "tenant_Id" = $3::uuid)`,
+      [ids, tenantId !== undefined, tenantId ?? null],
+    ),
+  )
+  return new Set(rows.map(({ id }) => id))
+}
+
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+/** Of users the reader hears no more than `/items/svc_User` would say; undefined: nothing. */
+async function usersKnown(
+  deps: WorkflowWrites,
+  reader: Requester,
+  ids: readonly string[],
+): Promise<ReadonlySet<string> | undefined> {
+  if (!reader.access.admin && reader.access.grant('svc_User', 'read') === undefined) return undefined
+  const asked = [...new Set(ids.filter((id) => uuid.test(id)))]
+  if (asked.length === 0) return new Set()
+  const list = await listItems(deps, reader, 'svc_User', { filter: { id: { in: asked } }, fields: ['id'], limit: -1 })
+  const { data } = JSON.parse(typeof list === 'string' ? list : await text(list))
+  return new Set(data.map(({ id }: { readonly id: string }) => id))
+}
 
 /** Several may be named, with commas between; what a template stands for nobody knows yet. */
 const textsOf = (value: unknown): readonly string[] =>

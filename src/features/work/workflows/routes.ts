@@ -41,7 +41,7 @@ import { missingIn } from './missing.ts'
 import { statisticsOf } from './queries.ts'
 import { surroundingsOf } from './save.ts'
 import { type Asker, cancel, knownWorkflow, retry, runNodeAlone, startByHand, testWorkflow } from './starting.ts'
-import { exportWorkflows, importWorkflows, previewImport } from './transfer.ts'
+import { exportWorkflows, importWorkflows, previewImport, requireAdministrator } from './transfer.ts'
 import { validate } from './validate.ts'
 
 export { workflowWebhookRoutes } from './webhook.ts'
@@ -75,11 +75,12 @@ export function workflowItemRoutes(app: App, deps: WorkflowWrites): void {
 
 /** For users: what workflows are and do. */
 export function workflowRoutes(app: App, deps: WorkflowWrites): void {
-  app.post('/workflows/validate', validateRoute, async ({ body: { flow_data }, caller }) => {
+  app.post('/workflows/validate', validateRoute, async (request) => {
+    const { flow_data } = request.body
     const { warnings, ...verdict } = validate(flow_data, surroundingsOf(deps))
-    return { ...verdict, warnings: [...warnings, ...(await missingIn(deps.db, flow_data, reachOf(deps, caller)))] }
+    return { ...verdict, warnings: [...warnings, ...(await missingIn(deps, askingOf(deps, request), flow_data))] }
   })
-  app.post('/workflows/export', exportRoute, (request) =>
+  app.post('/workflows/export', { ...exportRoute, onRequest: administrator('export') }, (request) =>
     exportWorkflows(deps, requesterOf(request), request.body.workflowIds),
   )
   app.get('/workflows/:id/export', exportOneRoute, (request) =>
@@ -91,8 +92,14 @@ export function workflowRoutes(app: App, deps: WorkflowWrites): void {
 }
 
 /** Who asks has no more to say about workflows of other tenants than about those that there are not. */
-const reachOf = ({ config }: WorkflowWrites, { admin, tenantId }: FastifyRequest['caller']) =>
-  config.tenancy.enabled && !admin ? { tenantId: tenantId ?? null } : undefined
+function askingOf({ config }: WorkflowWrites, request: FastifyRequest) {
+  const { admin, tenantId } = request.caller
+  return { reader: requesterOf(request), ...(config.tenancy.enabled && !admin && { tenantId: tenantId ?? null }) }
+}
+
+/** Refuses everybody else before the body is read. */
+const administrator = (what: 'export' | 'import') => async (request: FastifyRequest) =>
+  requireAdministrator(requesterOf(request), what)
 
 const askerOf = (request: FastifyRequest): Asker => ({ caller: request.caller, actor: actorOf(request) })
 
@@ -186,14 +193,18 @@ function parsed(filter: string): unknown {
 /** A file, or the same as JSON. */
 function importRoutes(app: App, deps: WorkflowWrites): void {
   acceptJsonUploads(app, deps.config)
-  app.post('/workflows/import', importRoute, async (request, reply) => {
+  app.post('/workflows/import', { ...importRoute, onRequest: administrator('import') }, async (request, reply) => {
     const { file, overwrite } = await importOf(request)
     return reply.send(await importWorkflows(deps, requesterOf(request), file, overwrite))
   })
-  app.post('/workflows/import/preview', previewRoute, async (request, reply) => {
-    const { file, overwrite } = await importOf(request)
-    return reply.send({ workflows: await previewImport(deps, requesterOf(request), file, overwrite) })
-  })
+  app.post(
+    '/workflows/import/preview',
+    { ...previewRoute, onRequest: administrator('import') },
+    async (request, reply) => {
+      const { file, overwrite } = await importOf(request)
+      return reply.send({ workflows: await previewImport(deps, requesterOf(request), file, overwrite) })
+    },
+  )
 }
 
 /** `overwrite` may stand in the query, in the JSON, or in the form beside the file. */

@@ -64,7 +64,7 @@ export async function previewImport(deps: WorkflowWrites, writer: Requester, fil
   for (const one of wanted) {
     const flow = one.flow_data ?? {}
     const { errors: found, warnings } = validate(flow, around)
-    const missing = await missingIn(deps.db, flow, undefined, brought)
+    const missing = await missingIn(deps, { reader: writer }, flow, brought)
     const action = actionOn(one, known, overwrite)
     shown.push({ id: idOf(one) ?? null, name: nameOf(one), action, errors: found, warnings: [...warnings, ...missing] })
   }
