@@ -37,6 +37,9 @@ const lists: ReadonlySet<string> = new Set([
   'stats',
 ])
 
+/** Parameters that brackets take apart, and those of clients that are ignored in any spelling. */
+const inBrackets: ReadonlySet<string> = new Set([...lists, ...more, 'filter', 'aggregate', 'having', 'relConditions'])
+
 /** The names that other programs have for them. */
 const synonyms: ReadonlyMap<string, string> = new Map(
   Object.entries({
@@ -88,13 +91,22 @@ function refuseUnknown(
     const name = nameOf(key)
     if (!known.has(name)) {
       if (!key.startsWith('_') && key !== '') throw unknown(key, known, own)
-    } else if (Array.isArray(query[key]) && name === key && !lists.has(name))
-      throw new AppError(400, 'Invalid query parameters', {
-        code: 'REPEATED_PARAMETER',
-        details: `${name}: is given twice`,
-      })
+    } else {
+      refuseValues(name, key, query[key])
+    }
   }
 }
+
+/** A parameter of one value, given in brackets, would be read as absent; PostgreSQL has no text with NUL. */
+function refuseValues(name: string, key: string, value: unknown): void {
+  if (name !== key && !inBrackets.has(name)) throw refusedValue('BAD_QUERY', `${name}: takes no brackets`)
+  if (Array.isArray(value) && name === key && !lists.has(name))
+    throw refusedValue('REPEATED_PARAMETER', `${name}: is given twice`)
+  if ([value].flat().some((text) => String(text).includes('\0')))
+    throw refusedValue('BAD_QUERY', `${name}: NUL characters are not allowed`)
+}
+
+const refusedValue = (code: string, details: string) => new AppError(400, 'Invalid query parameters', { code, details })
 
 /** `filter` of `filter[status][eq]`; what is not well-formed is a name of its own. */
 function nameOf(key: string): string {

@@ -27,7 +27,7 @@ async function main(): Promise<void> {
   checkRegisteredRole(runtime)
   await warnAboutSuperuser(runtime)
   const app = await buildServer(runtime, await loadExtensions(runtime))
-  stopOnSignal(async () => {
+  stopOnSignal(log, async () => {
     void delay(config.server.shutdownTimeoutMs, undefined, { ref: false }).then(() => {
       log.error(`not everything has ended within ${config.server.shutdownTimeoutMs} ms (SHUTDOWN_TIMEOUT)`)
       process.exit(1)
@@ -76,14 +76,17 @@ async function warnAboutSuperuser({ reserved, log }: Runtime): Promise<void> {
 }
 
 /** The first signal drains: no new connection, running requests finish. The second one ends at once. */
-function stopOnSignal(stop: () => Promise<void>): void {
+function stopOnSignal(log: Runtime['log'], stop: () => Promise<void>): void {
   let stopping = false
   const onSignal = () => {
     if (stopping) process.exit(1)
     stopping = true
     stop().then(
       () => process.exit(0),
-      () => process.exit(1),
+      (error: unknown) => {
+        log.error({ err: error }, 'the process could not end in order')
+        process.exit(1)
+      },
     )
   }
   process.on('SIGTERM', onSignal).on('SIGINT', onSignal)

@@ -4,6 +4,7 @@ import {
   type ConsumerState,
   consumerStates,
   forgetSetAside,
+  knownConsumer,
   moveTo,
   retrySetAside,
   type SetAsideEvent,
@@ -52,6 +53,7 @@ const commands: Readonly<Record<string, (runtime: Runtime, name: string, values:
     return `${name} goes on at ${to}\n`
   },
   skip: async (runtime, name, { position }) => {
+    await knownConsumer(runtime.db, name)
     if (position !== undefined) {
       const forgotten = await forgetSetAside(runtime, name, position === 'all' ? undefined : [positionIn(position)])
       return `${forgotten} events are not handled\n`
@@ -61,6 +63,7 @@ const commands: Readonly<Record<string, (runtime: Runtime, name: string, values:
     return `${name} goes on after position ${skipped}, which is set aside\n`
   },
   retry: async (runtime, name, { position }) => {
+    await knownConsumer(runtime.db, name)
     const count = await retrySetAside(runtime, name, position === undefined ? undefined : [positionIn(position)])
     return `${count} events are tried again\n`
   },

@@ -51,8 +51,15 @@ export async function setAsideEvents(db: Reader, atMost: number): Promise<readon
 export async function moveTo(rt: UnloggedWrites & { readonly db: Reader }, name: string, place: string): Promise<void> {
   const cursor = await placeIn(rt.db, place)
   const stored: StoredCursor = { snapshot: cursor.snapshot, upTo: cursor.upTo ?? null, position: cursor.position }
-  if (!(await resetConsumer(rt, name, stored))) throw new AppError(404, `There is no consumer ${JSON.stringify(name)}`)
+  if (!(await resetConsumer(rt, name, stored))) throw unknownConsumer(name)
 }
+
+/** 404 where no consumer has the name. */
+export async function knownConsumer(db: Reader, name: string): Promise<void> {
+  if (!(await consumerStates(db)).some((state) => state.name === name)) throw unknownConsumer(name)
+}
+
+const unknownConsumer = (name: string) => new AppError(404, `There is no consumer ${JSON.stringify(name)}`)
 
 async function placeIn(db: Reader, place: string): Promise<Pick<Cursor, 'snapshot' | 'upTo' | 'position'>> {
   const at = (snapshot: string) => ({ snapshot, upTo: undefined, position: '0' })

@@ -3,6 +3,7 @@
  */
 import { guardScalar, isObject } from '../catalog/values.ts'
 import { errors } from '../errors.ts'
+import { nearName } from '../language/near-names.ts'
 
 export { isObject, member } from '../catalog/values.ts'
 
@@ -70,4 +71,13 @@ function membersOf(parameter: string, { value, objects, arrays }: NestedValue): 
 }
 
 /** The request's own word in an error, cut short. */
+/** `: did you mean NAME?`, empty where no known name is near. */
+export function meantName(name: string, known: Iterable<string>): string {
+  const meant = name.length > longestName ? undefined : nearName(name, known)
+  return meant === undefined ? '' : `: did you mean ${meant}?`
+}
+
+/** What is longer is near no name. */
+const longestName = 66
+
 export const quoted = (text: string): string => JSON.stringify(text.length > 64 ? `${text.slice(0, 64)}…` : text)

@@ -6,7 +6,7 @@ import type { Field, Kind, Relation } from '../catalog/catalog.ts'
 import { isObject, member } from '../catalog/values.ts'
 import { errors } from '../errors.ts'
 import { nearName, plain } from '../language/near-names.ts'
-import { MAX_NESTED, MAX_RELATION_DEPTH, quoted } from './guards.ts'
+import { MAX_NESTED, MAX_RELATION_DEPTH, meantName, quoted } from './guards.ts'
 import { type AggregateEntry, type Filter, type ListQuery, parseFilter, type SortKey } from './parse.ts'
 import {
   type Aggregate,
@@ -131,7 +131,7 @@ function exclude(root: Node, entry: string): void {
   }
   const last = segments.at(-1)!
   const { fields, relations } = view.collection
-  if (!fields.has(last) && !relations.has(last)) throw unknownName('fields', entry)
+  if (!fields.has(last) && !relations.has(last)) throw unknownName('fields', entry, view, last)
   node?.nested.delete(last)
   const keepsId = node !== root && last === view.collection.primaryKey.name
   if (!keepsId) node?.columns.delete(last)
@@ -266,7 +266,8 @@ function resolveAggregate({ alias, fn, field }: AggregateEntry, name: string, vi
     throw errors.badQuery(`aggregate: ${quoted(alias)} must be letters, digits and underscores, at most 63`)
   }
   const applies = FUNCTIONS.get(fn)
-  if (applies === undefined) throw errors.badQuery(`aggregate: unknown function ${quoted(fn)}`)
+  if (applies === undefined)
+    throw errors.badQuery(`aggregate: unknown function ${quoted(fn)}${meantName(fn, FUNCTIONS.keys())}`)
   if (field === '*') {
     if (fn !== 'count') throw errors.badQuery(`aggregate: only count takes *, not ${fn}`)
     return { name, alias, fn: 'count', path: undefined }

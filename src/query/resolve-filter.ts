@@ -6,8 +6,8 @@
 import type { Field } from '../catalog/catalog.ts'
 import { comparable, isObject, member, readCast, type ValueType } from '../catalog/values.ts'
 import { errors } from '../errors.ts'
-import { quoted } from './guards.ts'
-import { comparisonOf, findOperator, type Operator } from './operators.ts'
+import { meantName, quoted } from './guards.ts'
+import { comparisonOf, findOperator, type Operator, operatorNames } from './operators.ts'
 import { type Filter, type FilterEntry, parseFilter } from './parse.ts'
 import { ALWAYS, allOf, anyOf, isToMany, negate, type Predicate, type Step } from './plan.ts'
 import { resolveColumn, resolvePath, type View } from './view.ts'
@@ -93,7 +93,10 @@ function testsOf(value: unknown, label: string): { tests: [string, unknown][]; c
 
 function resolveTest(name: string, raw: unknown, subject: FilterSubject): Predicate {
   const found = findOperator(name)
-  if (found === undefined) throw errors.badQuery(`${subject.label}: unknown operator ${quoted(name)}`)
+  if (found === undefined) {
+    const hint = meantName(name.replace(/^\$/, ''), operatorNames())
+    throw errors.badQuery(`${subject.label}: unknown operator ${quoted(name)}${hint}`)
+  }
   const comparison = comparisonOf(found.name)
   const other = comparison === undefined ? undefined : columnOperand(raw)
   if (comparison !== undefined && other !== undefined) return compareColumns(comparison, other, subject)

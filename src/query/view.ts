@@ -4,7 +4,7 @@
  */
 import type { Collection, Field, Relation } from '../catalog/catalog.ts'
 import { errors } from '../errors.ts'
-import { MAX_RELATION_DEPTH, quoted } from './guards.ts'
+import { MAX_RELATION_DEPTH, meantName, quoted } from './guards.ts'
 import type { Extension } from './operators.ts'
 import type { ColumnPath, Slot, Step } from './plan.ts'
 
@@ -72,15 +72,21 @@ export function enter(view: View, segment: string, path: string, parameter: stri
   if (relation === undefined) {
     const field = view.collection.fields.get(segment)
     if (field !== undefined && !view.mayRead(field)) throw errors.fieldDenied('read', path)
-    throw unknownName(parameter, path)
+    throw unknownName(parameter, path, view, segment)
   }
   const entered = view.enter(relation)
   if (entered === undefined) throw errors.relationDenied('read', path)
   return entered
 }
 
-export const unknownName = (parameter: string, path: string) =>
-  errors.badQuery(`${parameter}: unknown field ${quoted(path)}`)
+/** 400, with the name that a segment of the path was meant to be; of those that the caller may read. */
+export function unknownName(parameter: string, path: string, view: View, segment: string) {
+  const { relations } = view.collection
+  const readable = readableColumns(view).map((field) => field.name)
+  const followed = [...relations.values()].filter((one) => view.enter(one) !== undefined).map((one) => one.name)
+  const hint = meantName(segment, [...readable, ...followed])
+  return errors.badQuery(`${parameter}: unknown field ${quoted(path)}${hint}`)
+}
 
 function lastSegment(view: View, segment: string, path: string, parameter: string): ResolvedPath['target'] {
   const field = view.collection.fields.get(segment)
@@ -92,7 +98,7 @@ function lastSegment(view: View, segment: string, path: string, parameter: strin
     return { field, column: sameAs === undefined ? field : view.collection.fields.get(sameAs)! }
   }
   const relation = view.collection.relations.get(segment)
-  if (relation === undefined) throw unknownName(parameter, path)
+  if (relation === undefined) throw unknownName(parameter, path, view, segment)
   return { relation }
 }
 

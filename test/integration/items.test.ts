@@ -371,6 +371,31 @@ describe('list', () => {
     expect(answer.text).not.toMatch(/syntax error|pg_|"stack"/i)
   })
 
+  it.each([
+    ['filter={"nam":1}', 'filter: unknown field "nam": did you mean name?'],
+    ['fields=id,Name', 'fields: unknown field "Name": did you mean name?'],
+    ['fields=-peopel', 'fields: unknown field "peopel": did you mean people?'],
+    ['sort=peple', 'sort: unknown field "peple": did you mean people?'],
+    ['groupBy=pepole', 'groupBy: unknown field "pepole": did you mean people?'],
+    ['filter={"name":{"starts_with":"a"}}', 'filter.name: unknown operator "starts_with": did you mean startsWith?'],
+    ['filter={"name":{"$eq":"a"}}', 'filter.name: unknown operator "$eq": did you mean eq?'],
+    ['aggregate={"n":{"function":"cuont","field":"*"}}', 'aggregate: unknown function "cuont": did you mean count?'],
+    [`filter={"${'n'.repeat(200)}":1}`, `filter: unknown field "${'n'.repeat(64)}…"`],
+  ])('says of a name that nobody knows which one was meant: %s', async (query, details) => {
+    const { status, body } = await api.admin('GET', `/items/city?${query}`)
+    expect([status, body.error]).toEqual([
+      400,
+      { message: 'Invalid query parameters', code: 'BAD_QUERY', details, statusCode: 400 },
+    ])
+  })
+
+  it('names only fields that may be read as the ones that were meant', async () => {
+    const { status, body } = await api.admin('GET', '/items/svc_User?filter={"passwrod":"x"}')
+    expect([status, body.error.details]).toEqual([400, 'filter: unknown field "passwrod"'])
+    const key = await api.admin('PUT', '/items/city?key=nam', { name: 'x' })
+    expect([key.status, key.body.error.details]).toEqual([400, 'key: unknown field "nam": did you mean name?'])
+  })
+
   it('answers 404 with the collection in an unknown one', async () => {
     for (const name of ['nowhere', 'pg_class', 'information_schema.tables', 'svc_user'])
       expect(await api.admin('GET', `/items/${name}`)).toMatchObject({

@@ -24,6 +24,29 @@ beforeAll(async () => {
   id = made.body.data[0]
 })
 
+describe('a parameter of one value', () => {
+  it.each([
+    ['/log/requests?actor[]=x', 'actor: takes no brackets'],
+    ['/log/requests?limit[]=1', 'limit: takes no brackets'],
+    ['/log/facets?from[0]=2026-01-01', 'from: takes no brackets'],
+    ['/log/export?actor[a][b]=x', 'actor: takes no brackets'],
+    ['/changes?cursor[]=x', 'cursor: takes no brackets'],
+    ['/items/job/deleted?limit[]=1', 'limit: takes no brackets'],
+    ['/items/job?limit[]=1', 'limit: takes no brackets'],
+    ['/log/requests?collection=a%00b', 'collection: NUL characters are not allowed'],
+    ['/log/requests?agent=%00', 'agent: NUL characters are not allowed'],
+    ['/log/facets?from=2026-01-01%00', 'from: NUL characters are not allowed'],
+    ['/log/export?collection=%00', 'collection: NUL characters are not allowed'],
+    ['/items/job?fields=status&fields=%00', 'fields: NUL characters are not allowed'],
+  ])('is refused where it could not be read: %s', async (path, details) => {
+    const { status, body } = await api.admin('GET', path)
+    expect([status, body.error]).toEqual([
+      400,
+      { message: 'Invalid query parameters', code: 'BAD_QUERY', details, statusCode: 400 },
+    ])
+  })
+})
+
 describe('an unknown parameter', () => {
   it.each([
     ['filters={"status":"done"}', 'unknown parameter "filters": did you mean filter?'],

@@ -57,6 +57,12 @@ it('lists consumers of the log, and tells them where to go on', async () => {
   expect(await said('reset', 'a', '--to', 'now')).toEqual([0, 'a goes on at now'])
   expect(await said('skip', 'b')).toEqual([0, 'b goes on after position 2, which is set aside'])
   expect((await said('skip'))[0]).toBe(2)
+  for (const args of [
+    ['skip', 'c'],
+    ['skip', 'c', '--position', 'all'],
+    ['retry', 'c'],
+  ])
+    expect(await said(...args)).toEqual([1, 'There is no consumer "c"'])
   const state = await withClient(
     url,
     async (client) => (await client.query('select name, state from svc_log.consumer order by name')).rows,

@@ -1,7 +1,7 @@
 import type { Collection, Index } from '../../../catalog/catalog.ts'
 import { type Reader, rawQuery } from '../../../db/sql.ts'
 import { errors } from '../../../errors.ts'
-import { isObject, member } from '../../../query/guards.ts'
+import { isObject, meantName, member, quoted } from '../../../query/guards.ts'
 import { readStrings } from '../../../query/parse.ts'
 import { createParams, ident, type Params } from '../../../query/sql.ts'
 import type { ItemReads } from './context.ts'
@@ -184,8 +184,10 @@ function uniqueKey(collection: Collection, names: readonly string[]): Key {
   const { fields, primaryKey, indexes } = collection
   const wanted = new Set(names)
   if (wanted.size === 0) throw errors.badQuery('key: name the fields that identify an item')
-  const known = [...wanted].map((name) => fields.get(name))
-  if (known.some((field) => field === undefined || field.hidden)) throw errors.badQuery('key: unknown field')
+  const shown = [...fields.values()].filter((field) => !field.hidden).map((field) => field.name)
+  const unknown = [...wanted].find((name) => !shown.includes(name))
+  if (unknown !== undefined) throw errors.badQuery(`key: unknown field ${quoted(unknown)}${meantName(unknown, shown)}`)
+  const known = [...wanted].map((name) => fields.get(name)!)
   const [only] = known.length === 1 ? known : []
   if (only !== undefined && (only.unique || only.name === primaryKey.name))
     return { fields: [only.name], columns: [only.name], filled: [] }

@@ -5,6 +5,7 @@ import { AppError } from '../../../errors.ts'
 import {
   consumerStates,
   forgetSetAside,
+  knownConsumer,
   moveTo,
   retrySetAside,
   setAsideEvents,
@@ -31,28 +32,22 @@ export function followerRoutes(app: App, deps: Reads & UnloggedWrites): void {
     return { message: `${params.name} goes on at ${body.to}` }
   })
   app.post('/ops/consumers/:name/skip', skipRoute, async ({ params }) => {
-    await known(deps, params.name)
+    await knownConsumer(deps.db, params.name)
     const skipped = await skipEvent(deps, params.name)
     if (skipped === undefined) throw new AppError(409, `${params.name} is not halted before an event`)
     return { message: `${params.name} goes on after position ${skipped}, which is set aside` }
   })
   app.post('/ops/consumers/:name/retry', retryRoute, async ({ params, body }) => {
-    await known(deps, params.name)
+    await knownConsumer(deps.db, params.name)
     const count = await retrySetAside(deps, params.name, body.position === undefined ? undefined : [body.position])
     return { message: `${count} events are tried again`, events: count }
   })
   app.post('/ops/consumers/:name/forget', forgetRoute, async ({ params, body }) => {
-    await known(deps, params.name)
+    await knownConsumer(deps.db, params.name)
     const count = await forgetSetAside(deps, params.name, body.position === undefined ? undefined : [body.position])
     return { message: `${count} events are not handled`, events: count }
   })
   app.get('/ops/schedules', schedulesRoute, async () => ({ data: await schedules(deps) }))
-}
-
-async function known({ db }: Reads, name: string): Promise<void> {
-  const states = await consumerStates(db)
-  if (!states.some((state) => state.name === name))
-    throw new AppError(404, `There is no consumer ${JSON.stringify(name)}`)
 }
 
 type Schedule = {
