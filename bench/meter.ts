@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 
 /** Seconds of processor time that a process has used; undefined where the system does not tell (Linux only). */
-export type Meter = () => number | undefined
+type Meter = () => number | undefined
 
 const ticksPerSecond = 100
 

@@ -49,7 +49,7 @@ function buildConsole(): void {
 }
 
 /** The client on its own, for front ends: the same files as `daybook/client`. */
-export function clientManifest({ version, license, dependencies, peerDependencies }: Manifest): object {
+function clientManifest({ version, license, dependencies, peerDependencies }: Manifest): object {
   const entry = (name: string) => ({ types: `./${name}.d.ts`, default: `./${name}.js` })
   return {
     name: '@daybook/client',

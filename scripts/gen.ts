@@ -17,7 +17,7 @@ export const artefacts: readonly Artefact[] = [
   ...(await referencePages()).map(({ path, text }) => ({ path, render: () => text })),
 ]
 
-export type Artefact = Readonly<{ path: string; render: () => string }>
+type Artefact = Readonly<{ path: string; render: () => string }>
 
 /** The paths whose file is missing or differs from what would be written. */
 export function staleFiles(root: string, all: readonly Artefact[] = artefacts): string[] {

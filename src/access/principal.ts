@@ -62,7 +62,7 @@ export type Caller = {
 export const ownerOf = (caller: Caller): Caller => caller.preview?.owner ?? caller
 
 /** A program, what it was granted (`access.scope` has what counts for access), and the resources that its token is for. */
-export type ActingClient = {
+type ActingClient = {
   readonly clientId: string
   readonly name: string
   readonly scopes: readonly string[]

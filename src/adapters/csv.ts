@@ -9,7 +9,7 @@ const csvStringify = onFirstUse<typeof import('csv-stringify/sync')>('csv-string
 export type CsvCell = string | null
 
 /** A record, and the line of the text in which it begins, counted from 1. */
-export type CsvRecord = { readonly cells: readonly CsvCell[]; readonly line: number }
+type CsvRecord = { readonly cells: readonly CsvCell[]; readonly line: number }
 
 type CsvLimits = { /** Bytes. */ readonly largestRecord: number }
 

@@ -15,7 +15,7 @@ export const idTokenAlgorithms = ['RS256', 'EdDSA'] as const
 export type IdTokenAlgorithm = (typeof idTokenAlgorithms)[number]
 
 /** A public key as `jwks_uri` shows it. */
-export type PublicJwk = Readonly<Record<string, string>> & {
+type PublicJwk = Readonly<Record<string, string>> & {
   readonly kid: string
   readonly use: 'sig'
   readonly alg: IdTokenAlgorithm

@@ -6,9 +6,9 @@ import { onFirstUse } from '../language/once.ts'
 const isolatedVm = onFirstUse<typeof ivm>('isolated-vm')
 
 /** Files of packages that are loaded into every isolate, as CommonJS modules of that name. */
-export type IsolateModules = Readonly<Record<string, string>>
+type IsolateModules = Readonly<Record<string, string>>
 
-export type IsolateOptions = {
+type IsolateOptions = {
   /** What the heap may hold, in megabytes. Buffers and what the engine itself takes do not count. */
   readonly memoryMb: number
   /**
@@ -32,7 +32,7 @@ export type RunInside = (
   script: () => Promise<unknown>,
 ) => Promise<string>
 
-export type ScriptHost = {
+type ScriptHost = {
   call(kind: string, text: string): Promise<string>
   log(level: string, text: string): void
 }

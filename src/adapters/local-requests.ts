@@ -6,7 +6,7 @@ import { onFirstUse } from '../language/once.ts'
 const injection = onFirstUse<typeof Injection>('light-my-request')
 
 /** A request that the process makes to its own server, without a socket. */
-export type LocalRequest = {
+type LocalRequest = {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
   /** Path and query. */
   readonly url: string
@@ -25,7 +25,7 @@ export type LocalAnswer = {
 }
 
 /** What answers requests: of a server its handler, which also works while the server closes. */
-export type Dispatch = (request: IncomingMessage, response: ServerResponse) => void
+type Dispatch = (request: IncomingMessage, response: ServerResponse) => void
 
 /**
  * The answer to a request of our own. The work ends when `gone` aborts, as it does when a client goes, and so does an

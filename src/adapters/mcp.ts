@@ -43,7 +43,7 @@ export type Toolbox = {
 }
 
 /** How a request for tools is answered. */
-export type McpOptions = {
+type McpOptions = {
   /** Called for a client that listens; gives the way to forget it. */
   readonly onListen: (client: ListeningClient) => () => void
   /** The client takes plain JSON alone, so no stream of events. */

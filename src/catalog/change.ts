@@ -174,7 +174,7 @@ async function counted(db: Reader, collection: string, losses: readonly Loss[]):
 /* Fields that the next definitions require. */
 
 /** A field that stored rows may have no value for, though the next catalog requires one. */
-export type Gap = {
+type Gap = {
   readonly collection: string
   readonly field: string
   /** Counts the rows without a value, as `rows`. */
@@ -182,7 +182,7 @@ export type Gap = {
 }
 
 /** The fields that become required without anything that gives stored rows a value. Pure. */
-export function requiredGaps(before: Catalog, after: Catalog): readonly Gap[] {
+function requiredGaps(before: Catalog, after: Catalog): readonly Gap[] {
   return [...after.collections.values()].flatMap((collection) => {
     const old = before.collections.get(collection.name)
     return old === undefined ? [] : [...collection.fields.values()].flatMap((field) => gapOf(old, field))
@@ -202,7 +202,7 @@ function gapOf({ name, fields }: Collection, field: Field): Gap[] {
 /* Fields whose type changes. */
 
 /** A field whose stored values are cast to another type. */
-export type Cast = { readonly collection: string; readonly field: Field; readonly to: string }
+type Cast = { readonly collection: string; readonly field: Field; readonly to: string }
 
 /** How many values a cast makes others: rounded, cut off, or written in another way. */
 export type AlteredCount = { readonly collection: string; readonly field: string; readonly values: number }

@@ -53,7 +53,7 @@ export function report(results: readonly Verification[]): string {
 }
 
 /** What was found first, then how much could be proven. */
-export function sealReport({ problems, found, links, head, floor, heads, ...events }: SealVerification): string {
+function sealReport({ problems, found, links, head, floor, heads, ...events }: SealVerification): string {
   if (links === 0 && found === 0)
     return 'Nothing of this log is sealed: LOG_SEALS is false, or no worker log-cleanup has run.\n'
   const { verified, erased, unsealed } = events

@@ -57,7 +57,7 @@ export async function restorePart(values: PartArguments): Promise<number> {
 }
 
 /** What was done, would be done, or stands against it. */
-export function reportText(report: PartReport, dryRun: boolean): string {
+function reportText(report: PartReport, dryRun: boolean): string {
   const { counts, conflicts, kept, shared, isRefused, at, by, requestId } = report
   const changed = counts.reduce((sum, one) => sum + one.create + one.update + one.delete, 0)
   const lines = counts.map(

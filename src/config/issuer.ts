@@ -4,7 +4,7 @@ import type { Config } from './config.ts'
 export type ResourceName = 'api' | 'mcp'
 
 /** The identifiers of the OAuth server (RFC 8414) and of what it gives access to (RFC 8707). */
-export type Issuer = {
+type Issuer = {
   readonly issuer: string
   /** Without `mcp` where there is no such endpoint. */
   readonly resources: Readonly<Partial<Record<ResourceName, string>>> & { readonly api: string }

@@ -5,7 +5,7 @@ import { isIP } from 'node:net'
  * text ("… is not a whole number"). `culprit` is the offending part where that is not the whole text. A `doubt` ends the
  * sentence of a value that is taken all the same.
  */
-export type Parsed<T> = { value: T; doubt?: string } | { problem: string; culprit?: string }
+type Parsed<T> = { value: T; doubt?: string } | { problem: string; culprit?: string }
 
 /**
  * Turns a text (empty only in a default) into a value; it is trimmed before unless the parser is `raw`. `values` describes

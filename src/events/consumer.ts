@@ -64,7 +64,7 @@ type HandlerResult = { readonly events?: readonly DomainEvent[] }
  * `collections` and `actions` default to all; domain events have their entity for a collection. With `brief` the events of a
  * page are those of {@link BriefEvent}, which is cheaper to read; its consumer declares that it handles no more.
  */
-export type Wants = { readonly collections?: readonly string[] } & (
+type Wants = { readonly collections?: readonly string[] } & (
   | { readonly actions?: readonly string[]; readonly brief?: undefined }
   | { readonly actions?: undefined; readonly brief: true }
 )

@@ -18,7 +18,7 @@ export type Expiry = {
 }
 
 /** How much longer than its time the log is kept for consumers that lag. Beyond that they are stopped. */
-export type ConsumerBound = { readonly days: number; readonly bytes: number }
+type ConsumerBound = { readonly days: number; readonly bytes: number }
 
 type ExpiryOptions = {
   /** Default: nothing is kept for consumers. */

@@ -25,7 +25,7 @@ export type ChildLine<To, From> = {
   retire(): void
 }
 
-export type ChildLimits = {
+type ChildLimits = {
   /** Milliseconds of processor time. */
   readonly computeMs: number
   /** Milliseconds of any time. */
@@ -40,7 +40,7 @@ export type ChildLimits = {
 
 export type Overrun = 'computed' | 'passed' | 'resident'
 
-export type ChildJob<T, To, From> = {
+type ChildJob<T, To, From> = {
   /** Jobs of different turns are served in turns. */
   readonly turn: string
   /** Goes first and is never refused. */
@@ -51,7 +51,7 @@ export type ChildJob<T, To, From> = {
   readonly run: (line: ChildLine<To, From>) => Promise<T>
 }
 
-export type ChildPool<To, From> = {
+type ChildPool<To, From> = {
   /**
    * @throws {ChildDeathError} where its process has died, 503 where no process can be started, what `refusal` says where
    *   too many wait or it has waited for too long
@@ -64,7 +64,7 @@ export type ChildPool<To, From> = {
   close(): Promise<void>
 }
 
-export type ChildPoolOptions = PoolBounds & {
+type ChildPoolOptions = PoolBounds & {
   readonly log: Logger
   /** What its processes are for, as the log says it. */
   readonly name: string

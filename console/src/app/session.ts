@@ -64,7 +64,7 @@ function meOf({ user, role, permissions, tenant }: MeAnswer): Me {
 }
 
 /** What the server says of itself before anybody signs in. */
-export type ServerInfo = {
+type ServerInfo = {
   readonly project: { readonly name: string | null; readonly title: string | null; readonly multitenant: boolean }
   readonly version: string
   readonly data: {

@@ -6,7 +6,7 @@ import { readMessage } from './messages.ts'
 /** Why the console no longer listens to a frame. */
 export type End = 'flood' | 'silence'
 
-export type HostOptions = {
+type HostOptions = {
   /** Does what is asked; what it throws is what the frame is refused by. */
   readonly perform: (call: Call, signal: AbortSignal) => Promise<unknown>
   readonly onEnd: (why: End) => void

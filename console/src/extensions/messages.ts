@@ -10,7 +10,7 @@ import type { Asked, Call, CallName } from '../../../clients/console-messages.ts
 export const longestMessage = 500_000
 
 /** A message that is not understood, with the number of its call where it has one. */
-export type Unread = { readonly problem: string; readonly id: number | null }
+type Unread = { readonly problem: string; readonly id: number | null }
 
 const closed = <Properties extends object>(
   properties: Properties,

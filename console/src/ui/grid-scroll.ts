@@ -3,7 +3,7 @@ import { type RefObject, useCallback, useLayoutEffect, useRef, useState } from '
 /** Browsers cap the height of an element: Firefox at 17.9 million pixels. */
 const tallest = 15_000_000
 
-export type Scroll = {
+type Scroll = {
   /** The first row that is in view, and how many are. */
   readonly first: number
   readonly visible: number

@@ -3,7 +3,7 @@ import { type KeyboardEvent, memo, type PointerEvent, type ReactNode, useEffect,
 import styles from './grid.module.css'
 import { useGridScroll } from './grid-scroll.ts'
 
-export type GridColumn<Row> = {
+type GridColumn<Row> = {
   readonly key: string
   readonly title: string
   readonly icon?: ReactNode
@@ -17,7 +17,7 @@ export type GridColumn<Row> = {
 /** A cell, by its row and column. */
 export type Place = { readonly row: number; readonly column: number }
 
-export type RowLooks = { readonly isSelected: boolean; readonly isRemoved: boolean; readonly isChanged: boolean }
+type RowLooks = { readonly isSelected: boolean; readonly isRemoved: boolean; readonly isChanged: boolean }
 
 type GridProps<Row> = {
   readonly label: string

@@ -29,7 +29,7 @@ type Salted = {
 }
 
 /** What a link says of the leaves of its events, and what is stored of each of them. */
-export type FreshLeaves = {
+type FreshLeaves = {
   readonly count: number
   /** SHA-256, hex, of the leaves in order. */
   readonly leaves: string

@@ -14,7 +14,7 @@ export type Conflict = {
 }
 
 /** The fields that both have written, each differently. */
-export const conflicting = ({ base, mine, theirs }: Conflict): readonly string[] =>
+const conflicting = ({ base, mine, theirs }: Conflict): readonly string[] =>
   Object.keys(mine).filter((name) => !sameValue(base[name], theirs[name]) && !sameValue(mine[name], theirs[name]))
 
 type MergeProps = {

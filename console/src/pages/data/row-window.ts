@@ -2,15 +2,15 @@ import type { Row } from './query.ts'
 
 export const pageSize = 100
 
-export type RowPage = { readonly rows: readonly Row[]; readonly nextCursor: string | null | undefined }
+type RowPage = { readonly rows: readonly Row[]; readonly nextCursor: string | null | undefined }
 
 /** Reads rows: after a cursor, or from an offset. */
-export type ReadPage = (
+type ReadPage = (
   from: { readonly cursor: string } | { readonly offset: number },
   signal: AbortSignal,
 ) => Promise<RowPage>
 
-export type RowCount = { readonly count: number; readonly isEstimate: boolean }
+type RowCount = { readonly count: number; readonly isEstimate: boolean }
 
 type WindowOptions = {
   readonly read: ReadPage
@@ -21,7 +21,7 @@ type WindowOptions = {
   readonly keyOf: (row: Row) => string
 }
 
-export type WindowState = {
+type WindowState = {
   /** How many rows there are, or seem to be as long as they were not counted. */
   readonly count: number
   readonly isCounted: boolean

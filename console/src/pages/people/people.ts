@@ -55,7 +55,7 @@ const read = <Row>(collection: string, query: Readonly<Record<string, unknown>>)
   client.request<List<Row>>(`/items/${collection}`, { query })
 
 /** The filter behind the fields of the page: each word is in a name or the address. */
-export function usersFilter({ q, status, role, tenant }: UsersSearch): Readonly<Record<string, unknown>> {
+function usersFilter({ q, status, role, tenant }: UsersSearch): Readonly<Record<string, unknown>> {
   const words = (q ?? '').split(/\s+/).filter((word) => word !== '')
   const parts = [
     ...words.map((word) => ({ OR: ['firstName', 'lastName', 'email'].map((name) => ({ [name]: { iLike: word } })) })),

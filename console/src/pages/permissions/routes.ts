@@ -6,7 +6,7 @@ const text = (value: unknown): string | undefined =>
   typeof value === 'string' && value !== '' ? value : typeof value === 'number' ? String(value) : undefined
 
 /** `role` and `collection` open the editor of what the one may do with the other. */
-export type MatrixSearch = {
+type MatrixSearch = {
   readonly role?: string | undefined
   readonly collection?: string | undefined
   readonly system?: true | undefined
@@ -46,7 +46,7 @@ const explainRoute = createRoute({
 })
 
 /** `open` is the named rule that is shown, by id, or `new`; `like` the one that a new one begins as. */
-export type NamedSearch = { readonly open?: string | undefined; readonly like?: string | undefined }
+type NamedSearch = { readonly open?: string | undefined; readonly like?: string | undefined }
 
 const namedRoute = createRoute({
   getParentRoute: () => shellRoute,

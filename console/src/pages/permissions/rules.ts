@@ -44,8 +44,7 @@ export const namedRulesQuery = queryOptions({
 export const refreshRules = (): Promise<void> => queryClient.invalidateQueries({ queryKey: ['permissions'] })
 
 /** What a stored permission opens that names no fields: all to readers, none to writers; who deletes takes all with it. */
-export const fieldsByDefault = (action: Action): readonly string[] =>
-  action === 'create' || action === 'update' ? [] : ['*']
+const fieldsByDefault = (action: Action): readonly string[] => (action === 'create' || action === 'update' ? [] : ['*'])
 
 /** Whether it opens all rows and fields, or only some. */
 export function isLimited({ action, fields, conditions, relConditions, acl_Ids: acls }: Permission): boolean {

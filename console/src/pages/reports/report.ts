@@ -84,7 +84,7 @@ export function titleOf(text: string): string {
   return part === undefined ? path : `${path} (${parts[part] ?? part})`
 }
 
-export type ReportColumn = {
+type ReportColumn = {
   readonly title: string
   readonly isMeasure: boolean
   readonly read: (row: Row) => unknown

@@ -38,7 +38,7 @@ export function SaveDialog({ page, content, onSaved, onClose }: SaveProps) {
 type ShareProps = { readonly saved: Saved<unknown>; readonly onClose: () => void }
 
 /** Shares with a role: its users see it and cannot change it, and it gives them no rows. */
-export function ShareDialog({ saved, onClose }: ShareProps) {
+function ShareDialog({ saved, onClose }: ShareProps) {
   const roles = useQuery(rolesQuery)
   const [role, setRole] = useState(saved.role_Id ?? '')
   const apply = async () => {

@@ -51,7 +51,7 @@ export function linesOf(all: readonly Definition[], isShown: (collection: string
 }
 
 /** Whether a collection is shown as lines between others. */
-export const isLine = (definition: Definition): boolean =>
+const isLine = (definition: Definition): boolean =>
   definition.schema.isJunction === true && holdersOf(definition).length > 1
 
 function holdersOf({ schema }: Definition) {

@@ -21,7 +21,7 @@ const inlineKinds: readonly Kind[] = ['M2O', 'O2O', 'M2M']
 
 const actions = ['SET NULL', 'RESTRICT', 'CASCADE', 'NO ACTION']
 
-export type NewRelation = {
+type NewRelation = {
   readonly name: string
   readonly kind: Kind
   readonly target: string

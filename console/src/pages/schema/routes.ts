@@ -6,7 +6,7 @@ const text = (value: unknown): string | undefined =>
 const isOn = (value: unknown): true | undefined => (value === true ? true : undefined)
 
 /** `open` is what lies over the list: a collection that is made, or a file that is imported. */
-export type OverviewSearch = {
+type OverviewSearch = {
   readonly view?: 'diagram' | undefined
   readonly system?: true | undefined
   readonly open?: 'new' | 'import' | undefined

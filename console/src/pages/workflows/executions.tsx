@@ -27,7 +27,7 @@ const tones = { queued: 'info', running: 'info', completed: 'good', failed: 'bad
 
 const Status = ({ of }: { readonly of: Execution['status'] }) => <Badge tone={tones[of]}>{of}</Badge>
 
-export function useOpenExecution() {
+function useOpenExecution() {
   const navigate = useNavigate({ from: '/workflows/$id' })
   return (execution: string | undefined) => navigate({ search: (before) => ({ ...before, execution }), replace: false })
 }

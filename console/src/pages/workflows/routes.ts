@@ -4,7 +4,7 @@ import { shellRoute } from '../../app/root.tsx'
 const text = (value: unknown): string | undefined =>
   typeof value === 'string' && value !== '' ? value : typeof value === 'number' ? String(value) : undefined
 
-export type WorkflowSearch = {
+type WorkflowSearch = {
   readonly nodes?: 'list' | undefined
   /** The execution whose states the nodes show. */
   readonly execution?: string | undefined

@@ -227,7 +227,7 @@ const ownSchemes =
   /^(javascript|data|vbscript|file|blob|about|view-source|filesystem|ftp|ws|wss|mailto|tel|sms|intent|chrome|edge|resource|jar):$/
 
 /** An https address, http on this machine, or a scheme of the program's own (RFC 8252 §7). */
-export function isRedirectUri(text: string): boolean {
+function isRedirectUri(text: string): boolean {
   const url = URL.parse(text)
   // Only what an address is written with: it goes into a header, and is compared letter by letter.
   if (url === null || !/^[\x21-\x7e]+$/.test(text) || /[\\#]/.test(text) || url.username !== '' || url.password !== '')

@@ -49,7 +49,7 @@ export const oauthError = (code: string, description: string) => new AppError(40
 const invalidGrant = (description: string) => oauthError('INVALID_GRANT', description)
 
 /** What a client shows for a code. */
-export type PresentedCode = {
+type PresentedCode = {
   readonly code: string
   readonly clientId: string
   readonly redirectUri: string | undefined
@@ -64,7 +64,7 @@ type Decision =
   | { readonly refusal: AppError; readonly ends?: true; readonly uses?: true }
 
 /** What a code is worth to somebody who shows it; a wrong try uses it up, and a second one ends what the first has opened. */
-export function decideCode(stored: StoredCode | undefined, presented: PresentedCode): Decision {
+function decideCode(stored: StoredCode | undefined, presented: PresentedCode): Decision {
   if (stored === undefined) return { refusal: invalidGrant('The code is not known') }
   const { consent, isUsed, isExpired } = stored
   if (isUsed) return { refusal: invalidGrant('The code has been used'), ends: true }
@@ -174,7 +174,7 @@ function lifeOf({ oauthServer }: Config, { refreshes }: Consent): number {
   return refreshes ? oauthServer.refreshTokenExpiresIn : oauthServer.accessTokenExpiresIn
 }
 
-export type PresentedRefresh = {
+type PresentedRefresh = {
   readonly token: string
   readonly clientId: string
   readonly scopes: readonly string[] | undefined
@@ -318,7 +318,7 @@ function refreshTokenOf(config: Config, { id, generation }: Pick<StoredGrant, 'i
 }
 
 /** The grant of a refresh token that this installation has made, and which one of it this is; undefined for other texts. */
-export function readRefreshToken(config: Config, token: string) {
+function readRefreshToken(config: Config, token: string) {
   const [, id, generation, mark] = /^dbr_([\da-f-]{36})\.(\d{1,9})\.([\da-f]{64})$/.exec(token) ?? []
   if (id === undefined || mark === undefined) return undefined
   const isOurs = derived(config, `refresh ${id} ${generation}`).some((known) => isSame(known, mark))

@@ -11,7 +11,7 @@ import type { Client } from './clients.ts'
  */
 
 /** What every page says of the installation. */
-export type PageFrame = { readonly project: string }
+type PageFrame = { readonly project: string }
 
 /** Ways to sign in, as the page offers them. */
 export type SignInWays = {
@@ -201,7 +201,7 @@ export function reloadingPage(query: string): Page {
 export const problemPage = (message: string): Page => ({ title: 'This did not work', body: alert(message) })
 
 const files = { 'page.css': 'text/css', 'passkey.js': 'text/javascript' } as const
-export type PageFileName = keyof typeof files
+type PageFileName = keyof typeof files
 export const pageFiles = Object.keys(files) as readonly PageFileName[]
 
 export async function sendPageFile(reply: FastifyReply, name: PageFileName): Promise<FastifyReply> {

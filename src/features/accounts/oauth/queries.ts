@@ -122,7 +122,7 @@ export async function useCode(tx: Tx, hash: string, sessionId: string | null): P
 
 /* What users have allowed. */
 
-export type NewGrant = {
+type NewGrant = {
   readonly id: string
   readonly sessionId: string
   readonly clientId: string

@@ -250,7 +250,7 @@ export const explainMoreRoute = declared({
   ...Explanation,
 })
 
-export const WhoBody = Type.Object({
+const WhoBody = Type.Object({
   collection: ExplainQuery.properties.collection,
   id: RecordId,
   action: Type.Optional(OneOf(['read', 'update', 'delete'], { default: 'read' })),
@@ -302,7 +302,7 @@ const Draft = Type.Object({
     description: 'As it would be stored; null where it would be deleted.',
   }),
 })
-export const ImpactBody = Type.Object({
+const ImpactBody = Type.Object({
   changes: Type.Array(Draft, { minItems: 1, maxItems: 20, refusal: 'changes must be a list of 1 to 20 changes' }),
   acls: Type.Optional(
     Type.Array(Type.Object({ id: Id(), ...Type.Partial(Type.Object(rule)).properties }), {

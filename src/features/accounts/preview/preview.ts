@@ -22,7 +22,7 @@ type PreviewRequest = {
 }
 
 /** What a session shows. Null members are gone by now. */
-export type PreviewState = {
+type PreviewState = {
   readonly startedAt: string
   readonly user: { readonly id: string; readonly email: string | null; readonly firstName: string } | null
   readonly role: { readonly id: string; readonly name: string } | null

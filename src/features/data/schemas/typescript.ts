@@ -31,7 +31,7 @@ export type Range<Bound> = {
   readonly lowerInclusive: boolean
   readonly upperInclusive: boolean
 }
-export type GeoJson = { readonly type: string; readonly [member: string]: Json }
+type GeoJson = { readonly type: string; readonly [member: string]: Json }
 /** The rows of a to-many relation: a list replaces all, an object changes some. */
 export type Many<Key, Create> =
   | readonly (Key | Create)[]

@@ -10,7 +10,7 @@ import { isTime } from './requests.ts'
 
 /** Moments at which something changed: the steps of whoever goes through the past with `asOf`. */
 
-export type MomentsQuery = {
+type MomentsQuery = {
   /** Names by commas. */
   readonly collections: string
   /** Of one item; needs a single collection. */
@@ -20,7 +20,7 @@ export type MomentsQuery = {
 }
 
 /** Times with microseconds, for `asOf`. */
-export type Moments = {
+type Moments = {
   /** The change that made what is there at the time, and those before and after it. */
   readonly at: string | null
   readonly before: string | null

@@ -85,7 +85,7 @@ export const isServers = ({ timestamps, usertrack }: Collection, name: string): 
   (timestamps && name === 'createdAt') || (usertrack && name === 'userCreated_Id')
 
 /** Columns that the log holds and a write can set. */
-export const storedFields = oncePer((collection: Collection): readonly Field[] =>
+const storedFields = oncePer((collection: Collection): readonly Field[] =>
   [...collection.fields.values()].filter(({ name, hidden }) => !hidden && !isFollowing(collection, name)),
 )
 

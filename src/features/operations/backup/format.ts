@@ -21,13 +21,13 @@ const recordHead = 5
 const longestRecord = 64 * 1024 * 1024
 
 /** What a part is: `name` tells it from others of its kind. */
-export type PartAbout = {
+type PartAbout = {
   readonly kind: 'schema' | 'table' | 'sequences' | 'file' | 'keys'
   readonly name: string
   readonly [more: string]: unknown
 }
 
-export type PartRecord = PartAbout & {
+type PartRecord = PartAbout & {
   readonly encoding: Encoding
   /** Of what is stored, compressed where it is. */
   readonly sha256: string

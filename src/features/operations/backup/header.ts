@@ -23,7 +23,7 @@ export type BackupHeader = {
 }
 
 /** What opens with SECRET_KEY alone, in words, and how often. */
-export type SealedValues = { readonly what: string; readonly count: number }
+type SealedValues = { readonly what: string; readonly count: number }
 
 /** Tells keys apart, and says nothing else of them. */
 export function fingerprintOf(secret: string): string {

@@ -79,7 +79,7 @@ export type UserType = {
   readonly relation: string | null
 }
 
-export type Routine = { readonly oid: string; readonly definition: string }
+type Routine = { readonly oid: string; readonly definition: string }
 
 export type Constraint = {
   readonly name: string

@@ -21,10 +21,7 @@ export type Draft = {
 }
 
 /** `name://key` */
-export function storedPlace(
-  { storages }: StorageServices,
-  place: string,
-): { storage: Storage; key: string } | undefined {
+function storedPlace({ storages }: StorageServices, place: string): { storage: Storage; key: string } | undefined {
   const match = /^([\w-]+):\/\/(.+)$/s.exec(place)
   return match === null ? undefined : { storage: storages.named(match[1]!), key: match[2]! }
 }

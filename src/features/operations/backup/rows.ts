@@ -5,7 +5,7 @@ import { includesSnapshot, parseSnapshot } from '../../../events/cursor.ts'
 import type { Column, Objects, Relation } from './objects.ts'
 
 /** A table whose rows are copied. */
-export type CopiedTable = {
+type CopiedTable = {
   readonly name: string
   readonly copyOut: string
   readonly copyIn: string
@@ -87,7 +87,7 @@ const firstNumber = 3
  */
 type Renumbering = { event(xid: string): string; snapshot(expression: string): string }
 
-export function renumberingOf(snapshots: readonly string[]): Renumbering {
+function renumberingOf(snapshots: readonly string[]): Renumbering {
   const ordered = snapshots.toSorted((a, b) => {
     const [left, right] = [parseSnapshot(a)!, parseSnapshot(b)!]
     if (includesSnapshot(right, left) !== includesSnapshot(left, right)) return includesSnapshot(right, left) ? -1 : 1

@@ -5,7 +5,7 @@ import { gzip } from 'node:zlib'
 import { AppError } from '../../../errors.ts'
 
 /** A file of the console. Its name holds the hash of its content, so what was read once stays true. */
-export type BuiltFile = { readonly type: string; readonly plain: Buffer; readonly compressed: Buffer }
+type BuiltFile = { readonly type: string; readonly plain: Buffer; readonly compressed: Buffer }
 
 /** Where `npm run build:console` puts the console. */
 const built = join(import.meta.dirname, '../../../../console/dist')

@@ -16,7 +16,7 @@ export type { RouteCall, Tool } from './tool.ts'
 export { tools } from './tools/tools.ts'
 
 /** What a route has answered to a call of the process itself. */
-export type RouteAnswer = {
+type RouteAnswer = {
   readonly status: number
   readonly headers: Readonly<Record<string, unknown>>
   /** Undefined where it was too long. */

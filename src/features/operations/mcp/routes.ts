@@ -17,7 +17,7 @@ import { type Listeners, openListeners } from './listeners.ts'
 import type { CallLocally, Offer, ToolRun } from './mcp.ts'
 
 /** What the web process does for tools. */
-export type McpDoors = {
+type McpDoors = {
   readonly declared: () => readonly DeclaredRoute[]
   /** The caller of a request as of now; an error where its credential opens nothing, or nothing any more. */
   readonly callerOf: (request: FastifyRequest, reply: FastifyReply) => Promise<Caller>

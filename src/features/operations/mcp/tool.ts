@@ -5,7 +5,7 @@ import type { Action } from '../../../errors.ts'
 import { Text } from '../../../http/shapes.ts'
 
 /** A group of tools, which MCP_ENABLED_ACTIONS switches. */
-export type ToolGroup = Config['mcp']['actions'][number]
+type ToolGroup = Config['mcp']['actions'][number]
 
 /** What a route is called with. */
 export type RouteInput = {

@@ -26,7 +26,7 @@ type Source = {
 }
 
 /** Routes of the platform whose variable is off. */
-export type HiddenFamily = { readonly name: string; readonly variable: string }
+type HiddenFamily = { readonly name: string; readonly variable: string }
 
 /**
  * The OpenAPI 3.1 description of what a caller can reach: every collection that it may read or change with the fields that

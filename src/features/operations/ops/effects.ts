@@ -4,7 +4,7 @@ import { bossSchema } from '../../../events/jobs.ts'
 import { isUuid } from '../../../language/uuid.ts'
 
 /** What became of a request outside of its rows: jobs, the mails and the deliveries of webhooks that they are about. */
-export type RequestEffects = {
+type RequestEffects = {
   /** The request, and those that it led to, of which the first 200 are looked at. */
   readonly requests: readonly string[]
   readonly mails: readonly Readonly<Record<string, unknown>>[]

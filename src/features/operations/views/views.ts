@@ -26,7 +26,7 @@ export type View = {
   readonly updatedAt: string
 }
 
-export type ViewBody = {
+type ViewBody = {
   readonly name?: string
   readonly page?: string
   readonly collection?: string | null

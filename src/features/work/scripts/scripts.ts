@@ -28,7 +28,7 @@ export type ScriptRequest = {
   readonly body?: string
 }
 
-export type ScriptResponse = {
+type ScriptResponse = {
   readonly status: number
   readonly statusText: string
   readonly headers: Readonly<Record<string, string>>
@@ -62,9 +62,9 @@ export type Script = {
   readonly signal?: AbortSignal | undefined
 }
 
-export type ScriptLog = { readonly level: LogLevel; readonly text: string }
+type ScriptLog = { readonly level: LogLevel; readonly text: string }
 
-export type ScriptResult = { readonly value: unknown; readonly logs: readonly ScriptLog[] }
+type ScriptResult = { readonly value: unknown; readonly logs: readonly ScriptLog[] }
 
 /** A script has not come to a result: by its own fault, or because it took too much. */
 export class ScriptError extends Error {
@@ -89,7 +89,7 @@ export type Scripts = {
   close(): Promise<void>
 }
 
-export type ScriptsOptions = {
+type ScriptsOptions = {
   readonly log: Logger
   readonly processes: number
   readonly limits?: Partial<ScriptLimits> | undefined

@@ -27,7 +27,7 @@ type Report = (message: string) => void
 
 type Doubt = { readonly code: string; readonly message: string }
 
-export type NodeType = {
+type NodeType = {
   /**
    * `none`: its output follows from the context alone. `structure`: it has a body. `database`: what it does is part of the
    * transaction that keeps its output, so exactly once. `outside`: at least once, under one key. `wait`: it goes on later.
@@ -85,7 +85,7 @@ const scripts = always('scripts')
 const bypass = (data: Data) => (data.bypassPermissions === true ? 'bypassPermissions' : undefined)
 
 export const longestDelayMs = 366 * 86_400_000
-export const mostIterations = 10_000
+const mostIterations = 10_000
 
 export const nodeTypes: Readonly<Record<string, NodeType>> = {
   trigger: { effect: 'none', check: () => undefined },
@@ -263,7 +263,7 @@ function fieldOf(field: unknown, scope: Scope, current: unknown): unknown {
 }
 
 /** @throws {NodeError} for what is no list */
-export function arrayOf(source: unknown, scope: Scope): readonly unknown[] {
+function arrayOf(source: unknown, scope: Scope): readonly unknown[] {
   const value = evaluate(source, scope)
   if (!Array.isArray(value)) throw new NodeError(`arraySource ${textOf(source ?? null)} is not an array`)
   return value

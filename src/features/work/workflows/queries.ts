@@ -116,7 +116,7 @@ export function giveBack(deps: Writes, { id, token }: Claim): Promise<unknown[]>
 /** An execution whose processes died this often without getting anywhere is given up. */
 const attemptsAtMost = 5
 /** A process that has not said for so long that it lives has died. */
-export const leaseSeconds = 20
+const leaseSeconds = 20
 
 /** Lets others go on with executions of processes that have died; gives up those that bring every process down. */
 export function recoverExecutions(deps: Writes): Promise<{ id: string; status: string }[]> {

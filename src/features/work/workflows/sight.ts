@@ -25,7 +25,7 @@ type Seen = {
   readonly wasSeen: boolean
 }
 
-export type SightOf = (workflow: Triggerable, event: LogEvent) => Sight
+type SightOf = (workflow: Triggerable, event: LogEvent) => Sight
 
 /** Asks the database once for each author and collection. */
 export async function sightsOf(

@@ -96,7 +96,7 @@ const largestOutput = 1_048_576
 /** Of all that an execution holds. */
 const mostHeld = 16_777_216
 
-export type Beginning = Pick<State, 'trigger' | 'variables' | 'execution'>
+type Beginning = Pick<State, 'trigger' | 'variables' | 'execution'>
 
 export function begin(graph: Graph, { trigger, variables, execution }: Beginning): [State, readonly Command[]] {
   const state: State = {

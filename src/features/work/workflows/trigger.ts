@@ -46,7 +46,7 @@ export function optionsOf(stored: unknown): Options {
 }
 
 /** What is wrong with the members of `options`; other members are the client's own. */
-export function optionProblems(stored: unknown): readonly string[] {
+function optionProblems(stored: unknown): readonly string[] {
   if (stored == null) return []
   if (!isObject(stored)) return ['options must be an object']
   const { timezone, missedTicks, record, notify, timeoutSeconds, webhookSecret } = stored
