@@ -21,11 +21,11 @@ type SharedStore = { readonly dataCache: { readonly purge: (table: string, upTo:
 
 /** Deletes from the shared store what the writes of a table have made worthless. Nothing newer goes with it. */
 export async function dropInvalidated(
-  rt: ReservedReads & SharedStore,
+  deps: ReservedReads & SharedStore,
   { table, xid }: JobData['cache-invalidation'],
 ): Promise<void> {
-  const upTo = await newestChange(rt.reserved, table, xid)
-  if (upTo !== undefined) await rt.dataCache.purge(table, upTo)
+  const upTo = await newestChange(deps.reserved, table, xid)
+  if (upTo !== undefined) await deps.dataCache.purge(table, upTo)
 }
 
 /** The newest transaction that changed a table, from `since` on; undefined when none has. */

@@ -66,11 +66,11 @@ export type Fact = DomainEvent & { readonly actor?: Actor }
  * result is the one of then, so it must be JSON. 409 when the request's key stands for another one.
  */
 export async function commit<Result>(
-  rt: Writes,
+  deps: Writes,
   actor: Actor,
   work: (tx: Tx) => Promise<WorkResult<Result>>,
 ): Promise<Result> {
-  return rt.tracing.part('commit', {}, () => commitNow(rt, actor, work))
+  return deps.tracing.part('commit', {}, () => commitNow(deps, actor, work))
 }
 
 /** The end of a transaction of which only the COMMIT was left. */
@@ -82,11 +82,11 @@ type LastStep<Result> = {
 }
 
 async function commitNow<Result>(
-  rt: Writes,
+  deps: Writes,
   actor: Actor,
   work: (tx: Tx) => Promise<WorkResult<Result>>,
 ): Promise<Result> {
-  const deadline = performance.now() + rt.config.database.transactionTimeoutMs
+  const deadline = performance.now() + deps.config.database.transactionTimeoutMs
   noteWrite(actor)
   let done: LastStep<Result> | undefined
   let notices: string[] = []
@@ -94,8 +94,8 @@ async function commitNow<Result>(
     done = undefined
     notices = []
     let backend: number | undefined
-    const cancel = () => cancelBackend(rt, backend)
-    const tx = txOf(connection, { sessionNotices: notices, tracing: rt.tracing, gone: goneSignal(), cancel })
+    const cancel = () => cancelBackend(deps, backend)
+    const tx = txOf(connection, { sessionNotices: notices, tracing: deps.tracing, gone: goneSignal(), cancel })
     const id = await tx.one<TransactionId & { readonly pid: number }>(rawQuery(beginSql, [actorJson(actor)]))
     backend = id.pid
     await actor.guard?.(tx)
@@ -105,8 +105,8 @@ async function commitNow<Result>(
       return
     }
     const outcome = await work(tx)
-    const reactions = await appendAll(rt, tx, actor, outcome)
-    if (rt.dataCache.isShared) await rt.dataCache.invalidate(tx)
+    const reactions = await appendAll(deps, tx, actor, outcome)
+    if (deps.dataCache.isShared) await deps.dataCache.invalidate(tx)
     if (actor.repeatable !== undefined) await rememberCommit(tx, actor.repeatable, outcome.result)
     if (performance.now() > deadline) throw errors.unavailable('The transaction took too long')
     done = {
@@ -117,24 +117,24 @@ async function commitNow<Result>(
     }
   }
   try {
-    await writePoolOf(rt).transaction(transact)
+    await writePoolOf(deps).transaction(transact)
   } catch (error) {
-    await requireCommitted(rt, error, done?.id)
+    await requireCommitted(deps, error, done?.id)
   }
   const { result, reactions, writers } = done!
-  await readFromNowOn(rt, ...writers)
-  rt.dataCache.written()
+  await readFromNowOn(deps, ...writers)
+  deps.dataCache.written()
   if (actor.repeatable !== undefined) actor.repeatable.commits += 1
   await afterCommit(async () => {
-    await applyHere(rt, reactions)
-    await rt.sessions.ended(notices)
+    await applyHere(deps, reactions)
+    await deps.sessions.ended(notices)
   })
   return result
 }
 
 /** Appends the events of what was done, and enqueues the jobs that follow from them. */
 async function appendAll(
-  rt: Writes,
+  deps: Writes,
   tx: Tx,
   actor: Actor,
   { events = [], actor: own = actor }: Pick<WorkResult<unknown>, 'events' | 'actor'>,
@@ -149,8 +149,8 @@ async function appendAll(
     for (const job of reaction.jobs ?? []) jobs.push({ ...job, cause: causeOf(by, 'job') })
   }
   if (jobs.length > 0)
-    await rt.tracing.part('enqueue jobs', { kind: 'producer', attributes: { 'daybook.jobs': jobs.length } }, () =>
-      enqueue(rt.boss, tx, jobs, rt.tracing.traceparent()),
+    await deps.tracing.part('enqueue jobs', { kind: 'producer', attributes: { 'daybook.jobs': jobs.length } }, () =>
+      enqueue(deps.boss, tx, jobs, deps.tracing.traceparent()),
     )
   return reactions
 }
@@ -161,10 +161,10 @@ const beginSql = `select set_config('svc.actor', $1, true), pg_backend_pid() as 
  * Returns when a transaction has committed although `error` came instead of the answer to its COMMIT; throws what is to
  * be answered otherwise. `id` is undefined where COMMIT was never sent.
  */
-async function requireCommitted(rt: Writes, error: unknown, id: TransactionId | undefined): Promise<void> {
+async function requireCommitted(deps: Writes, error: unknown, id: TransactionId | undefined): Promise<void> {
   if (id === undefined || !isConnectionLoss(error)) throw error
-  const ending = await endOfTransaction(rt.reserved, rt.log, id)
-  rt.log.warn({ err: error, xid: id.xid, ending }, 'the connection was lost while a transaction was committed')
+  const ending = await endOfTransaction(deps.reserved, deps.log, id)
+  deps.log.warn({ err: error, xid: id.xid, ending }, 'the connection was lost while a transaction was committed')
   if (ending === 'aborted') throw errors.unavailable(undefined, error)
   if (ending === 'unknown') throw errors.outcomeUnknown(error)
 }
@@ -195,20 +195,20 @@ type RowStatement = {
  * for in the log, and `fromLog` makes of its events what the statement would have returned.
  */
 export async function commitRow<Row>(
-  rt: Writes,
+  deps: Writes,
   actor: Actor,
   statement: RowStatement,
   fromLog?: (events: readonly RowEvent[]) => Row | undefined,
 ): Promise<Row[]> {
   const values = [actorJson(actor), ...statement.values]
-  if (actor.repeatable !== undefined || actor.guard !== undefined || rt.dataCache.isShared)
-    return commit(rt, actor, async (tx) => ({ result: [...(await tx.any<Row>(rawQuery(statement.text, values)))] }))
+  if (actor.repeatable !== undefined || actor.guard !== undefined || deps.dataCache.isShared)
+    return commit(deps, actor, async (tx) => ({ result: [...(await tx.any<Row>(rawQuery(statement.text, values)))] }))
   noteWrite(actor)
   let rows: readonly Row[]
   let notices: readonly string[] = []
   try {
     const { text, sending, batched } = statement
-    const { hot } = writePoolOf(rt)
+    const { hot } = writePoolOf(deps)
     const gone = goneSignal()
     const alone = async () => {
       const answer = await hot.runWithNotices(text, values, sending, gone)
@@ -217,16 +217,16 @@ export async function commitRow<Row>(
     }
     rows = batched === undefined ? await alone() : await rowBatchesOf(hot).write(batched, { actor, gone }, alone)
   } catch (error) {
-    rows = [await rowFromLog(rt, actor, error, fromLog)]
+    rows = [await rowFromLog(deps, actor, error, fromLog)]
   }
-  await readFromNowOn(rt, actor)
-  rt.dataCache.written()
-  if (notices.length > 0) await afterCommit(() => rt.sessions.ended(notices))
+  await readFromNowOn(deps, actor)
+  deps.dataCache.written()
+  if (notices.length > 0) await afterCommit(() => deps.sessions.ended(notices))
   return rows as Row[]
 }
 
 async function rowFromLog<Row>(
-  rt: Writes,
+  deps: Writes,
   actor: Actor,
   error: unknown,
   fromLog: ((events: readonly RowEvent[]) => Row | undefined) | undefined,
@@ -234,9 +234,9 @@ async function rowFromLog<Row>(
   if (!(error instanceof AnswerLost)) throw error
   const { logRequestId, request } = actor
   const isOnly = () => request !== undefined && writesOf.get(request) === 1
-  const events = logRequestId !== undefined && isOnly() ? await eventsOfLost(rt, error, logRequestId) : []
+  const events = logRequestId !== undefined && isOnly() ? await eventsOfLost(deps, error, logRequestId) : []
   const row = isOnly() && events.length > 0 ? fromLog?.(events) : undefined
-  rt.log.warn(
+  deps.log.warn(
     { err: error, requestId: actor.requestId, events: events.length },
     'the connection was lost while a row was written',
   )
@@ -252,13 +252,13 @@ export type RowEvent = { readonly entity: string; readonly entityId: string | nu
  * else. They are there when it has committed. None says nothing: what is not logged may have been written all the same,
  * and the statement may still be running where its process cannot be found, behind a pooler.
  */
-async function eventsOfLost(rt: Writes, lost: AnswerLost, logRequestId: string): Promise<readonly RowEvent[]> {
-  const { transactionTimeoutMs } = rt.config.database
+async function eventsOfLost(deps: Writes, lost: AnswerLost, logRequestId: string): Promise<readonly RowEvent[]> {
+  const { transactionTimeoutMs } = deps.config.database
   let looks = 0
-  const found = await untilKnown(rt.log, async () => {
-    const { running } = await rt.reserved.one<{ running: boolean }>(rawQuery(runningSql, [lost.processId]))
+  const found = await untilKnown(deps.log, async () => {
+    const { running } = await deps.reserved.one<{ running: boolean }>(rawQuery(runningSql, [lost.processId]))
     // After it has ended: what it wrote is seen by now.
-    const events = await rt.reserved.any<RowEvent & { xid: string }>(
+    const events = await deps.reserved.any<RowEvent & { xid: string }>(
       rawQuery(eventsSql, [logRequestId, transactionTimeoutMs + marginMs]),
     )
     looks += 1
@@ -356,9 +356,9 @@ function detailsOf({ data }: DomainEvent): object | null {
 }
 
 /** The writing process does not wait for its own NOTIFY: what it answers next already follows the change. */
-async function applyHere(rt: Writes, reactions: readonly Reaction[]): Promise<void> {
+async function applyHere(deps: Writes, reactions: readonly Reaction[]): Promise<void> {
   const stale = new Set(reactions.flatMap((reaction) => reaction.stale ?? []))
-  if (stale.has('catalog')) await rt.catalog.reload()
-  if (stale.has('access')) await rt.access.reload()
-  if (stale.has('settings')) await rt.settings.reload()
+  if (stale.has('catalog')) await deps.catalog.reload()
+  if (stale.has('access')) await deps.access.reload()
+  if (stale.has('settings')) await deps.settings.reload()
 }

@@ -48,10 +48,14 @@ export async function setAsideEvents(db: Reader, atMost: number): Promise<readon
  * on everything is handled again, with perhaps a little from before. Throws AppError 404 for an unknown name, 400 for a place
  * that is none.
  */
-export async function moveTo(rt: UnloggedWrites & { readonly db: Reader }, name: string, place: string): Promise<void> {
-  const cursor = await placeIn(rt.db, place)
+export async function moveTo(
+  deps: UnloggedWrites & { readonly db: Reader },
+  name: string,
+  place: string,
+): Promise<void> {
+  const cursor = await placeIn(deps.db, place)
   const stored: StoredCursor = { snapshot: cursor.snapshot, upTo: cursor.upTo ?? null, position: cursor.position }
-  if (!(await resetConsumer(rt, name, stored))) throw unknownConsumer(name)
+  if (!(await resetConsumer(deps, name, stored))) throw unknownConsumer(name)
 }
 
 /** 404 where no consumer has the name. */
@@ -76,7 +80,7 @@ async function placeIn(db: Reader, place: string): Promise<Pick<Cursor, 'snapsho
     })
   }
   if (Number.isNaN(moment.getTime())) throw new AppError(400, `${JSON.stringify(place)} is no moment`)
-  // What waits to be handled would be passed over, by a slip of the pen; that is what \`now\` is for.
+  // What waits to be handled would be passed over, by a slip of the pen; that is what `now` is for.
   if (moment.getTime() > Date.now() + clocksDifferMs) throw new AppError(400, `${JSON.stringify(place)} is yet to come`)
   return at((await db.one<Snapshot>(rawQuery(momentSql, [moment.toISOString()]))).snapshot)
 }

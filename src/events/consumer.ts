@@ -118,10 +118,10 @@ export function heldFrom({ name, token, snapshot, upTo, position }: HeldConsumer
  * not even by a server that crashed (ADR 39). Throws what passes, such as a lost connection: then the place is to be read
  * again, because nobody knows whether the page was handled.
  */
-export async function handleNext(rt: ConsumerWrites, consumer: Consumer, held: ConsumerHold): Promise<Progress> {
+export async function handleNext(deps: ConsumerWrites, consumer: Consumer, held: ConsumerHold): Promise<Progress> {
   const { collections, actions, brief } = consumer.wants()
   const most = brief ? mostBriefEvents : mostEvents
-  const page = await pullRound(rt.db, held.cursor, { collections, brief, limit: Math.min(held.limit, most) })
+  const page = await pullRound(deps.db, held.cursor, { collections, brief, limit: Math.min(held.limit, most) })
   if (page.resync) return { is: 'gone' }
   const events = actions === undefined ? page.events : page.events.filter(({ action }) => actions.includes(action))
   const { more } = page
@@ -129,16 +129,16 @@ export async function handleNext(rt: ConsumerWrites, consumer: Consumer, held: C
   const reached = cursorOf(storedOf(page.cursor))
   if (events.length === 0) return { is: 'handled', held: { ...held, cursor: reached }, events: 0, more }
   const startedAt = performance.now()
-  const progress = await handlePage(rt, consumer, held, { events, reached })
+  const progress = await handlePage(deps, consumer, held, { events, reached })
   if (progress.is !== 'handled') return progress
   const limit = nextLimit(held.limit, performance.now() - startedAt, most)
   return { ...progress, held: { ...progress.held, limit }, more }
 }
 
 /** Keeps the place of a consumer that has found nothing it wants for a while; false when it is not its process's any more. */
-export async function keepPlace(rt: Writes, held: ConsumerHold): Promise<ConsumerHold | undefined> {
+export async function keepPlace(deps: Writes, held: ConsumerHold): Promise<ConsumerHold | undefined> {
   const to = storedOf(held.cursor)
-  const isKept = await moveIdleConsumer(rt, { ...held.lease, from: held.stored, to })
+  const isKept = await moveIdleConsumer(deps, { ...held.lease, from: held.stored, to })
   return isKept ? { ...held, stored: to } : undefined
 }
 
@@ -150,23 +150,23 @@ export function isAhead({ cursor, stored }: ConsumerHold): boolean {
 
 /** Handles an event that was set aside. What fails again stays there. */
 export async function handleSetAside(
-  rt: ConsumerWrites,
+  deps: ConsumerWrites,
   consumer: Consumer,
   { lease }: ConsumerHold,
   position: string,
 ): Promise<void> {
-  const [event] = await readEvents(rt.db, [position])
+  const [event] = await readEvents(deps.db, [position])
   try {
     const handle = event && (await handlerOf(consumer, pageOfRetry(event)))
-    await commit(rt, systemActor, async (tx) => {
+    await commit(deps, systemActor, async (tx) => {
       // The event is forgotten with the log that held it.
       if (!(await takeSetAside(tx, lease, position)) || handle === undefined) return { result: null }
       return outcomeOf(await handle(tx))
     })
   } catch (error) {
     if (isPassing(error)) throw error
-    rt.log.warn({ err: error, consumer: consumer.name, position }, 'an event that was set aside has failed again')
-    await commit(rt, systemActor, async (tx) => {
+    deps.log.warn({ err: error, consumer: consumer.name, position }, 'an event that was set aside has failed again')
+    await commit(deps, systemActor, async (tx) => {
       await setEventAside(tx, consumer.name, { position, reason: reasonOf(error) })
       return { result: null }
     })
@@ -226,22 +226,22 @@ const imagesSql = `select position::text, changes from "${logTable}"
 /** Events, and where the log has been read to with them. */
 type Part = { readonly events: readonly LogEvent[]; readonly reached: Cursor }
 
-async function handlePage(rt: ConsumerWrites, consumer: Consumer, held: ConsumerHold, page: Part): Promise<Progress> {
+async function handlePage(deps: ConsumerWrites, consumer: Consumer, held: ConsumerHold, page: Part): Promise<Progress> {
   try {
-    return await commitPart(rt, consumer, held, page)
+    return await commitPart(deps, consumer, held, page)
   } catch (error) {
     if (error instanceof LeaseLost) return { is: 'lost' }
     if (isPassing(error)) throw error
-    rt.log.warn({ err: error, consumer: consumer.name, events: page.events.length }, 'a page of the log failed')
+    deps.log.warn({ err: error, consumer: consumer.name, events: page.events.length }, 'a page of the log failed')
     return page.events.length === 1
-      ? handleAlone(rt, consumer, held, page, error)
-      : handleOneByOne(rt, consumer, held, page)
+      ? handleAlone(deps, consumer, held, page, error)
+      : handleOneByOne(deps, consumer, held, page)
   }
 }
 
 /** A page that fails as a whole is handled event by event, so that only what fails alone is left out. */
 async function handleOneByOne(
-  rt: ConsumerWrites,
+  deps: ConsumerWrites,
   consumer: Consumer,
   held: ConsumerHold,
   page: Part,
@@ -251,7 +251,7 @@ async function handleOneByOne(
   for (const [i, event] of page.events.entries()) {
     const isLast = i === page.events.length - 1
     const reached = isLast ? page.reached : within(round, event.position)
-    const progress = await handleAlone(rt, consumer, now, { events: [event], reached })
+    const progress = await handleAlone(deps, consumer, now, { events: [event], reached })
     if (progress.is !== 'handled') return progress
     now = progress.held
   }
@@ -260,7 +260,7 @@ async function handleOneByOne(
 
 /** A single event, several times; then it is set aside, or the consumer is to halt before it. */
 async function handleAlone(
-  rt: ConsumerWrites,
+  deps: ConsumerWrites,
   consumer: Consumer,
   held: ConsumerHold,
   part: Part,
@@ -270,31 +270,31 @@ async function handleAlone(
   for (let attempt = before === undefined ? 1 : 2; attempt <= attempts; attempt += 1) {
     if (attempt > 1) await delay(pauseMs * 2 ** attempt)
     try {
-      return await commitPart(rt, consumer, held, part)
+      return await commitPart(deps, consumer, held, part)
     } catch (error) {
       if (error instanceof LeaseLost) return { is: 'lost' }
       if (isPassing(error)) throw error
       last = error
       // A definition may have changed under a statement.
-      await rt.catalog.reload()
+      await deps.catalog.reload()
     }
   }
   const { position } = part.events[0]!
   const reason = reasonOf(last)
-  rt.log.error({ err: last, consumer: consumer.name, position }, 'an event of the log cannot be handled')
+  deps.log.error({ err: last, consumer: consumer.name, position }, 'an event of the log cannot be handled')
   if (consumer.onFailure === 'halt') {
     // Within its round, so that an operator may have it go on after the event.
     const cursor = within(roundOf(held.cursor, part.reached), held.cursor.position)
     return { is: 'failed', held: { ...held, cursor }, position, reason }
   }
-  return setAside(rt, held, part, reason)
+  return setAside(deps, held, part, reason)
 }
 
-async function setAside(rt: ConsumerWrites, held: ConsumerHold, part: Part, reason: string): Promise<Progress> {
+async function setAside(deps: ConsumerWrites, held: ConsumerHold, part: Part, reason: string): Promise<Progress> {
   const { position } = part.events[0]!
   const next = after(held, part)
   try {
-    await commit(rt, systemActor, async (tx) => {
+    await commit(deps, systemActor, async (tx) => {
       await setEventAside(tx, held.lease.name, { position, reason })
       await move(tx, held, next)
       return { result: null }
@@ -306,12 +306,12 @@ async function setAside(rt: ConsumerWrites, held: ConsumerHold, part: Part, reas
   }
 }
 
-async function commitPart(rt: ConsumerWrites, consumer: Consumer, held: ConsumerHold, part: Part): Promise<Progress> {
+async function commitPart(deps: ConsumerWrites, consumer: Consumer, held: ConsumerHold, part: Part): Promise<Progress> {
   const { events, reached } = part
   const next = after(held, part)
   const round = roundOf(held.cursor, reached)
   const handle = await handlerOf(consumer, { events, round, isRetry: false })
-  await commit(rt, systemActor, async (tx) => {
+  await commit(deps, systemActor, async (tx) => {
     const outcome = outcomeOf(await handle(tx))
     // Last, so that no lock is held while the handler runs.
     await move(tx, held, next)

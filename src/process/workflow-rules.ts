@@ -41,7 +41,7 @@ export const workflowRules = (own: Workflows): CollectionRules => ({
   },
   guard: {
     applies: (action, cells) => action === 'update' && cells.some(({ field }) => decided.has(field.name)),
-    updates: async ({ rt: deps, tx }, context, changes) => {
+    updates: async ({ deps, tx }, context, changes) => {
       const { decideSave } = await decisions()
       const params = createParams()
       const where = keyCondition(

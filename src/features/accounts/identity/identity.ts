@@ -53,13 +53,13 @@ export const userRules: CollectionRules = {
   beforeWrite: userCells,
   guard: {
     applies: (action, cells) => action === 'delete' || cells.some(isIdentity),
-    inserts: ({ rt: deps, requester }, rows) => {
+    inserts: ({ deps, requester }, rows) => {
       const decider = deciderOf(deps, requester.access)
       for (const cells of rows) decideNewUser(decider, { vouches: vouchesIn(cells) })
     },
     updates: guardUsers,
     deletes: async (run, context, ids) => {
-      const decider = deciderOf(run.rt, run.requester.access)
+      const decider = deciderOf(run.deps, run.requester.access)
       if (!isFree(decider)) for (const user of await storedUsers(run, context, ids)) decideUserRemoval(decider, user)
       return nothing
     },
@@ -74,14 +74,14 @@ export const membershipRules: CollectionRules = {
   },
   guard: {
     applies: () => true,
-    inserts: ({ rt: deps, requester }, rows) => {
+    inserts: ({ deps, requester }, rows) => {
       const decider = deciderOf(deps, requester.access)
       for (const cells of rows)
         decideMembership(decider, { before: undefined, after: membershipWith(cells, noMembership) })
     },
     updates: guardMemberships,
     deletes: async (run, context, ids) => {
-      const decider = deciderOf(run.rt, run.requester.access)
+      const decider = deciderOf(run.deps, run.requester.access)
       if (isFree(decider)) return nothing
       for (const before of (await storedMemberships(run, context, ids)).values())
         decideMembership(decider, { before, after: undefined })
@@ -96,7 +96,7 @@ export const tenantRules: CollectionRules = {
   guard: {
     applies: (action) => action === 'delete',
     deletes: async (run, context, ids) => {
-      const decider = deciderOf(run.rt, run.requester.access)
+      const decider = deciderOf(run.deps, run.requester.access)
       if (!isFree(decider)) decideTenantRemoval(decider, await membershipsAt(run, context, ids))
       return nothing
     },
@@ -226,7 +226,7 @@ async function guardUsers(
   context: WriteContext,
   changes: readonly RowChange[],
 ): Promise<readonly GuardedChange[]> {
-  const decider = deciderOf(run.rt, run.requester.access)
+  const decider = deciderOf(run.deps, run.requester.access)
   const ids = changes.map(({ id }) => id)
   const stored = new Map((await storedUsers(run, context, ids)).map((user) => [user.userId, user]))
   return changes.map(({ id, cells }) => {
@@ -320,7 +320,7 @@ async function guardMemberships(
   changes: readonly RowChange[],
 ): Promise<readonly GuardedChange[]> {
   const answers = changes.map(() => unguarded)
-  const decider = deciderOf(run.rt, run.requester.access)
+  const decider = deciderOf(run.deps, run.requester.access)
   if (isFree(decider)) return answers
   const ids = changes.map(({ id }) => id)
   const stored = await storedMemberships(run, context, ids)

@@ -84,7 +84,7 @@ export async function deleteRows(
 ): Promise<readonly ChangedRow[]> {
   const { collection } = context
   const documents = await beforeGone(run, context, ids)
-  await rulesOf(context)?.beforeDelete?.(run.rt, ids)
+  await rulesOf(context)?.beforeDelete?.(run.deps, ids)
   const after = await guardDelete(run, context, ids)
   const gone = await runWrite<ChangedRow>(run, deleteStatement(context, ids, { ifMatch }))
   await after()
@@ -198,8 +198,8 @@ async function memberOf(run: Run, { id, tree, label }: Element): Promise<Member>
 async function takeOver(run: Run, set: ChildSet, owner: Owner, elements: readonly Element[]): Promise<void> {
   const { target } = set
   if (elements.length === 0) return
-  const context = openWrite(run.rt, run.requester, target.name, 'update', { asPart: true })
-  if (meetsHooks(run.rt, context)) return updateEach(run, set, elements, owner)
+  const context = openWrite(run.deps, run.requester, target.name, 'update', { asPart: true })
+  if (meetsHooks(run.deps, context)) return updateEach(run, set, elements, owner)
   const { cells } = readPayload(context, owner.payload, { trusted: true })
   const ids = [...new Set(elements.map(({ id }) => id!))]
   const { cells: all, after } = await guardRows(run, context, ids, cells)
@@ -219,7 +219,7 @@ async function updateEach(
   owner: Owner,
 ): Promise<void> {
   for (const { id, label } of rows) {
-    const context = openWrite(run.rt, run.requester, set.target.name, 'update', { asPart: true })
+    const context = openWrite(run.deps, run.requester, set.target.name, 'update', { asPart: true })
     const tree = await set.planUpdate(id!, {}, label)
     if (tree.previous === undefined) throw relationalError([{ field: label, message: unknownItem('update') }])
     await applyTree(run, tree, ownedCells(context, owner))
@@ -238,7 +238,7 @@ async function changeRow(
   const rest = tree === undefined && kept.has(id) ? restOf(set, element) : {}
   const changes = Object.keys(rest).length === 0 ? tree : await set.planUpdate(id, rest, label)
   if (changes === undefined) return
-  const context = openWrite(run.rt, run.requester, set.target.name, 'update', { asPart: true })
+  const context = openWrite(run.deps, run.requester, set.target.name, 'update', { asPart: true })
   await applyTree(run, changes, kept.has(id) ? [] : ownedCells(context, owner))
 }
 
@@ -251,7 +251,7 @@ async function createRows(
 ): Promise<void> {
   const trees = elements.flatMap(({ tree }) => (tree === undefined || tree.id !== undefined ? [] : [tree]))
   if (trees.length === 0) return
-  const context = openWrite(run.rt, run.requester, target.name, 'create', { asPart: true })
+  const context = openWrite(run.deps, run.requester, target.name, 'create', { asPart: true })
   const cells = ownedCells(context, owner)
   if (!trees.every(isPlain)) {
     for (const tree of trees) await applyTree(run, tree, cells)
@@ -369,7 +369,7 @@ async function removeRows(
   if (rows.some(({ mine, seen }) => seen && !mine))
     throw removal instanceof AppError ? removal : errors.itemDenied(removal?.action ?? 'update')
   if (ids.length === 0 || removal === undefined || removal instanceof AppError) return []
-  if (removal.action === 'update' && meetsHooks(run.rt, removal)) return ids.map((id) => ({ id, label: set.label }))
+  if (removal.action === 'update' && meetsHooks(run.deps, removal)) return ids.map((id) => ({ id, label: set.label }))
   const gone =
     removal.action === 'delete'
       ? (await deleteRows(run, removal, ids)).length
@@ -394,10 +394,10 @@ async function release(run: Run, context: Removal, { payload }: Owner, ids: read
 type Removal = WriteContext & { readonly action: 'update' | 'delete' }
 
 /** How rows leave the set, or why they cannot. */
-function removalOf({ rt, requester }: Run, { target, relation }: ChildSet): Removal | AppError {
+function removalOf({ deps, requester }: Run, { target, relation }: ChildSet): Removal | AppError {
   const isOwned = isJunction(target) || !target.fields.get(relation.foreignKey)!.nullable
   try {
-    return openWrite(rt, requester, target.name, isOwned ? 'delete' : 'update', { asPart: true })
+    return openWrite(deps, requester, target.name, isOwned ? 'delete' : 'update', { asPart: true })
   } catch (error) {
     if (error instanceof AppError && error.status === 403) return error
     throw error
@@ -408,10 +408,10 @@ function removalOf({ rt, requester }: Run, { target, relation }: ChildSet): Remo
  * Whether the caller sees the row `t`. A junction's rows are seen where their parent is; of other collections the
  * caller's read permission decides.
  */
-function seenSql({ rt, requester: { access } }: Run, target: Collection, params: Params): string {
+function seenSql({ deps, requester: { access } }: Run, target: Collection, params: Params): string {
   if (access.admin || isJunction(target)) return 'true'
   if (access.grant(target.name, 'read') === undefined) return 'false'
-  const condition = resolveCondition(rt.catalog.current(), access, target.name, 'read', resolveEnv(rt))
+  const condition = resolveCondition(deps.catalog.current(), access, target.name, 'read', resolveEnv(deps))
   return condition === undefined ? 'true' : compileCondition(condition, 't', params)
 }
 
@@ -453,13 +453,13 @@ async function applyLinks(
     relation,
     target,
     parentId,
-    through: run.rt.catalog.current().collections.get(relation.through!)!,
+    through: run.deps.catalog.current().collections.get(relation.through!)!,
   }
   const present = tree.id === undefined ? [] : await linksOf(run, link)
   const wanted = new Map(members.map((member) => [member.id, member]))
   const gone = present.filter(({ end, seen }) => seen && !wanted.has(end)).map(({ id }) => String(JSON.parse(id)))
   if (gone.length > 0) {
-    const context = openWrite(run.rt, run.requester, link.through.name, 'delete', { asPart: true })
+    const context = openWrite(run.deps, run.requester, link.through.name, 'delete', { asPart: true })
     await deleteRows(run, context, gone)
   }
   for (const { end } of present) wanted.delete(end)
@@ -499,14 +499,14 @@ function endSeen(run: Run, relation: Relation, target: Collection, params: Param
 async function addLinks(run: Run, link: Link, label: string, members: readonly Member[]): Promise<void> {
   if (members.length === 0) return
   const { relation, parentId, through } = link
-  const context = openWrite(run.rt, run.requester, through.name, 'create', { asPart: true })
+  const context = openWrite(run.deps, run.requester, through.name, 'create', { asPart: true })
   const named = members.some(({ isOwn }) => !isOwn)
     ? referenceOf(context, endOf(link), { byRelation: true })
     : undefined
   const rows: LinkRow[] = []
   for (const { id, isOwn, label: place } of members) {
     const ends = { [relation.foreignKey]: JSON.parse(parentId), [relation.otherKey!]: id }
-    const told = await beforeRow({ rt: run.rt, run }, context, ends, undefined)
+    const told = await beforeRow({ deps: run.deps, run }, context, ends, undefined)
     const payload = told === undefined ? ends : told.payload
     const references = new Map<string, Reference>()
     if (!isOwn && named !== undefined) references.set(relation.otherKey!, named)

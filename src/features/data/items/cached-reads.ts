@@ -42,16 +42,16 @@ type CacheableRead = {
  * what happened: HIT, MISS (read, and kept) or BYPASS. 400 for a `cache` parameter that makes no sense.
  */
 export async function readCached(
-  rt: Configuration & CurrentCatalog & ResultCache,
+  deps: Configuration & CurrentCatalog & ResultCache,
   request: FastifyRequest,
   reply: FastifyReply,
   read: CacheableRead,
 ): Promise<ServedAnswer> {
   const asked = readCacheRequest((request.query as Record<string, unknown>).cache)
-  if (!rt.config.dataCache.enabled) return readUncached(read)
-  const known = read.collections.map((name) => rt.catalog.current().collections.get(name))
-  const wish = read.isPlain ? wishOf(rt, request, { asked, known, isItem: read.isStill !== undefined }) : undefined
-  const key = wish === undefined ? undefined : cacheKey(rt, request)
+  if (!deps.config.dataCache.enabled) return readUncached(read)
+  const known = read.collections.map((name) => deps.catalog.current().collections.get(name))
+  const wish = read.isPlain ? wishOf(deps, request, { asked, known, isItem: read.isStill !== undefined }) : undefined
+  const key = wish === undefined ? undefined : cacheKey(deps, request)
   if (wish === undefined || key === undefined) {
     reply.header('x-cache', 'BYPASS')
     return readUncached(read)
@@ -65,15 +65,15 @@ export async function readCached(
     isAutomatic,
     ...(read.isStill && { isStill: read.isStill }),
   }
-  const found = await rt.dataCache.read(lookup, async (isNoted) =>
-    isNoted ? make(rt, request, read, lookup) : { other: await readUncached(read) },
+  const found = await deps.dataCache.read(lookup, async (isNoted) =>
+    isNoted ? make(deps, request, read, lookup) : { other: await readUncached(read) },
   )
   reply.header('x-cache', found.state)
   return found.answer ?? found.other
 }
 
 async function make(
-  rt: Configuration & CurrentCatalog,
+  deps: Configuration & CurrentCatalog,
   request: FastifyRequest,
   read: CacheableRead,
   { key, isAutomatic }: { readonly key: string; readonly isAutomatic: boolean },
@@ -92,9 +92,9 @@ async function make(
   const isKeepable =
     typeof body === 'string' &&
     plans.length > 0 &&
-    plans.every((plan) => isLasting(rt, access, plan, statements)) &&
+    plans.every((plan) => isLasting(deps, access, plan, statements)) &&
     // The meaning of names, or the caller's rights, may have changed meanwhile.
-    key === cacheKey(rt, request)
+    key === cacheKey(deps, request)
   if (!isKeepable) return { other: serve(read, { body, version }) }
   const tables = [...new Set(plans.flatMap((plan) => [...plan.collections]))]
   const answer = { body, tag: read.tagOf(body, version), version }
@@ -108,9 +108,9 @@ function serve(read: CacheableRead, { body, version }: ReadAnswer): ServedAnswer
 }
 
 /** Whether the answer stays the same until the log tells of a change in one of its collections. */
-function isLasting(rt: CurrentCatalog, access: Access, plan: Plan, statements: readonly Statement[]): boolean {
+function isLasting(deps: CurrentCatalog, access: Access, plan: Plan, statements: readonly Statement[]): boolean {
   if (plan.past !== undefined) return false
-  const { collections } = rt.catalog.current()
+  const { collections } = deps.catalog.current()
   return [...plan.collections].every((name) => {
     const collection = collections.get(name)
     return collection?.logged === true && !dependsOnTime(access, name) && !readsUnlogged(collection, statements)
@@ -165,11 +165,11 @@ type WishOptions = {
 
 /** Undefined where the answer must not be kept, or was not requested often enough for that. */
 function wishOf(
-  rt: Configuration & ResultCache,
+  deps: Configuration & ResultCache,
   request: FastifyRequest,
   { asked, known, isItem }: WishOptions,
 ): Wish | undefined {
-  const { automatic, strategy, ttlSeconds } = rt.config.dataCache
+  const { automatic, strategy, ttlSeconds } = deps.config.dataCache
   // An opt-out of the schema is for good: the request can't know its reasons.
   const isRefused = known.some((collection) => collection === undefined || collection.cache.wanted === false)
   if (isRefused || asked.wanted === false) return undefined
@@ -180,7 +180,9 @@ function wishOf(
   // One by its key is hardly cheaper from the cache.
   if (!automatic || isItem) return undefined
   const { userId, roleId } = request.caller.access
-  return rt.dataCache.isRepeated(`${userId ?? roleId} ${textOf(request)}`) ? { seconds, isAutomatic: true } : undefined
+  return deps.dataCache.isRepeated(`${userId ?? roleId} ${textOf(request)}`)
+    ? { seconds, isAutomatic: true }
+    : undefined
 }
 
 /** The request itself, without the parameter that is about the cache. */
@@ -191,13 +193,13 @@ const textOf = (request: FastifyRequest): string =>
  * The key of a request: path, query and body as they came, who asks, and what names and queries mean. Undefined where the
  * caller can't be told, and for a request that may depend on the time: a text that could spell `$NOW`.
  */
-function cacheKey(rt: Configuration & CurrentCatalog, request: FastifyRequest): string | undefined {
+function cacheKey(deps: Configuration & CurrentCatalog, request: FastifyRequest): string | undefined {
   const text = textOf(request)
   const namesVariables = mayNameVariables.test(text)
   if (namesVariables && mayNameTime(text)) return undefined
   const identity = request.caller.access.identity?.(namesVariables)
   if (identity === undefined) return undefined
-  return `${meaningOf(rt.config)} ${rt.catalog.current().version}\0${identity}\0${text}`
+  return `${meaningOf(deps.config)} ${deps.catalog.current().version}\0${identity}\0${text}`
 }
 
 /** A variable begins with `$`, which may be written as `%24` or, in JSON, as an escape. */

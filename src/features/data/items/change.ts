@@ -83,19 +83,19 @@ export type ChangeAnswer = {
  *   400 with everything that is wrong with the payloads
  */
 export async function changeItems(
-  rt: ItemWrites,
+  deps: ItemWrites,
   requester: Requester,
   name: string,
   change: Change,
   query: AnswerQuery = {},
 ): Promise<ChangeAnswer> {
-  const plan = await planChange(rt, requester, name, change, query)
+  const plan = await planChange(deps, requester, name, change, query)
   if (plan === undefined) return { ids: [], rows: undefined, created: false }
   const answer =
     'write' in plan
-      ? answerOf(await execute(rt, requester, plan), undefined)
-      : await applySteps(rt, requester, name, plan)
-  const told = requester.scope === undefined ? rt.systemRules.get(name)?.written : undefined
+      ? answerOf(await execute(deps, requester, plan), undefined)
+      : await applySteps(deps, requester, name, plan)
+  const told = requester.scope === undefined ? deps.systemRules.get(name)?.written : undefined
   if (told !== undefined) await told()
   return answer
 }
@@ -130,7 +130,7 @@ type Steps = {
 type RowOutcome = { readonly id: string; readonly created?: boolean }
 
 function planChange(
-  rt: ItemReads,
+  deps: ItemReads,
   requester: Requester,
   name: string,
   change: Change,
@@ -138,62 +138,66 @@ function planChange(
 ): Promise<WritePlan> {
   switch (change.action) {
     case 'create':
-      return planCreate(rt, requester, name, change, query)
+      return planCreate(deps, requester, name, change, query)
     case 'update':
-      return planUpdate(rt, requester, name, change, query)
+      return planUpdate(deps, requester, name, change, query)
     case 'delete':
-      return planDelete(rt, requester, name, change)
+      return planDelete(deps, requester, name, change)
     case 'upsert':
-      return planUpserts(rt, requester, name, change, query)
+      return planUpserts(deps, requester, name, change, query)
   }
 }
 
 type Of<Action> = Extract<Change, { action: Action }>
 
 async function planCreate(
-  rt: ItemReads,
+  deps: ItemReads,
   requester: Requester,
   name: string,
   { payloads, asList, stored }: Of<'create'>,
   query: AnswerQuery,
 ): Promise<WritePlan> {
-  const learning = learnNames(rt, name, payloads)
+  const learning = learnNames(deps, name, payloads)
   if (learning !== undefined) await learning
-  const context = openWrite(rt, requester, name, 'create')
-  const asked = askedFor(rt, requester, name, query)
+  const context = openWrite(deps, requester, name, 'create')
+  const asked = askedFor(deps, requester, name, query)
   if (payloads.length === 0) return undefined
   const planOf = (payload: unknown, index: number, run?: Run) =>
-    planTree(rt, requester, context, payload, { label: asList ? `${index}` : undefined, run, stored: stored?.[index] })
+    planTree(deps, requester, context, payload, {
+      label: asList ? `${index}` : undefined,
+      run,
+      stored: stored?.[index],
+    })
   const planAll = (run?: Run): Promise<Tree[]> => inTurn(payloads, (payload, index) => planOf(payload, index, run))
-  if (meetsHooks(rt, context, payloads))
+  if (meetsHooks(deps, context, payloads))
     return { asked, apply: async (run) => outcomesOf(await createTrees(run, await planAll(run))) }
   const trees = payloads.length === 1 ? [await planOf(payloads[0], 0)] : await planAll()
   if (asked !== undefined || trees.length > rowsPerStatement || !trees.every(isPlain))
     return { asked, apply: async (run) => outcomesOf(await createTrees(run, trees)) }
-  guardInserts({ rt, requester }, context, trees)
+  guardInserts({ deps, requester }, context, trees)
   return trees.length === 1
     ? { write: insertOf(context, trees[0]!), place: trees[0]!, fromLog: rowFromLog(context, 'create') }
     : { write: insertStatement(context, trees), place: placeOf(trees) }
 }
 
 async function planUpdate(
-  rt: ItemReads,
+  deps: ItemReads,
   requester: Requester,
   name: string,
   { changes, ifMatch }: Of<'update'>,
   query: AnswerQuery,
 ): Promise<WritePlan> {
   const payloads = changes.map(({ payload }) => payload)
-  const learning = learnNames(rt, name, payloads)
+  const learning = learnNames(deps, name, payloads)
   if (learning !== undefined) await learning
-  const context = openWrite(rt, requester, name, 'update')
-  const asked = askedFor(rt, requester, name, query)
+  const context = openWrite(deps, requester, name, 'update')
+  const asked = askedFor(deps, requester, name, query)
   const keys = changes.map(({ id }) => canonicalKey(context.collection, id))
   if (keys.length === 0) return undefined
   const planOf = ({ payload, label, stored }: RowUpdate, index: number, run?: Run) =>
-    planTree(rt, requester, context, payload, { id: keys[index], label, run, stored })
+    planTree(deps, requester, context, payload, { id: keys[index], label, run, stored })
   const planAll = (run?: Run): Promise<Tree[]> => inTurn(changes, (update, index) => planOf(update, index, run))
-  if (meetsHooks(rt, context, payloads))
+  if (meetsHooks(deps, context, payloads))
     return { asked, apply: async (run) => outcomesOf(await updateTrees(run, await planAll(run), ifMatch)) }
   const trees = changes.length === 1 ? [await planOf(changes[0]!, 0)] : await planAll()
   const [tree, ...others] = trees as [Tree, ...Tree[]]
@@ -210,22 +214,22 @@ async function planUpdate(
 
 /** Deletes (or, with `paranoid`, marks as deleted) exactly these items. */
 async function planDelete(
-  rt: ItemReads,
+  deps: ItemReads,
   requester: Requester,
   name: string,
   { ids, ifMatch }: Of<'delete'>,
 ): Promise<WritePlan> {
-  const context = openWrite(rt, requester, name, 'delete')
+  const context = openWrite(deps, requester, name, 'delete')
   const keys = [...new Set(ids.map((id) => canonicalKey(context.collection, id)))]
   if (keys.length === 0) return undefined
-  if (meetsHooks(rt, context) || isGuarded(context, 'delete')) {
+  if (meetsHooks(deps, context) || isGuarded(context, 'delete')) {
     const apply = async (run: Run) => {
       const gone = await deleteRows(run, context, keys, ifMatch)
       return ifMatch === undefined ? (gone as readonly RowOutcome[]) : deleted(gone)
     }
     return { asked: undefined, apply }
   }
-  await rulesOf(context)?.beforeDelete?.(rt, keys)
+  await rulesOf(context)?.beforeDelete?.(deps, keys)
   return {
     write:
       keys.length === 1 && ifMatch === undefined
@@ -237,17 +241,17 @@ async function planDelete(
 }
 
 async function planUpserts(
-  rt: ItemReads,
+  deps: ItemReads,
   requester: Requester,
   name: string,
   { payloads, key, asList = false }: Of<'upsert'>,
   query: AnswerQuery,
 ): Promise<WritePlan> {
-  const learning = learnNames(rt, name, payloads)
+  const learning = learnNames(deps, name, payloads)
   if (learning !== undefined) await learning
-  const opened = openUpsert(rt, requester, name, key)
-  const asked = askedFor(rt, requester, name, query)
-  const upsert = await planUpsert(rt, opened, payloads, asList)
+  const opened = openUpsert(deps, requester, name, key)
+  const asked = askedFor(deps, requester, name, query)
+  const upsert = await planUpsert(deps, opened, payloads, asList)
   const alone = asked === undefined ? aloneUpsert(upsert) : undefined
   return alone ?? { asked, apply: (run) => applyUpsert(run, upsert) }
 }
@@ -261,7 +265,7 @@ const outcomesOf = (ids: readonly string[]): readonly RowOutcome[] => ids.map((i
  * transaction, whose end can be found out where the answer to its COMMIT is lost.
  */
 async function execute(
-  rt: Writes,
+  deps: Writes,
   requester: Requester,
   { write, place = {}, fromLog, outcomes }: OneStatement,
 ): Promise<readonly RowOutcome[]> {
@@ -269,12 +273,12 @@ async function execute(
   let rows: readonly RowOutcome[]
   if (scope !== undefined) rows = await runWrite<RowOutcome>({ requester, tx: scope.tx }, write, place)
   else if (fromLog === undefined)
-    rows = await commit(rt, actor, async (tx) => ({
+    rows = await commit(deps, actor, async (tx) => ({
       result: await runWrite<RowOutcome>({ requester, tx }, write, place),
     }))
   else
     try {
-      rows = await commitRow<RowOutcome>(rt, actor, { ...write, sending: 'prepared' }, fromLog)
+      rows = await commitRow<RowOutcome>(deps, actor, { ...write, sending: 'prepared' }, fromLog)
     } catch (error) {
       throw placed(error, place)
     }
@@ -285,14 +289,14 @@ const attempts = 5
 
 /** Steps that are part of somebody's transaction can only be tried again together with it. */
 async function applySteps(
-  rt: ItemWrites,
+  deps: ItemWrites,
   requester: Requester,
   name: string,
   { asked, apply }: Steps,
 ): Promise<ChangeAnswer> {
   for (let attempt = 1; ; attempt += 1)
     try {
-      return await inTransaction(rt, requester, async (run) => {
+      return await inTransaction(deps, requester, async (run) => {
         const outcomes = await apply(run)
         return answerOf(outcomes, asked && (await writtenRows(run, name, outcomes, asked)))
       })
@@ -308,19 +312,20 @@ function answerOf(outcomes: readonly RowOutcome[], rows: readonly string[] | und
 
 /** The fields to answer besides the ids; 400 and 403 as for a read, before anything is written. */
 function askedFor(
-  rt: Clock & Configuration & CurrentCatalog,
+  deps: Clock & Configuration & CurrentCatalog,
   { access }: Requester,
   collection: string,
   query: AnswerQuery,
 ): AnswerQuery | undefined {
   const asked = fieldsOf(query)
-  if (asked !== undefined) resolveList(rt.catalog.current(), access, collection, parseListQuery(asked), resolveEnv(rt))
+  if (asked !== undefined)
+    resolveList(deps.catalog.current(), access, collection, parseListQuery(asked), resolveEnv(deps))
   return asked
 }
 
 /** The rows as their writer may read them, in the transaction that wrote them; of one that it may not, the id alone. */
 async function writtenRows(
-  { rt, requester, tx }: Run,
+  { deps, requester, tx }: Run,
   collection: string,
   outcomes: readonly RowOutcome[],
   asked: AnswerQuery,
@@ -329,7 +334,7 @@ async function writtenRows(
   const rows: string[] = []
   for (const { id } of outcomes) {
     const key = String(JSON.parse(id))
-    const plan = resolveOne(rt.catalog.current(), requester.access, collection, key, query, resolveEnv(rt))
+    const plan = resolveOne(deps.catalog.current(), requester.access, collection, key, query, resolveEnv(deps))
     const { text, values } = compileOne(plan)
     const row = await tx.maybeOne<{ data: string }>(rawQuery(text, values))
     rows.push(row?.data ?? `{"id":${id}}`)

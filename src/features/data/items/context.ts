@@ -97,7 +97,7 @@ export type SystemRules = { readonly systemRules: Rules }
 /** What holds for the rows of one collection, however they are written. A member that is absent allows everything. */
 export type CollectionRules = {
   /** Throws where the caller may not change the collection so, whatever it was granted. */
-  readonly checkCaller?: (rt: Configuration & CurrentAccess, access: Access, action: ChangeAction) => void
+  readonly checkCaller?: (deps: Configuration & CurrentAccess, access: Access, action: ChangeAction) => void
   /** What it takes to write a field, where `*` may not be enough. */
   readonly protectedFields?: Readonly<Partial<Record<string, (config: Config, action: WriteAction) => GrantedBy>>>
   /** Columns that only the platform writes: payloads may repeat them, which means nothing. */
@@ -112,20 +112,20 @@ export type CollectionRules = {
   readonly ownKey?: (access: Access) => string | undefined
   /** The cells to write instead of these; throws what is wrong with them. A new row has no `id`. */
   readonly beforeWrite?: (
-    rt: ItemReads,
+    deps: ItemReads,
     context: PayloadContext,
     cells: readonly Cell[],
     id?: string,
   ) => Promise<readonly Cell[]>
   /** Throws where one of these rows must stay. */
-  readonly beforeDelete?: (rt: Reads & CurrentCatalog, ids: readonly string[]) => Promise<void>
+  readonly beforeDelete?: (deps: Reads & CurrentCatalog, ids: readonly string[]) => Promise<void>
   readonly guard?: Guard
   /**
    * What it takes to bring a row back to a version, besides writing what a payload may: `present` is the row as it is,
    * undefined for one that is gone. Throws where it cannot be brought back.
    */
   readonly restores?: (
-    rt: ItemReads,
+    deps: ItemReads,
     version: Readonly<Record<string, unknown>>,
     present: Readonly<Record<string, unknown>> | undefined,
   ) => Promise<Restoration | undefined>
@@ -161,7 +161,7 @@ export type GrantedBy = 'name' | 'wildcard' | 'nothing'
 type Guard = {
   /** Whether a change passes the guard, and so needs a transaction. */
   readonly applies: (action: 'update' | 'delete', cells: readonly Cell[]) => boolean
-  readonly inserts?: (run: Pick<Run, 'rt' | 'requester'>, rows: readonly (readonly Cell[])[]) => void
+  readonly inserts?: (run: Pick<Run, 'deps' | 'requester'>, rows: readonly (readonly Cell[])[]) => void
   /** Answers in the order of the changes. */
   readonly updates?: (
     run: Run,
@@ -195,7 +195,7 @@ export function isJunction({ definition }: Collection): boolean {
 }
 
 /** One requester's writes inside a transaction. */
-export type Run = { readonly rt: ItemReads; readonly requester: Requester; readonly tx: Tx; readonly scope: Scope }
+export type Run = { readonly deps: ItemReads; readonly requester: Requester; readonly tx: Tx; readonly scope: Scope }
 
 /** An open transaction that other writers may take part in, and what is to follow from it. */
 export type Scope = {

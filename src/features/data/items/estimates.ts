@@ -15,12 +15,12 @@ const fewestEstimated = 100_000
  * many are hidden. Soft-deleted rows are left out. A collection that the database has not analyzed yet has no estimate.
  */
 export async function readEstimates(
-  rt: ItemReads,
+  deps: ItemReads,
   { access }: Requester,
   asked: readonly string[] | undefined,
 ): Promise<readonly Estimate[]> {
-  const catalog = rt.catalog.current()
-  const env = resolveEnv(rt)
+  const catalog = deps.catalog.current()
+  const env = resolveEnv(deps)
   const open = [...catalog.collections.values()].filter(
     ({ name }) =>
       (asked === undefined || asked.includes(name)) &&
@@ -28,7 +28,7 @@ export async function readEstimates(
       resolveCondition(catalog, access, name, 'read', env, { includeDeleted: true }) === undefined,
   )
   const values = [open.map(({ name }) => name), open.map(({ paranoid }) => paranoid), fewestEstimated]
-  const rows = await rt.db.any<Estimate>(rawQuery(estimatesSql, values))
+  const rows = await deps.db.any<Estimate>(rawQuery(estimatesSql, values))
   return rows
 }
 

@@ -25,18 +25,18 @@ type ExportedFile = {
  * through the same cursor. `format` is `csv` (without one) or `json`; 400 for another.
  */
 export async function exportItems(
-  rt: ItemReads,
+  deps: ItemReads,
   reader: Requester,
   collection: string,
   raw: Record<string, unknown>,
   options: StreamOptions = {},
 ): Promise<ExportedFile> {
   const format = formatOf(raw)
-  const query = await hookedQuery(rt, reader, collection, raw)
-  const plan = resolveList(rt.catalog.current(), reader.access, collection, parseListQuery(query), resolveEnv(rt))
+  const query = await hookedQuery(deps, reader, collection, raw)
+  const plan = resolveList(deps.catalog.current(), reader.access, collection, parseListQuery(query), resolveEnv(deps))
   const render = (rows: RowBatches) => format.render(rows, plan)
-  const content = await streamRows(rt, compileStream(plan), render, ofPlan(plan, options))
-  const day = rt.clock().toISOString().slice(0, 10)
+  const content = await streamRows(deps, compileStream(plan), render, ofPlan(plan, options))
+  const day = deps.clock().toISOString().slice(0, 10)
   return { content, type: format.type, name: `${collection}-${day}.${format.extension}` }
 }
 

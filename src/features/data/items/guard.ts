@@ -46,7 +46,7 @@ export async function guardRows(
 
 /** Decides on new rows. 403 for the first that is refused. */
 export function guardInserts(
-  run: Pick<Run, 'rt' | 'requester'>,
+  run: Pick<Run, 'deps' | 'requester'>,
   context: WriteContext,
   rows: readonly { readonly cells: readonly Cell[] }[],
 ): void {

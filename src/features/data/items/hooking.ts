@@ -56,13 +56,13 @@ export function meetsHooks(
  * that the caller may not update; the statement refuses it.
  */
 export function beforeRow(
-  { rt, run }: { readonly rt: ItemHooks; readonly run: Run | undefined },
+  { deps, run }: { readonly deps: ItemHooks; readonly run: Run | undefined },
   context: WriteContext & { readonly action: 'create' | 'update' },
   payload: unknown,
   id: string | undefined,
 ): Promise<HookedRow> | undefined {
   const { collection, action } = context
-  if (rt.hooks.isEmpty() || !isHooked(rt.hooks, collection.name, action)) return undefined
+  if (deps.hooks.isEmpty() || !isHooked(deps.hooks, collection.name, action)) return undefined
   if (run === undefined) throw new Error(`${collection.name} has hooks: it is written in a transaction`)
   return hookedRow(run, context, payload, id)
 }
@@ -93,7 +93,7 @@ export async function beforeGone(
   ids: readonly string[],
 ): Promise<ReadonlyMap<string, Document>> {
   const { collection } = context
-  if (!isHooked(run.rt.hooks, collection.name, 'delete')) return new Map()
+  if (!isHooked(run.deps.hooks, collection.name, 'delete')) return new Map()
   const found = await lockedDocuments(run, context, ids)
   for (const { id, document } of found)
     await notifyBefore(run, 'items.delete', collection, { id: JSON.parse(id), document })
@@ -102,14 +102,14 @@ export async function beforeGone(
 
 /** Notes a row that was written, for the hooks that are notified afterwards. */
 export function noteWritten(run: Run, written: Omit<WrittenRow, 'requester'>): void {
-  const { hooks } = run.rt
+  const { hooks } = run.deps
   if (!hooks.isEmpty() && hooks.has(written.collection.name, `items.${written.action}.after`))
     run.scope.written.push({ ...written, requester: run.requester })
 }
 
 /** The notifications to send when the transaction has committed, with the rows as they are at its end. */
 export async function afterwards(
-  rt: Reads & CurrentAccess & ItemHooks,
+  deps: Reads & CurrentAccess & ItemHooks,
   { tx, written }: Pick<Scope, 'tx' | 'written'>,
 ): Promise<readonly (() => Promise<void>)[]> {
   const kept = written.filter(({ action }) => action !== 'delete')
@@ -119,30 +119,30 @@ export async function afterwards(
   return written.map(({ requester, collection, action, id, previous }) => async () => {
     const now = documents.get(collection)?.get(id) ?? null
     const rows = action === 'delete' ? { document: previous } : { document: now, previousDocument: previous }
-    await notifyAfter(rt, requester, `items.${action}.after`, collection.name, { id: JSON.parse(id), ...rows })
+    await notifyAfter(deps, requester, `items.${action}.after`, collection.name, { id: JSON.parse(id), ...rows })
   })
 }
 
 /** Runs the before-hooks of a read. */
 async function beforeRead<Members extends { readonly query: Record<string, unknown> }>(
-  rt: Reads & CurrentAccess & ItemHooks,
+  deps: Reads & CurrentAccess & ItemHooks,
   requester: Requester,
   event: 'items.read' | 'items.read.one',
   collection: string,
   members: Members,
 ): Promise<Members> {
   const { scope } = requester
-  const db = scope === undefined ? readingDb(rt) : writingDb(scope)
+  const db = scope === undefined ? readingDb(deps) : writingDb(scope)
   const hook = inHook(requester)
-  const context = { ...members, collection, accountability: accountabilityOf(rt, hook), db }
-  const left = await nested(rt, scope, hook.actor, () => rt.hooks.before(event, context))
+  const context = { ...members, collection, accountability: accountabilityOf(deps, hook), db }
+  const left = await nested(deps, scope, hook.actor, () => deps.hooks.before(event, context))
   if (scope !== undefined) await nameActor(scope.tx, requester.actor)
   return left
 }
 
 /** Runs after-hooks; they can change nothing any more. */
 async function notifyAfter(
-  rt: Reads & CurrentAccess & ItemHooks,
+  deps: Reads & CurrentAccess & ItemHooks,
   requester: Requester,
   event: HookEvent,
   collection: string,
@@ -150,8 +150,8 @@ async function notifyAfter(
 ): Promise<void> {
   const hook = inHook(requester)
   const scope = requester.scope?.isOver === false ? requester.scope : undefined
-  const context = { ...members, collection, accountability: accountabilityOf(rt, hook), db: readingDb(rt) }
-  await nested(rt, scope, hook.actor, () => rt.hooks.after(event, context))
+  const context = { ...members, collection, accountability: accountabilityOf(deps, hook), db: readingDb(deps) }
+  await nested(deps, scope, hook.actor, () => deps.hooks.after(event, context))
   if (scope !== undefined) await nameActor(scope.tx, requester.actor)
 }
 
@@ -169,22 +169,22 @@ const hookActors = new WeakMap<Actor, Actor>()
  * written after its commit. `work` may be run again after a serialization conflict, and so may the hooks before it.
  */
 export async function inTransaction<Result>(
-  rt: ItemWrites,
+  deps: ItemWrites,
   requester: Requester,
   work: (run: Run) => Promise<Result>,
 ): Promise<Result> {
   const { scope } = requester
   if (scope !== undefined) {
     await nameActor(scope.tx, requester.actor)
-    return work({ rt, requester, tx: scope.tx, scope })
+    return work({ deps, requester, tx: scope.tx, scope })
   }
   let notifications: readonly (() => Promise<void>)[] = []
-  const result = await commit(rt, requester.actor, async (tx) => {
+  const result = await commit(deps, requester.actor, async (tx) => {
     const own: Scope = { tx, actor: requester.actor, written: [], events: [], isOver: false }
     noteNamed(tx, requester.actor)
     try {
-      const done = await work({ rt, requester, tx, scope: own })
-      notifications = await afterwards(rt, own)
+      const done = await work({ deps, requester, tx, scope: own })
+      notifications = await afterwards(deps, own)
       return { result: done, events: own.events }
     } finally {
       own.isOver = true
@@ -195,22 +195,22 @@ export async function inTransaction<Result>(
 }
 
 /** The transaction that the hook which asks is part of; undefined outside of before-hooks. Throws when it is over. */
-export function scopeOfHook(rt: object): Scope | undefined {
+export function scopeOfHook(deps: object): Scope | undefined {
   const inside = ambient.getStore()
-  if (inside?.rt !== rt || inside.scope === undefined) return undefined
+  if (inside?.deps !== deps || inside.scope === undefined) return undefined
   if (inside.scope.isOver) throw new Error('the operation is over: a hook must await what it begins')
   return inside.scope
 }
 
 /** Runs code of an extension so that all it does with its context belongs to this transaction. */
-export function insideScope<Result>(rt: object, scope: Scope, work: () => Promise<Result>): Promise<Result> {
-  return nested(rt, scope, scope.actor, work)
+export function insideScope<Result>(deps: object, scope: Scope, work: () => Promise<Result>): Promise<Result> {
+  return nested(deps, scope, scope.actor, work)
 }
 
 /** Whom the log names for what the hook that asks does; undefined outside of hooks. */
-export function actorOfHook(rt: object): Actor | undefined {
+export function actorOfHook(deps: object): Actor | undefined {
   const inside = ambient.getStore()
-  return inside?.rt === rt ? inside.actor : undefined
+  return inside?.deps === deps ? inside.actor : undefined
 }
 
 export function readingDb({ db }: Reads): HookDb {
@@ -254,7 +254,7 @@ function holdsRows(collection: Collection, payload: unknown): boolean {
 }
 
 type Ambient = {
-  readonly rt: object
+  readonly deps: object
   readonly depth: number
   readonly scope: Scope | undefined
   readonly actor: Actor
@@ -265,26 +265,26 @@ const deepest = 16
 
 /** What a hook does can meet hooks again, but not without end. */
 function nested<Result>(
-  rt: object,
+  deps: object,
   scope: Scope | undefined,
   actor: Actor,
   work: () => Promise<Result>,
 ): Promise<Result> {
   const depth = (ambient.getStore()?.depth ?? 0) + 1
   if (depth > deepest) throw new RangeError(`hooks that cause each other are more than ${deepest} deep`)
-  return ambient.run({ rt, depth, scope, actor }, work)
+  return ambient.run({ deps, depth, scope, actor }, work)
 }
 
 async function notifyBefore<Members extends object>(
-  { rt, requester, scope }: Run,
+  { deps, requester, scope }: Run,
   event: HookEvent,
   { name }: Collection,
   members: Members,
 ): Promise<Members> {
   const db = writingDb(scope)
   const hook = inHook(requester)
-  const context = { ...members, collection: name, accountability: accountabilityOf(rt, hook), db, transaction: db }
-  const left = await nested(rt, scope, hook.actor, () => rt.hooks.before(event, context))
+  const context = { ...members, collection: name, accountability: accountabilityOf(deps, hook), db, transaction: db }
+  const left = await nested(deps, scope, hook.actor, () => deps.hooks.before(event, context))
   await nameActor(scope.tx, requester.actor)
   return left
 }
@@ -323,54 +323,54 @@ function find(
  * With `changesCursor=true` the answer ends with the cursor from which `GET /changes` goes on (docs/changes.md).
  */
 export async function listItems(
-  rt: ItemReads,
+  deps: ItemReads,
   reader: Requester,
   collection: string,
   raw: Record<string, unknown>,
   via: Pick<Via, 'replicaFor' | 'recorder' | 'defaultLimit'> = {},
 ): Promise<string | Readable> {
-  const { hooks } = rt
-  const query = await hookedQuery(rt, reader, collection, raw)
+  const { hooks } = deps
+  const query = await hookedQuery(deps, reader, collection, raw)
   const tx = reader.scope?.tx
   // Inside a transaction that writes there is no place in the log to go on from yet.
   const marked = tx === undefined && readBoolean('changesCursor', raw.changesCursor) === true
-  const list = await readList(rt, reader.access, collection, query, { ...via, tx, marked })
+  const list = await readList(deps, reader.access, collection, query, { ...via, tx, marked })
   if (!hooks.has(collection, 'items.read.after')) return list
   const body = typeof list === 'string' ? list : await text(list)
-  await notifyAfter(rt, reader, 'items.read.after', collection, { query, result: JSON.parse(body) })
+  await notifyAfter(deps, reader, 'items.read.after', collection, { query, result: JSON.parse(body) })
   return body
 }
 
 /** What the hooks of a list make of its query: the caller's own where there are none. */
 export async function hookedQuery(
-  rt: ItemReads,
+  deps: ItemReads,
   reader: Requester,
   collection: string,
   raw: Record<string, unknown>,
 ): Promise<Record<string, unknown>> {
-  if (!rt.hooks.has(collection, 'items.read') || !isReadable(rt, reader, collection)) return raw
-  const { query } = await beforeRead(rt, reader, 'items.read', collection, { query: plainQuery(raw) })
+  if (!deps.hooks.has(collection, 'items.read') || !isReadable(deps, reader, collection)) return raw
+  const { query } = await beforeRead(deps, reader, 'items.read', collection, { query: plainQuery(raw) })
   return query
 }
 
 /** As `readVersion`, with the hooks of the collection around it. */
 export async function readItem(
-  rt: ItemReads,
+  deps: ItemReads,
   reader: Requester,
   collection: string,
   id: string,
   raw: Record<string, unknown>,
   via: Pick<Via, 'replicaFor' | 'recorder'> = {},
 ): Promise<{ readonly body: string; readonly version: string | undefined }> {
-  const { hooks } = rt
+  const { hooks } = deps
   const { access, scope } = reader
   const { query } =
-    hooks.has(collection, 'items.read.one') && isReadable(rt, reader, collection)
-      ? await beforeRead(rt, reader, 'items.read.one', collection, { id, query: plainQuery(raw) })
+    hooks.has(collection, 'items.read.one') && isReadable(deps, reader, collection)
+      ? await beforeRead(deps, reader, 'items.read.one', collection, { id, query: plainQuery(raw) })
       : { query: raw }
-  const item = await readVersion(rt, access, collection, id, query, { ...via, tx: scope?.tx })
+  const item = await readVersion(deps, access, collection, id, query, { ...via, tx: scope?.tx })
   if (hooks.has(collection, 'items.read.one.after'))
-    await notifyAfter(rt, reader, 'items.read.one.after', collection, {
+    await notifyAfter(deps, reader, 'items.read.one.after', collection, {
       id,
       query,
       document: JSON.parse(item.body).data,
@@ -379,8 +379,8 @@ export async function readItem(
 }
 
 /** Hooks are not notified of what is refused anyway: unknown collections, and those that the caller may not read. */
-function isReadable(rt: CurrentCatalog, { access }: Requester, collection: string): boolean {
-  if (!rt.catalog.current().collections.has(collection)) return false
+function isReadable(deps: CurrentCatalog, { access }: Requester, collection: string): boolean {
+  if (!deps.catalog.current().collections.has(collection)) return false
   return access.admin || access.grant(collection, 'read') !== undefined
 }
 
@@ -397,10 +397,10 @@ export type Accountability = {
 }
 
 /** Null for the platform itself. */
-export function accountabilityOf(rt: CurrentAccess, requester: Requester): Accountability | null {
+export function accountabilityOf(deps: CurrentAccess, requester: Requester): Accountability | null {
   const { access, actor, user } = requester
   if (access === systemAccess) return null
-  const { roles, permissions } = rt.access.current()
+  const { roles, permissions } = deps.access.current()
   const accountability = structuredClone({
     user: user ?? (access.userId === undefined ? null : { id: access.userId }),
     role: roles.get(access.roleId) ?? null,

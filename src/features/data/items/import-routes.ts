@@ -19,13 +19,13 @@ import type { ImportFormat } from './import-rows.ts'
 import { queryOf, requesterOf } from './routes.ts'
 
 /** Files as items, all or none. Callers need a session. */
-export function itemImportRoutes(app: App, rt: ItemWrites & ProgressNotices): void {
-  acceptMultipart(app, { fileSize: rt.config.files.maxUploadFileSize })
+export function itemImportRoutes(app: App, deps: ItemWrites & ProgressNotices): void {
+  acceptMultipart(app, { fileSize: deps.config.files.maxUploadFileSize })
   app.post('/items/:collection/import-csv', importCsvRoute, (request, reply) =>
-    imported(rt, request, reply, request.params.collection, 'CSV'),
+    imported(deps, request, reply, request.params.collection, 'CSV'),
   )
   app.post('/items/:collection/import-json', importJsonRoute, (request, reply) =>
-    imported(rt, request, reply, request.params.collection, 'JSON'),
+    imported(deps, request, reply, request.params.collection, 'JSON'),
   )
 }
 
@@ -62,20 +62,20 @@ type Tried = {
 
 /** The same of a file that is stored already. 400 for one of another kind. */
 export async function importContent(
-  rt: ItemWrites & ProgressNotices,
+  deps: ItemWrites & ProgressNotices,
   { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },
   collection: string,
   { name, type, format: given, tenant, content }: SentBefore,
 ): Promise<Imported> {
-  await withFreshCatalog(rt.catalog, async () => checkImport(rt, requesterOf(request), collection))
+  await withFreshCatalog(deps.catalog, async () => checkImport(deps, requesterOf(request), collection))
   const format = given ?? (['CSV', 'JSON'] as const).find((one) => isOfKind({ name, type }, one))
   if (format === undefined) throw errors.badBody('The file must be a CSV or a JSON file')
   const entering = enteringOf(collection)
-  await rt.admission.turnAway(entering, turnOf(request))
-  const handle = await openNameless(rt.config.storage.tempPath)
+  await deps.admission.turnAway(entering, turnOf(request))
+  const handle = await openNameless(deps.config.storage.tempPath)
   try {
     await handle.writeFile(await content())
-    return await writeRows(rt, { request, reply }, collection, { format, read: readerOf(handle), tenant })
+    return await writeRows(deps, { request, reply }, collection, { format, read: readerOf(handle), tenant })
   } finally {
     await handle.close()
   }
@@ -84,40 +84,40 @@ export async function importContent(
 const enteringOf = (collection: string) => ({ shape: `import ${collection}`, presumed: 'heavy' }) as const
 
 async function imported(
-  rt: ItemWrites & ProgressNotices,
+  deps: ItemWrites & ProgressNotices,
   request: FastifyRequest,
   reply: FastifyReply,
   collection: string,
   format: ImportFormat,
 ): Promise<Imported | Tried> {
-  await withFreshCatalog(rt.catalog, async () => checkImport(rt, requesterOf(request), collection))
-  await rt.admission.turnAway(enteringOf(collection), turnOf(request))
-  return withUpload<Imported | Tried>(rt, request, parts[format], ({ file, fields }) => {
+  await withFreshCatalog(deps.catalog, async () => checkImport(deps, requesterOf(request), collection))
+  await deps.admission.turnAway(enteringOf(collection), turnOf(request))
+  return withUpload<Imported | Tried>(deps, request, parts[format], ({ file, fields }) => {
     const { read } = requireFile(file, format)
     const rows: ImportFile = { format, read, tenant: tenantOf(request, fields) }
     const isTried = readBoolean('dryRun', queryOf(request).dryRun) === true
     return isTried
-      ? triedRows(rt, { request, reply }, collection, rows)
-      : writeRows(rt, { request, reply }, collection, rows)
+      ? triedRows(deps, { request, reply }, collection, rows)
+      : writeRows(deps, { request, reply }, collection, rows)
   })
 }
 
 async function writeRows(
-  rt: ItemWrites & ProgressNotices,
+  deps: ItemWrites & ProgressNotices,
   { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },
   collection: string,
   file: ImportFile,
 ): Promise<Imported> {
   keepWaiting(reply)
   const actor = actorOf(request)
-  const progress = rt.progress(actor, { type: 'import', title: `Import into ${collection}` })
+  const progress = deps.progress(actor, { type: 'import', title: `Import into ${collection}` })
   // By its own id a client knows which import it is told of.
   const about = { collection, request: actor.requestId }
   const tell = (rows: number) => progress.at(`${rows} items have been read`, { ...about, rows })
   const work = () =>
-    admitted(rt.admission, enteringOf(collection), () =>
+    admitted(deps.admission, enteringOf(collection), () =>
       // The writer carries what the Idempotency-Key stands for, and the file is part of that.
-      withFreshCatalog(rt.catalog, () => importItems(rt, requesterOf(request), collection, file, tell)),
+      withFreshCatalog(deps.catalog, () => importItems(deps, requesterOf(request), collection, file, tell)),
     )
   const count = await toldOf(progress, work, (rows) => ({
     message: `${rows} items have been imported`,
@@ -132,14 +132,14 @@ async function writeRows(
 
 /** Nobody is told how far it is: a notification would be a change. */
 async function triedRows(
-  rt: ItemWrites,
+  deps: ItemWrites,
   { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },
   collection: string,
   file: ImportFile,
 ): Promise<Tried> {
   keepWaiting(reply)
-  const { isComplete, ...found } = await admitted(rt.admission, enteringOf(collection), () =>
-    withFreshCatalog(rt.catalog, () => tryImport(rt, requesterOf(request), collection, file)),
+  const { isComplete, ...found } = await admitted(deps.admission, enteringOf(collection), () =>
+    withFreshCatalog(deps.catalog, () => tryImport(deps, requesterOf(request), collection, file)),
   )
   const sum = (action: 'create' | 'update') => found.changes.reduce((total, one) => total + one[action], 0)
   const failed = found.errors.length
@@ -200,13 +200,13 @@ type UploadedFile = {
  * 400 for a body that is no form, 413 for a file that is too large.
  */
 async function withUpload<Result>(
-  rt: Configuration,
+  deps: Configuration,
   request: FastifyRequest,
   part: string,
   work: (upload: Upload) => Promise<Result>,
 ): Promise<Result> {
   if (!request.isMultipart()) return work({ fields: new Map(), file: undefined })
-  const handle = await openNameless(rt.config.storage.tempPath)
+  const handle = await openNameless(deps.config.storage.tempPath)
   try {
     return await work(await receive(request, part, handle))
   } finally {

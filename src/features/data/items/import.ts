@@ -31,8 +31,8 @@ const mostFailures = 1000
 const rowsPerReport = 10_000
 
 /** 404 and 403 as for a create, before a file is received. */
-export function checkImport(rt: ItemReads, requester: Requester, collection: string): void {
-  openWrite(rt, requester, collection, 'create')
+export function checkImport(deps: ItemReads, requester: Requester, collection: string): void {
+  openWrite(deps, requester, collection, 'create')
 }
 
 /**
@@ -41,15 +41,15 @@ export function checkImport(rt: ItemReads, requester: Requester, collection: str
  * it, rows that the caller may not create among them.
  */
 export async function importItems(
-  rt: ItemWrites,
+  deps: ItemWrites,
   requester: Requester,
   name: string,
   file: ImportFile,
   tell: (rows: number) => void,
 ): Promise<number> {
   // Columns that are no fields are left out: one that was just added must not be.
-  await rt.catalog.reloadIfStale()
-  return inTransaction(rt, requester, async (run) => {
+  await deps.catalog.reloadIfStale()
+  return inTransaction(deps, requester, async (run) => {
     const importing = await begin(run, name, file, tell)
     const rows = await importRows(importing, file)
     const { failures, context } = importing
@@ -77,21 +77,21 @@ type PlannedChanges = { readonly collection: string; readonly create: number; re
  * broken rows are answered.
  */
 export async function tryImport(
-  rt: ItemWrites,
+  deps: ItemWrites,
   requester: Requester,
   name: string,
   file: ImportFile,
 ): Promise<TriedImport> {
-  await rt.catalog.reloadIfStale()
+  await deps.catalog.reloadIfStale()
   try {
-    return await inTransaction(rt, requester, async (own): Promise<never> => {
-      const run: Run = { ...own, rt: Object.create(own.rt, { hooks: { value: openHooks(rt.log) } }) as ItemReads }
+    return await inTransaction(deps, requester, async (own): Promise<never> => {
+      const run: Run = { ...own, deps: Object.create(own.deps, { hooks: { value: openHooks(deps.log) } }) as ItemReads }
       const importing = await begin(run, name, file, () => {})
       const rows = await importRows(importing, file)
       const { failures, context } = importing
       const late = await orFailure(() => undone(run, () => run.tx.any(rawQuery('set constraints all immediate'))))
       const changes = await run.tx.any<PlannedChanges>(rawQuery(plannedSql))
-      const isHooked = ({ collection }: PlannedChanges) => hookedBy.some((event) => rt.hooks.has(collection, event))
+      const isHooked = ({ collection }: PlannedChanges) => hookedBy.some((event) => deps.hooks.has(collection, event))
       throw new TakenBack({
         rows,
         isComplete: failures.length < mostFailures,
@@ -126,13 +126,13 @@ const plannedSql = `select entity as collection, count(*) filter (where action =
   from "${logTable}" where xid = pg_current_xact_id() and type = 'data' group by entity order by entity`
 
 async function begin(run: Run, name: string, file: ImportFile, tell: ImportState['tell']): Promise<ImportState> {
-  const { rt, requester } = run
-  const context = openWrite(rt, requester, name, 'create')
+  const { deps, requester } = run
+  const context = openWrite(deps, requester, name, 'create')
   return {
     run,
     context,
     tenant: await tenantOfRows(run, context, file.tenant),
-    deadline: performance.now() + rt.config.database.transactionTimeoutMs,
+    deadline: performance.now() + deps.config.database.transactionTimeoutMs,
     failures: [],
     tell,
   }
@@ -157,8 +157,8 @@ type PlannedImportRow = { readonly place: number; readonly row: ImportRow; reado
 
 async function importRows(importing: ImportState, { format, read }: ImportFile): Promise<number> {
   const { run, context, failures } = importing
-  const { rt, requester } = run
-  const rows = readRows(format, read(), context.collection, { largestRow: rt.config.server.bodySizeLimit })
+  const { deps, requester } = run
+  const rows = readRows(format, read(), context.collection, { largestRow: deps.config.server.bodySizeLimit })
   let place = 0
   let planned: PlannedImportRow[] = []
   let size = 0
@@ -175,7 +175,7 @@ async function importRows(importing: ImportState, { format, read }: ImportFile):
       importing.tell(place)
     }
     if (place % rowsPerReport === 0)
-      rt.log.info(
+      deps.log.info(
         { collection: context.collection.name, rows: place, requestId: requester.actor.requestId },
         'importing',
       )
@@ -190,9 +190,9 @@ async function importRows(importing: ImportState, { format, read }: ImportFile):
 async function planRow({ run, context, tenant }: ImportState, row: ImportRow): Promise<Tree> {
   const payload = row.payload()
   const plan = (given: typeof payload) => {
-    const planned = () => planTree(run.rt, run.requester, context, given, { run })
+    const planned = () => planTree(run.deps, run.requester, context, given, { run })
     // A statement of a hook that fails must not end the transaction, which other rows are still tried in.
-    return meetsHooks(run.rt, context, [given]) ? undone(run, planned) : planned()
+    return meetsHooks(run.deps, context, [given]) ? undone(run, planned) : planned()
   }
   if (tenant === undefined) return plan(payload)
   const { tenant_Id: own, ...rest } = payload
@@ -246,7 +246,7 @@ async function orFailure<Result>(work: () => Promise<Result>): Promise<Result | 
 
 /** Callers that no tenant is stamped for must name one, where rows have tenants; 400 without, 403 for another than the own. */
 async function tenantOfRows(
-  { rt }: Run,
+  { deps }: Run,
   context: Tree['context'],
   named: string | undefined,
 ): Promise<string | undefined> {
@@ -260,7 +260,7 @@ async function tenantOfRows(
   if (named === undefined) throw errors.badBody('Name the tenant to import into: `tenant` in the query or the form')
   const [tenants] = [...rules].find(([, { holdsTenants }]) => holdsTenants)!
   const id = canonicalKey(catalog.collections.get(tenants)!, named)
-  const found = await rt.db.maybeOne(rawQuery(`select 1 from ${ident(tenants)} where id = $1`, [id]))
+  const found = await deps.db.maybeOne(rawQuery(`select 1 from ${ident(tenants)} where id = $1`, [id]))
   if (found === undefined) throw errors.badBody('There is no such tenant')
   return id
 }

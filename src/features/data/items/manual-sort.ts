@@ -20,12 +20,17 @@ type SortResult = { readonly item: unknown; readonly collection: string; readonl
  * @throws AppError 404 for an unknown collection or item, 403 without the update permission for `sort`, 400 for a
  *   collection without an integer field `sort` and for a request that names no items
  */
-export async function sortItem(rt: ItemWrites, requester: Requester, name: string, body: unknown): Promise<SortResult> {
-  const context = openSort(rt, requester, name)
+export async function sortItem(
+  deps: ItemWrites,
+  requester: Requester,
+  name: string,
+  body: unknown,
+): Promise<SortResult> {
+  const context = openSort(deps, requester, name)
   const { item, to, mode } = readAs(SortBody, body)
   const isAfter = mode === 'after'
   const move: Move = { context, item: known(context, item), target: known(context, to, 'Target item'), isAfter }
-  return commit(rt, requester.actor, async (tx) => {
+  return commit(deps, requester.actor, async (tx) => {
     const newSort = await moveItem({ requester, tx }, move)
     return { result: { item, collection: name, newSort } }
   })
@@ -40,13 +45,13 @@ type Move = {
   readonly isAfter: boolean
 }
 
-function openSort(rt: ItemReads, requester: Requester, name: string): Context {
-  const collection = rt.catalog.current().collections.get(name)
+function openSort(deps: ItemReads, requester: Requester, name: string): Context {
+  const collection = deps.catalog.current().collections.get(name)
   if (collection === undefined)
     throw new AppError(404, `Collection '${name}' does not exist`, { code: 'UNKNOWN_COLLECTION' })
   const denied = new AppError(403, `You don't have permission to sort items in '${name}'`)
   if (!requester.access.admin && requester.access.grant(name, 'update') === undefined) throw denied
-  const context = openWrite(rt, requester, name, 'update')
+  const context = openWrite(deps, requester, name, 'update')
   const field = collection.fields.get('sort')
   if (field?.kind !== 'integer') throw errors.badBody(`Collection '${name}' does not have a sort field`)
   if (context.grant !== undefined && !mayWrite(context, context.grant, field)) throw denied

@@ -43,13 +43,13 @@ type OpenOptions = {
  * the parent's grant of the relation is enough, as it is for reading them.
  */
 export function openWrite<A extends ChangeAction>(
-  rt: ItemReads,
+  deps: ItemReads,
   { access, platform }: Partial<Requester> & Pick<Requester, 'access'>,
   name: string,
   action: A,
   { asPart = false }: OpenOptions = {},
 ): WriteContext & { readonly action: A } {
-  const catalog = rt.catalog.current()
+  const catalog = deps.catalog.current()
   const collection = catalog.collections.get(name)
   if (collection === undefined) throw errors.unknownCollection(name)
   const isPart = asPart && isJunction(collection)
@@ -58,12 +58,12 @@ export function openWrite<A extends ChangeAction>(
   checkScope(access, access.admin && decidesForOthers(collection) ? 'admin' : 'write')
   const writers = writersOf(name, action)
   if (writers === 'nobody' || (writers === 'administrators' && !access.admin)) throw errors.actionDenied(action, name)
-  const rules = rt.systemRules
-  rules.get(name)?.checkCaller?.(rt, access, action)
-  const env = exempted(resolveEnv(rt), rules, collection, action, isPart)
+  const rules = deps.systemRules
+  rules.get(name)?.checkCaller?.(deps, access, action)
+  const env = exempted(resolveEnv(deps), rules, collection, action, isPart)
   const own = platform?.collection === name && !isPart ? platform : undefined
   return {
-    ...{ catalog, collection, access, action, grant, config: rt.config, now: env.now, env, rules },
+    ...{ catalog, collection, access, action, grant, config: deps.config, now: env.now, env, rules },
     platform: own?.values,
     condition: own?.condition,
   }
@@ -158,21 +158,21 @@ type PlanOptions = {
  * what the caller may not do. Depth is limited to 7 relations, nested rows to 1 000.
  */
 export async function planTree(
-  rt: ItemReads,
+  deps: ItemReads,
   requester: Requester,
   context: Tree['context'],
   payload: unknown,
   { id, label = '', run, stored }: PlanOptions = {},
 ): Promise<Tree> {
   const problems = openProblems()
-  const planning: PlanContext = { rt, requester, run, root: writeGrant(context.grant), problems, stored, nodes: 0 }
+  const planning: PlanContext = { deps, requester, run, root: writeGrant(context.grant), problems, stored, nodes: 0 }
   const tree = await plan(planning, context, payload, id, { path: [], label, filled: new Set() })
   refuseProblems(problems)
   return tree
 }
 
 type PlanContext = {
-  readonly rt: ItemReads
+  readonly deps: ItemReads
   readonly requester: Requester
   readonly run: Run | undefined
   readonly root: FieldGrant | undefined
@@ -197,7 +197,7 @@ async function plan(
   id: string | undefined,
   { path, label, filled }: Position,
 ): Promise<Tree> {
-  const { rt, root, problems } = planning
+  const { deps, root, problems } = planning
   const told = beforeRow(planning, context, given, id)
   const { payload, previous } = told === undefined ? { payload: given, previous: undefined } : await told
   const prefix = label === '' ? '' : `${label}.`
@@ -215,7 +215,11 @@ async function plan(
   // A broken payload is refused anyway, and its cells may be what the rules of the system cannot take.
   const { beforeWrite } = rulesOf(context) ?? {}
   const isSound = problems.fields.length === 0 && problems.relations.length === 0
-  const cells = isSound ? (beforeWrite === undefined ? read.cells : await beforeWrite(rt, context, read.cells, id)) : []
+  const cells = isSound
+    ? beforeWrite === undefined
+      ? read.cells
+      : await beforeWrite(deps, context, read.cells, id)
+    : []
   const { references, aliases, sortsLast } = read
   return { context, id, previous, label: prefix, cells, references, aliases, sortsLast, parents, sets }
 }
@@ -319,7 +323,7 @@ async function planRow(
   count(planning, place)
   const id = member(payload, target.primaryKey.name)
   if (id === undefined || id === null) {
-    const context = openWrite(planning.rt, planning.requester, target.name, 'create', { asPart: true })
+    const context = openWrite(planning.deps, planning.requester, target.name, 'create', { asPart: true })
     return plan(planning, context, payload, undefined, place)
   }
   const key = readKey(planning, target, id, place.label)
@@ -333,7 +337,7 @@ async function planChange(
   payload: JsonObject,
   place: Position,
 ): Promise<Tree> {
-  const context = openWrite(planning.rt, planning.requester, target.name, 'update', { asPart: true })
+  const context = openWrite(planning.deps, planning.requester, target.name, 'update', { asPart: true })
   return plan(planning, context, payload, id, place)
 }
 

@@ -33,17 +33,17 @@ const largestWholeList = 1000
  * as a stream of it; within a transaction always as text. 400 for a query that makes no sense, 403 for what the caller may not read, 404 for an unknown collection.
  */
 export async function readList(
-  rt: ItemReads,
+  deps: ItemReads,
   access: Access,
   collection: string,
   raw: Record<string, unknown>,
   via: Via = {},
 ): Promise<string | Readable> {
-  const catalog = rt.catalog.current()
-  const env = { ...resolveEnv(rt), defaultLimit: via.defaultLimit }
+  const catalog = deps.catalog.current()
+  const env = { ...resolveEnv(deps), defaultLimit: via.defaultLimit }
   const resolve = (given: typeof raw) => resolveList(catalog, access, collection, parseListQuery(given), env)
   const name = `list ${collection} ${via.defaultLimit ?? ''}`
-  return answerQuestion(rt, access, { name, raw }, resolve, via)
+  return answerQuestion(deps, access, { name, raw }, resolve, via)
 }
 
 /**
@@ -51,26 +51,26 @@ export async function readList(
  * the question, each part as a text; `resolve` gets it with the filter parsed, or as it was.
  */
 export const answerQuestion = (
-  rt: ItemReads,
+  deps: ItemReads,
   access: Access,
   { name, raw }: { readonly name: string; readonly raw: Readonly<Record<string, unknown>> },
   resolve: (raw: Readonly<Record<string, unknown>>) => Plan,
   via: Via = {},
 ): Promise<string | Readable> =>
-  answerPrepared(rt, preparedPlan(rt.catalog.current(), access, { name, raw }, resolve), via)
+  answerPrepared(deps, preparedPlan(deps.catalog.current(), access, { name, raw }, resolve), via)
 
 /** The answer to a list, to a page of one, or to a list of groups. */
-export const answerPlan = (rt: ItemReads, plan: Plan, via: Via = {}): Promise<string | Readable> =>
-  answerPrepared(rt, { plan }, via)
+export const answerPlan = (deps: ItemReads, plan: Plan, via: Via = {}): Promise<string | Readable> =>
+  answerPrepared(deps, { plan }, via)
 
-async function answerPrepared(rt: ItemReads, prepared: PreparedPlan, via: Via): Promise<string | Readable> {
+async function answerPrepared(deps: ItemReads, prepared: PreparedPlan, via: Via): Promise<string | Readable> {
   const { plan } = prepared
   via.recorder?.begin(plan)
-  if (isPage(plan)) return listPage(rt, plan, via)
-  if (via.marked) return streamMarkedList(rt, plan)
+  if (isPage(plan)) return listPage(deps, plan, via)
+  if (via.marked) return streamMarkedList(deps, plan)
   const list = via.tx === undefined ? statementOf(prepared, compileWhole) : compileList(plan)
-  const [row] = await run<ListRow>(rt, plan, list, via)
-  return listBody(plan, row!) ?? streamList(rt, plan, via)
+  const [row] = await run<ListRow>(deps, plan, list, via)
+  return listBody(plan, row!) ?? streamList(deps, plan, via)
 }
 
 /** Of a list that might be long, only as much as may be held at once. */
@@ -95,8 +95,8 @@ type Page = Parameters<typeof compilePage>[0]
 const isPage = (plan: Plan): plan is Page => plan.keyset !== undefined
 
 /** As a list, and `nextCursor`: what to ask for the page after this one, null at the end. */
-async function listPage(rt: Reads & ReplicaReads & AdmissionLane, plan: Page, via: Via): Promise<string> {
-  const [row] = await run<PageRow>(rt, plan, via.marked ? inSnapshot(compilePage(plan)) : compilePage(plan), via)
+async function listPage(deps: Reads & ReplicaReads & AdmissionLane, plan: Page, via: Via): Promise<string> {
+  const [row] = await run<PageRow>(deps, plan, via.marked ? inSnapshot(compilePage(plan)) : compilePage(plan), via)
   const { data, total, next, snapshot } = row!
   const cursor = next === null ? null : writePageCursor(plan.collection, plan.sort, JSON.parse(next))
   const count = plan.count ? `"totalCount":${total},` : ''
@@ -111,59 +111,60 @@ const inSnapshot = ({ text, values }: Statement): Statement =>
 
 /** `GET /items/{collection}/{id}`: `{"data":{…}}`. 403 when the item is missing or not the caller's to see. */
 export async function readOne(
-  rt: ItemReads,
+  deps: ItemReads,
   access: Access,
   collection: string,
   id: string,
   raw: Record<string, unknown>,
   via: Via = {},
 ): Promise<string> {
-  return (await readVersion(rt, access, collection, id, raw, via)).body
+  return (await readVersion(deps, access, collection, id, raw, via)).body
 }
 
 /** As {@link readOne}, and which version of the row the answer is made from (see `versionCondition`); none in the past. */
 export async function readVersion(
-  rt: ItemReads,
+  deps: ItemReads,
   access: Access,
   collection: string,
   id: string,
   raw: Record<string, unknown>,
   via: Via = {},
 ): Promise<{ readonly body: string; readonly version: string | undefined }> {
-  const catalog = rt.catalog.current()
-  const resolve = (given: typeof raw) => resolveAny(catalog, access, collection, parseListQuery(given), resolveEnv(rt))
+  const catalog = deps.catalog.current()
+  const resolve = (given: typeof raw) =>
+    resolveAny(catalog, access, collection, parseListQuery(given), resolveEnv(deps))
   const prepared = preparedPlan(catalog, access, { name: `one ${collection}`, raw }, resolve)
   const { plan } = prepared
   via.recorder?.begin(plan)
-  if (plan.past !== undefined) return readPast(rt, ofItem(plan, id), via)
+  if (plan.past !== undefined) return readPast(deps, ofItem(plan, id), via)
   const { value } = readValue(id, plan.collection.primaryKey, 'id')
   const { text, values } = statementOf(prepared, compileVersion)
   const ofId = { text, values: [value, ...values.slice(1)] }
   // A row that is found by its key alone takes no time, and so it waits for nothing that does.
   const presumed = plan.selection.nested.length === 0 ? 'nothing' : 'cheap'
-  const [row] = await run<{ data: string; version: string }>(rt, plan, ofId, via, presumed)
+  const [row] = await run<{ data: string; version: string }>(deps, plan, ofId, via, presumed)
   if (row === undefined) throw errors.itemDenied('read')
   return { body: `{"data":${row.data}}`, version: row.version }
 }
 
 /** The version of a row as it is; undefined when there is none. For answers that have read it before. */
 export async function versionOf(
-  rt: Reads & CurrentCatalog,
+  deps: Reads & CurrentCatalog,
   collection: string,
   id: string,
 ): Promise<string | undefined> {
-  const primaryKey = rt.catalog.current().collections.get(collection)?.primaryKey
+  const primaryKey = deps.catalog.current().collections.get(collection)?.primaryKey
   if (primaryKey === undefined) return undefined
   const key = createParams()
   const { value, pgType } = readValue(id, primaryKey, 'id')
   const where = `t.${ident(primaryKey.name)} = ${key.bind(value, pgType)}`
   const text = `select t.xmin::text as version from ${ident(collection)} t where ${where}`
-  const [row] = await rt.db.run<{ version: string }>(text, key.values, 'prepared')
+  const [row] = await deps.db.run<{ version: string }>(text, key.values, 'prepared')
   return row?.version
 }
 
-async function readPast(rt: Reads & ReplicaReads & AdmissionLane, plan: Plan, via: Via) {
-  const [row] = await run<{ data: string }>(rt, plan, compileOne(plan), via)
+async function readPast(deps: Reads & ReplicaReads & AdmissionLane, plan: Plan, via: Via) {
+  const [row] = await run<{ data: string }>(deps, plan, compileOne(plan), via)
   if (row === undefined) throw errors.itemDenied('read')
   return { body: `{"data":${row.data}}`, version: undefined }
 }
@@ -206,7 +207,7 @@ export type DependencyRecorder = {
 
 /** `presumed`: what it costs until that is known; what costs nothing is not admitted, but done. */
 async function run<Row extends object>(
-  rt: Reads & ReplicaReads & AdmissionLane,
+  deps: Reads & ReplicaReads & AdmissionLane,
   plan: Plan,
   statement: Statement,
   via: Via,
@@ -215,8 +216,8 @@ async function run<Row extends object>(
   const { tx, recorder } = via
   recorder?.ran(statement)
   if (tx !== undefined) return tx.any<Row>(rawQuery(statement.text, statement.values))
-  const read = () => runAnywhere<Row>(rt, plan, statement, via)
-  return presumed === 'nothing' ? read() : admitted(rt.admission, { shape: statement.text, presumed }, read)
+  const read = () => runAnywhere<Row>(deps, plan, statement, via)
+  return presumed === 'nothing' ? read() : admitted(deps.admission, { shape: statement.text, presumed }, read)
 }
 
 type PresumedCost = 'nothing' | 'cheap' | 'heavy'
@@ -226,13 +227,13 @@ const presumedOf = ({ grouping, past }: Plan): PresumedCost =>
   grouping === undefined && past === undefined ? 'cheap' : 'heavy'
 
 async function runAnywhere<Row extends object>(
-  rt: Reads & ReplicaReads,
+  deps: Reads & ReplicaReads,
   { past }: Plan,
   { text, values }: Statement,
   { recorder, marked = false, replicaFor }: Via,
 ): Promise<readonly Row[]> {
   const runAt = (db: Database) => db.run(text, values, 'prepared') as Promise<Row[]>
   const mayBeOlder = recorder === undefined || recorder.servedBy !== undefined
-  if (replicaFor === undefined || marked || !mayBeOlder) return runAt(rt.db)
-  return readAnywhere(rt, replicaFor, runAt, { horizon: horizonOf(past), servedBy: recorder?.servedBy })
+  if (replicaFor === undefined || marked || !mayBeOlder) return runAt(deps.db)
+  return readAnywhere(deps, replicaFor, runAt, { horizon: horizonOf(past), servedBy: recorder?.servedBy })
 }

@@ -32,13 +32,13 @@ export type WriteRights = {
 }
 
 /** The rights over one collection of the catalog. */
-export function rightsOf(rt: ItemReads, access: Access, collection: Collection): Rights {
-  const catalog = rt.catalog.current()
+export function rightsOf(deps: ItemReads, access: Access, collection: Collection): Rights {
+  const catalog = deps.catalog.current()
   return {
     read: readRights(catalog, access, collection),
-    create: writeRights(rt, access, collection, 'create'),
-    update: writeRights(rt, access, collection, 'update'),
-    delete: opened(rt, access, collection, 'delete') !== undefined,
+    create: writeRights(deps, access, collection, 'create'),
+    update: writeRights(deps, access, collection, 'update'),
+    delete: opened(deps, access, collection, 'delete') !== undefined,
   }
 }
 
@@ -52,14 +52,14 @@ function readRights(catalog: Catalog, access: Access, { name, relations }: Colle
 }
 
 function writeRights(
-  rt: ItemReads,
+  deps: ItemReads,
   access: Access,
   collection: Collection,
   action: WriteAction,
 ): WriteRights | undefined {
-  const context = opened(rt, access, collection, action)
+  const context = opened(deps, access, collection, action)
   if (context === undefined) return undefined
-  if (action === 'create' && rt.systemRules.get(collection.name)?.createdElsewhere !== undefined) return undefined
+  if (action === 'create' && deps.systemRules.get(collection.name)?.createdElsewhere !== undefined) return undefined
   const granted = writeGrant(context.grant)
   const relations = [...collection.relations.values()]
   return {
@@ -81,9 +81,9 @@ function requiredIn(context: PayloadContext): ReadonlySet<string> {
 }
 
 /** Undefined where the caller is refused before any item is looked at. */
-function opened<A extends ChangeAction>(rt: ItemReads & Clock, access: Access, { name }: Collection, action: A) {
+function opened<A extends ChangeAction>(deps: ItemReads & Clock, access: Access, { name }: Collection, action: A) {
   try {
-    const context = openWrite(rt, { access }, name, action)
+    const context = openWrite(deps, { access }, name, action)
     // A role that is bound to a tenant changes nothing without one.
     if (action !== 'delete') ownTenant(context as unknown as PayloadContext)
     return context

@@ -26,19 +26,19 @@ import { sortItem } from './manual-sort.ts'
 import { type DependencyRecorder, type Via, versionOf } from './reads.ts'
 
 /** `/items/{collection}`. Row events are appended by the database; these routes emit no others. */
-export function itemRoutes(app: App, rt: ItemWrites): void {
-  readRoutes(app, rt)
-  changeRoutes(app, rt)
-  app.register(async (scope) => bulkRoutes(scope as App, rt))
+export function itemRoutes(app: App, deps: ItemWrites): void {
+  readRoutes(app, deps)
+  changeRoutes(app, deps)
+  app.register(async (scope) => bulkRoutes(scope as App, deps))
 }
 
-function readRoutes(app: App, rt: ItemReads): void {
+function readRoutes(app: App, deps: ItemReads): void {
   app.get('/items/:collection', listRoute, (request, reply) =>
-    answerList(rt, request, reply, request.params.collection),
+    answerList(deps, request, reply, request.params.collection),
   )
   app.get('/items/:collection/export', exportRoute, async (request, reply) => {
     const { content, type, name } = await exportItems(
-      rt,
+      deps,
       requesterOf(request),
       request.params.collection,
       queryOf(request),
@@ -47,28 +47,28 @@ function readRoutes(app: App, rt: ItemReads): void {
     return reply.type(type).header('content-disposition', `attachment; filename="${name}"`).send(content)
   })
   app.get('/estimates', estimatesRoute, async (request) => ({
-    data: await readEstimates(rt, requesterOf(request), request.query.collections?.split(',')),
+    data: await readEstimates(deps, requesterOf(request), request.query.collections?.split(',')),
   }))
   app.get('/items/:collection/:id', readRoute, (request, reply) =>
-    answerItem(rt, request, reply, request.params.collection, request.params.id),
+    answerItem(deps, request, reply, request.params.collection, request.params.id),
   )
 }
 
 /** Answers a request for the items of a collection, as its query asks. */
 export async function answerList(
-  rt: ItemReads,
+  deps: ItemReads,
   request: FastifyRequest,
   reply: FastifyReply,
   collection: string,
 ): Promise<FastifyReply> {
   const query = queryOf(request)
-  const served = await readCached(rt, request, reply, {
+  const served = await readCached(deps, request, reply, {
     collections: [collection],
-    isPlain: query.changesCursor === undefined && !isHooked(rt, collection, 'items.read'),
+    isPlain: query.changesCursor === undefined && !isHooked(deps, collection, 'items.read'),
     read: async (recorder) => ({
-      body: await listItems(rt, requesterOf(request), collection, query, {
+      body: await listItems(deps, requesterOf(request), collection, query, {
         ...viaOf(request, recorder),
-        defaultLimit: rt.config.query.defaultLimit,
+        defaultLimit: deps.config.query.defaultLimit,
       }),
     }),
     tagOf: listTag,
@@ -78,59 +78,59 @@ export async function answerList(
 
 /** Answers a request for one item. */
 export async function answerItem(
-  rt: ItemReads,
+  deps: ItemReads,
   request: FastifyRequest,
   reply: FastifyReply,
   collection: string,
   id: string,
 ): Promise<FastifyReply> {
   const query = queryOf(request)
-  const served = await readCached(rt, request, reply, {
+  const served = await readCached(deps, request, reply, {
     collections: [collection],
-    isPlain: !isHooked(rt, collection, 'items.read.one'),
-    read: (recorder) => readItem(rt, requesterOf(request), collection, id, query, viaOf(request, recorder)),
+    isPlain: !isHooked(deps, collection, 'items.read.one'),
+    read: (recorder) => readItem(deps, requesterOf(request), collection, id, query, viaOf(request, recorder)),
     tagOf: tagOfItem,
-    isStill: async ({ version }) => version === (await versionOf(rt, collection, id)),
+    isStill: async ({ version }) => version === (await versionOf(deps, collection, id)),
   })
   return answer(request, reply, served)
 }
 
-function changeRoutes(app: App, rt: ItemWrites): void {
+function changeRoutes(app: App, deps: ItemWrites): void {
   app.post('/items/:collection', createRoute, async (request, reply) => {
     const change = { action: 'create', payloads: [request.body] } as const
-    const written = await changeItems(rt, requesterOf(request), request.params.collection, change, queryOf(request))
+    const written = await changeItems(deps, requesterOf(request), request.params.collection, change, queryOf(request))
     return sendJson(reply.code(201), `{"data":${answersOf(written)}}`)
   })
   app.patch('/items/:collection/:id', updateRoute, async (request, reply) => {
     const { collection, id } = request.params
     const ifMatch = versionsOf(request.headers['if-match'])
     const change = { action: 'update', changes: [{ id, payload: request.body }], ifMatch } as const
-    const written = await changeItems(rt, requesterOf(request), collection, change, queryOf(request))
+    const written = await changeItems(deps, requesterOf(request), collection, change, queryOf(request))
     return sendJson(reply, `{"data":${answersOf(written)}}`)
   })
   app.delete('/items/:collection/:id', deleteRoute, async (request, reply) => {
     const { collection, id } = request.params
     const ifMatch = versionsOf(request.headers['if-match'])
-    const gone = await changeItems(rt, requesterOf(request), collection, { action: 'delete', ids: [id], ifMatch })
+    const gone = await changeItems(deps, requesterOf(request), collection, { action: 'delete', ids: [id], ifMatch })
     return sendJson(reply, `{"data":{"id":${gone.ids[0]}}}`)
   })
 }
 
 /** Routes for callers with a session. */
-export function itemBearerRoutes(app: App, rt: ItemWrites): void {
+export function itemBearerRoutes(app: App, deps: ItemWrites): void {
   app.post('/utils/sort/:collection', sortRoute, async (request) => ({
-    data: await sortItem(rt, requesterOf(request), request.params.collection, request.body),
+    data: await sortItem(deps, requesterOf(request), request.params.collection, request.body),
   }))
 }
 
-function bulkRoutes(app: App, rt: ItemWrites): void {
-  acceptBulkBodies(app, rt.config)
+function bulkRoutes(app: App, deps: ItemWrites): void {
+  acceptBulkBodies(app, deps.config)
   app.put('/items/:collection', upsertRoute, async (request, reply) => {
     const isList = Array.isArray(request.body)
     const payloads = isList ? (request.body as readonly unknown[]) : [request.body]
     const query = queryOf(request)
     const change = { action: 'upsert', payloads, asList: isList, key: query.key } as const
-    const written = await changeItems(rt, requesterOf(request), request.params.collection, change, query)
+    const written = await changeItems(deps, requesterOf(request), request.params.collection, change, query)
     if (isList) return sendJson(reply, `{"data":[${written.rows ?? written.ids}]}`)
     return sendJson(reply.code(written.created ? 201 : 200), `{"data":${answersOf(written)}}`)
   })
@@ -138,7 +138,7 @@ function bulkRoutes(app: App, rt: ItemWrites): void {
     const payloads = request.body
     const change = { action: 'create', payloads, asList: true } as const
     const { ids, rows } = await changeItems(
-      rt,
+      deps,
       requesterOf(request),
       request.params.collection,
       change,
@@ -149,7 +149,7 @@ function bulkRoutes(app: App, rt: ItemWrites): void {
   app.patch('/items/:collection/bulk', updateAllRoute, async (request, reply) => {
     const changes = updatesIn(request.body)
     const { ids, rows } = await changeItems(
-      rt,
+      deps,
       requesterOf(request),
       request.params.collection,
       { action: 'update', changes },
@@ -159,7 +159,7 @@ function bulkRoutes(app: App, rt: ItemWrites): void {
   })
   app.delete('/items/:collection/bulk', deleteAllRoute, async (request, reply) => {
     const ids = request.body
-    await changeItems(rt, requesterOf(request), request.params.collection, { action: 'delete', ids })
+    await changeItems(deps, requesterOf(request), request.params.collection, { action: 'delete', ids })
     return reply.code(204).send()
   })
 }

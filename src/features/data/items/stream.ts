@@ -28,14 +28,14 @@ export type StreamOptions = {
 export type OpenAnswer = { readonly chunks: AsyncIterable<string>; close(failed: boolean): Promise<void> }
 
 /** `{"data":[…],"totalCount":n}` row by row; see {@link streamRows}. */
-export function streamList(rt: ItemReads, plan: Plan, options: StreamOptions = {}): Promise<Readable> {
-  return streamRows(rt, compileStream(plan), (rows, query) => listText(rows, plan, query), ofPlan(plan, options))
+export function streamList(deps: ItemReads, plan: Plan, options: StreamOptions = {}): Promise<Readable> {
+  return streamRows(deps, compileStream(plan), (rows, query) => listText(rows, plan, query), ofPlan(plan, options))
 }
 
 /** As {@link streamList}, and at its end the cursor of the snapshot that it was read in: see {@link markOf}. */
-export function streamMarkedList(rt: ItemReads, plan: Plan): Promise<Readable> {
+export function streamMarkedList(deps: ItemReads, plan: Plan): Promise<Readable> {
   // The cursor is a snapshot of the primary's.
-  return streamRows(rt, compileStream(plan), (rows, query) => listText(rows, plan, query, true))
+  return streamRows(deps, compileStream(plan), (rows, query) => listText(rows, plan, query, true))
 }
 
 /** The member of a list's answer from which `GET /changes` goes on, without a gap and without a repeat. */
@@ -43,11 +43,11 @@ export const markOf = (snapshot: string): string => `,"changesCursor":"${encodeC
 
 /** As {@link streamList}, for a list that is a part of another answer. */
 export function openList(
-  rt: Reads & ReplicaReads & AdmissionLane,
+  deps: Reads & ReplicaReads & AdmissionLane,
   plan: Plan,
   options: StreamOptions = {},
 ): Promise<OpenAnswer> {
-  return openRows(rt, compileStream(plan), (rows, query) => listText(rows, plan, query), ofPlan(plan, options))
+  return openRows(deps, compileStream(plan), (rows, query) => listText(rows, plan, query), ofPlan(plan, options))
 }
 
 /**
@@ -55,32 +55,32 @@ export function openList(
  * that comes later destroys the connection, and the client sees a truncated body.
  */
 export async function streamRows(
-  rt: ItemReads,
+  deps: ItemReads,
   rows: Statement,
   render: RowRenderer,
   options: StreamOptions = {},
 ): Promise<Readable> {
-  const answer = await openRows(rt, rows, render, options)
+  const answer = await openRows(deps, rows, render, options)
   const stream = Readable.from(answer.chunks)
   // Not in the generator's `finally`: a client that is gone before the first byte never starts the generator.
   stream.once('close', () => {
     answer
       .close(!stream.readableEnded)
-      .catch((error: unknown) => rt.log.warn({ err: error }, 'a cursor could not be closed'))
+      .catch((error: unknown) => deps.log.warn({ err: error }, 'a cursor could not be closed'))
   })
   return stream
 }
 
 /** Holds a place until it is closed: as long as its client reads, a connection is its own. */
 async function openRows(
-  rt: Reads & ReplicaReads & AdmissionLane,
+  deps: Reads & ReplicaReads & AdmissionLane,
   rows: Statement,
   render: RowRenderer,
   options: StreamOptions,
 ): Promise<OpenAnswer> {
-  const place = await rt.admission.enter({ shape: `stream ${rows.text}`, presumed: 'heavy' })
+  const place = await deps.admission.enter({ shape: `stream ${rows.text}`, presumed: 'heavy' })
   try {
-    const { chunks, close } = await openRowsAnywhere(rt, rows, render, options)
+    const { chunks, close } = await openRowsAnywhere(deps, rows, render, options)
     return { chunks, close: (failed) => close(failed).finally(place.leave) }
   } catch (error) {
     place.leave()
@@ -90,15 +90,15 @@ async function openRows(
 
 /** Reads the first batch; nothing stays open when that fails. A later failure can't be made good from elsewhere. */
 function openRowsAnywhere(
-  rt: Reads & ReplicaReads,
+  deps: Reads & ReplicaReads,
   rows: Statement,
   render: RowRenderer,
   options: StreamOptions,
 ): Promise<OpenAnswer> {
   const { replicaFor, horizon } = options
   const openAt = (db: Database) => openRowsAt(db, rows, render)
-  if (replicaFor === undefined) return openAt(rt.db)
-  return readAnywhere(rt, replicaFor, openAt, { horizon, discard: ({ close }) => void close(true) })
+  if (replicaFor === undefined) return openAt(deps.db)
+  return readAnywhere(deps, replicaFor, openAt, { horizon, discard: ({ close }) => void close(true) })
 }
 
 /** The options for reading what a plan says. */

@@ -70,26 +70,26 @@ type UpsertPlan = {
 type UpsertResult = { readonly id: string; readonly created: boolean }
 
 /** An upsert before its items are read; `names` are the fields of its key. 400 for a key that is not unique. */
-export function openUpsert(rt: ItemReads, requester: Requester, name: string, names: unknown): OpenUpsert {
+export function openUpsert(deps: ItemReads, requester: Requester, name: string, names: unknown): OpenUpsert {
   const contexts = {
-    create: openWrite(rt, requester, name, 'create'),
-    update: openWrite(rt, requester, name, 'update'),
+    create: openWrite(deps, requester, name, 'create'),
+    update: openWrite(deps, requester, name, 'update'),
   }
   return { contexts, key: uniqueKey(contexts.create.collection, readStrings('key', names) ?? []) }
 }
 
 /** Reads and permits the items. */
 export async function planUpsert(
-  rt: ItemReads,
+  deps: ItemReads,
   { contexts, key }: OpenUpsert,
   payloads: readonly unknown[],
   asList: boolean,
 ): Promise<Upsert> {
   const { create, update } = contexts
   const items = payloads.map((payload, index) => ({ payload, label: asList ? `${index}.` : '' }))
-  if (meetsHooks(rt, create) || meetsHooks(rt, update))
+  if (meetsHooks(deps, create) || meetsHooks(deps, update))
     return { contexts, key, items, planned: undefined, isForeseen: true }
-  const planned = await inTurn(items, (item) => readItem(rt, contexts, key, item))
+  const planned = await inTurn(items, (item) => readItem(deps, contexts, key, item))
   const isForeseen = planned.some(({ change }) => isGuarded(update, 'update', change))
   return { contexts, key, items, planned, isForeseen }
 }
@@ -129,9 +129,9 @@ async function writeForeseen(
 ): Promise<UpsertResult> {
   const { create, update } = contexts
   const id = await presentId(run, contexts, key, item.payload)
-  const told = await beforeRow({ rt: run.rt, run }, id === undefined ? create : update, item.payload, id)
+  const told = await beforeRow({ deps: run.deps, run }, id === undefined ? create : update, item.payload, id)
   const payload = told === undefined ? item.payload : withKey(key, told.payload, item.payload)
-  const planned = known ?? (await readItem(run.rt, contexts, key, { ...item, payload }))
+  const planned = known ?? (await readItem(run.deps, contexts, key, { ...item, payload }))
   if (id === undefined) guardInserts(run, create, [planned.create])
   const guarded = id === undefined ? undefined : await guardRows(run, update, [id], planned.change)
   const whole = { ...planned, change: guarded?.cells ?? planned.change }
@@ -202,7 +202,7 @@ function isOver({ unique, fields }: Index, wanted: ReadonlySet<string>): boolean
 }
 
 /** Reads an item as both halves of an upsert. 400 for rows in it, and for one without a value of the key. */
-async function readItem(rt: ItemReads, contexts: Contexts, key: Key, { payload, label }: Item): Promise<UpsertPlan> {
+async function readItem(deps: ItemReads, contexts: Contexts, key: Key, { payload, label }: Item): Promise<UpsertPlan> {
   const { create, update } = contexts
   const read = readPayload(create, payload, { label })
   const rows = read.relations.map(({ relation }) => ({ field: `${label}${relation.name}`, message: 'expected an id' }))
@@ -214,13 +214,13 @@ async function readItem(rt: ItemReads, contexts: Contexts, key: Key, { payload, 
   if (beforeWrite === undefined) return { label, create: read, change: change.cells }
   const isKey = ({ field }: Cell) => key.fields.includes(field.name)
   const id = read.cells.find((cell) => cell.field.primaryKey && isKey(cell))?.value
-  const present = id == null ? await presentIn(rt.db, contexts, key, payload) : String(id)
+  const present = id == null ? await presentIn(deps.db, contexts, key, payload) : String(id)
   // A row that somebody makes meanwhile is judged by what its key says.
   const whole = present === undefined ? [...read.cells.filter(isKey), ...change.cells] : change.cells
-  const changed = await beforeWrite(rt, update, whole, present)
+  const changed = await beforeWrite(deps, update, whole, present)
   return {
     label,
-    create: { ...read, cells: await beforeWrite(rt, create, read.cells) },
+    create: { ...read, cells: await beforeWrite(deps, create, read.cells) },
     change: changed.filter((cell) => !isKey(cell)),
   }
 }

@@ -16,7 +16,7 @@ const chunk = 1000
  * to is gone.
  */
 export async function applyPlan(
-  rt: ItemWrites,
+  deps: ItemWrites,
   run: Run,
   rows: readonly PlannedRow[],
   past: PastRows,
@@ -31,10 +31,10 @@ export async function applyPlan(
   for (const wave of waves)
     for (const steps of Map.groupBy(wave, (step) => groupOf(rows, step)).values())
       if (steps.some(({ move }) => rows[move]!.restoring !== undefined))
-        for (const step of steps) await applySteps(rt, run, rows, [step], past, cleared)
+        for (const step of steps) await applySteps(deps, run, rows, [step], past, cleared)
       else
         for (let at = 0; at < steps.length; at += chunk)
-          await applySteps(rt, run, rows, steps.slice(at, at + chunk), past, cleared)
+          await applySteps(deps, run, rows, steps.slice(at, at + chunk), past, cleared)
 }
 
 /** What must be null because what it referred to is gone. */
@@ -47,7 +47,7 @@ const groupOf = (rows: readonly PlannedRow[], { move, only }: Step): string => {
 }
 
 async function applySteps(
-  rt: ItemWrites,
+  deps: ItemWrites,
   { requester, tx, scope }: Run,
   rows: readonly PlannedRow[],
   steps: readonly Step[],
@@ -60,7 +60,7 @@ async function applySteps(
   await restoring?.during(tx)
   const action = steps[0]!.only === undefined ? wanted : 'update'
   const { name } = collection
-  const write = (change: Change) => named(name, () => changeItems(rt, own, name, change))
+  const write = (change: Change) => named(name, () => changeItems(deps, own, name, change))
   if (action === 'delete') {
     await write({ action, ids: steps.map(({ move }) => rows[move]!.id) })
     return

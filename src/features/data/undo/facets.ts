@@ -50,16 +50,16 @@ const dimensions: readonly { readonly name: FacetName; readonly sql: string; rea
  * `GET /log/facets`: how many events there are between two times (the last day without them), by their values and over time.
  * Each facet counts what the filters of the *others* leave, so that it offers what one could choose instead.
  */
-export async function readFacets(rt: UndoReads, access: Access, filter: FacetFilter): Promise<Facets> {
-  const sight = sightOf(rt, access)
+export async function readFacets(deps: UndoReads, access: Access, filter: FacetFilter): Promise<Facets> {
+  const sight = sightOf(deps, access)
   checkFilter(filter)
-  const range = rangeOf(filter, rt.clock())
+  const range = rangeOf(filter, deps.clock())
   const open = dimensions.filter(({ field }) => sight.names.has(field))
   const hidden = dimensions.find(({ name, field }) => filter[name] !== undefined && !sight.names.has(field))
   if (hidden !== undefined) throw errors.fieldDenied('read', hidden.field)
   const { text, values } = statement(sight, open, filter, range)
-  const [row] = await admitted(rt.admission, { shape: 'facets of the log', presumed: 'heavy' }, () =>
-    rt.db.any<FacetRow>(rawQuery(text, [...values])),
+  const [row] = await admitted(deps.admission, { shape: 'facets of the log', presumed: 'heavy' }, () =>
+    deps.db.any<FacetRow>(rawQuery(text, [...values])),
   )
   const { looked, oldest, events, bars, ...facets } = row!
   const isComplete = looked <= eventsAtMost

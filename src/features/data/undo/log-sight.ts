@@ -9,10 +9,10 @@ import type { UndoReads } from './capabilities.ts'
 export type Sight = { readonly where: (params: Params) => string; readonly names: ReadonlySet<string> }
 
 /** @throws {AppError} 403 without the permission to read svc_AuditLog */
-export function sightOf(rt: UndoReads, access: Access): Sight {
-  const catalog = rt.catalog.current()
+export function sightOf(deps: UndoReads, access: Access): Sight {
+  const catalog = deps.catalog.current()
   const names = new Set(readableFields(catalog, access, 'svc_AuditLog').map(({ name }) => name))
-  const rule = resolveCondition(catalog, access, 'svc_AuditLog', 'read', resolveEnv(rt))
+  const rule = resolveCondition(catalog, access, 'svc_AuditLog', 'read', resolveEnv(deps))
   return { names, where: (params) => (rule === undefined ? 'true' : compileCondition(rule, 'l', params)) }
 }
 
@@ -24,8 +24,8 @@ export const mayReadLog = (access: Access): boolean =>
  * The events beside row changes that a caller is told of: those of its own doing, and those that it may read in the log with
  * all that is told of them. A condition on rows of the log, as `l`.
  */
-export function factsSeen(rt: UndoReads, access: Access): (params: Params) => string {
-  const sight = mayReadLog(access) ? sightOf(rt, access) : undefined
+export function factsSeen(deps: UndoReads, access: Access): (params: Params) => string {
+  const sight = mayReadLog(access) ? sightOf(deps, access) : undefined
   const isWhole = told.every((name) => sight?.names.has(name) === true)
   return (params) => {
     const own = access.userId === undefined ? 'false' : `l."userId" = ${params.bind(access.userId, 'uuid')}`

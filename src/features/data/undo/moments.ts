@@ -32,8 +32,8 @@ type Moments = {
  * that one transaction did to the collections, at the moment of its last event, so that no moment shows half of it. 403
  * without the permission to read `svc_AuditLog`, whose rule holds.
  */
-export async function readMoments(rt: UndoReads, access: Access, query: MomentsQuery): Promise<Moments> {
-  const sight = sightOf(rt, access)
+export async function readMoments(deps: UndoReads, access: Access, query: MomentsQuery): Promise<Moments> {
+  const sight = sightOf(deps, access)
   const closed = ['createdAt', 'entity', ...(query.item === undefined ? [] : ['entityId'])].find(
     (name) => !sight.names.has(name),
   )
@@ -41,11 +41,11 @@ export async function readMoments(rt: UndoReads, access: Access, query: MomentsQ
   const collections = query.collections.split(',').filter((name) => name !== '')
   if (collections.length === 0) throw errors.badQuery('collections: name at least one')
   if (query.item !== undefined && collections.length > 1) throw errors.badQuery('item: needs a single collection')
-  const at = query.at ?? rt.clock().toISOString()
+  const at = query.at ?? deps.clock().toISOString()
   if (!isTime(at)) throw errors.badQuery('at: expected a time')
   const { text, values } = statement(sight, { collections, item: query.item, at })
-  const [row] = await admitted(rt.admission, { shape: 'moments of the log', presumed: 'heavy' }, () =>
-    rt.db.any<MomentsRow>(rawQuery(text, [...values])),
+  const [row] = await admitted(deps.admission, { shape: 'moments of the log', presumed: 'heavy' }, () =>
+    deps.db.any<MomentsRow>(rawQuery(text, [...values])),
   )
   return momentsOf(row!)
 }

@@ -121,16 +121,16 @@ export const settableFields = oncePer((collection: Collection): readonly Field[]
 })
 
 export async function planUndo(
-  rt: UndoReads,
+  deps: UndoReads,
   db: Reader,
   chosen: EventChoice,
   { facts, first }: Outline,
 ): Promise<UndoPlan> {
   if (first === null) return { rows: [], notUndone: facts, token: tokenOf([]) }
   const logged = await changesOf(db, chosen, first)
-  const { rows, kept } = await planReversals(rt, db, reversalsOf(logged), pastOfLog(first))
-  const checked = await withReferences(db, rt.catalog.current(), rows)
-  const lasting = await lastingEffects(rt, db, logged, first)
+  const { rows, kept } = await planReversals(deps, db, reversalsOf(logged), pastOfLog(first))
+  const checked = await withReferences(db, deps.catalog.current(), rows)
+  const lasting = await lastingEffects(deps, db, logged, first)
   return { rows: checked, notUndone: [...kept, ...lasting, ...facts], token: tokenOf(checked) }
 }
 
@@ -142,13 +142,13 @@ export const reversalsOf = (logged: readonly LoggedRow[]): readonly RowReversal[
 
 /** Rows with what speaks against each alone, and those that stay. With `compared` every row is looked at. */
 export async function planReversals(
-  rt: UndoReads,
+  deps: UndoReads,
   db: Reader,
   reversals: readonly RowReversal[],
   past: PastRows,
   { compared = false } = {},
 ): Promise<{ readonly rows: readonly PlannedRow[]; readonly kept: readonly ExcludedRows[] }> {
-  const { collections } = rt.catalog.current()
+  const { collections } = deps.catalog.current()
   const rows: PlannedRow[] = []
   const kept: ExcludedRows[] = []
   for (const [name, list] of Map.groupBy(reversals, ({ collection }) => collection)) {
@@ -156,7 +156,7 @@ export async function planReversals(
     if (collection === undefined) kept.push({ collection: name, rows: list.length, reason: 'dropped' })
     else if (isProtected(name)) kept.push({ collection: name, rows: list.length, reason: 'protected' })
     else {
-      const planned = await planCollection(rt, db, collection, list, { past, compared })
+      const planned = await planCollection(deps, db, collection, list, { past, compared })
       rows.push(...planned.rows)
       if (planned.gone > 0) kept.push({ collection: name, rows: planned.gone, reason: 'content gone' })
     }
@@ -194,7 +194,7 @@ export const isProtected = (name: string): boolean =>
 type Draft = Omit<PlannedRow, 'move'>
 
 async function planCollection(
-  rt: UndoReads,
+  deps: UndoReads,
   db: Reader,
   collection: Collection,
   list: readonly RowReversal[],
@@ -203,7 +203,7 @@ async function planCollection(
   const drafts = list.flatMap(({ id, reversal }) => (reversal === undefined ? [] : [{ id, reversal }]))
   const left = await comparedWithNow(db, collection, drafts, { past, compared })
   const all = left.flatMap(({ id, reversal }) => draftOf(collection, id, reversal, past) ?? [])
-  const rows = await withContent(rt, db, all, past)
+  const rows = await withContent(deps, db, all, past)
   return { rows: await withMoves(db, collection, rows, past), gone: all.length - rows.length }
 }
 
@@ -211,13 +211,13 @@ type Comparison = { readonly past: PastRows; readonly compared: boolean }
 
 /** Without the rows that named something which is gone (409 of the collection's own rule), and with what the others take. */
 async function withContent(
-  rt: UndoReads,
+  deps: UndoReads,
   db: Reader,
   drafts: readonly Draft[],
   past: PastRows,
 ): Promise<readonly Draft[]> {
   const [{ collection } = { collection: undefined }] = drafts
-  const { restores, serversOwn } = (collection && rt.systemRules.get(collection.name)) ?? {}
+  const { restores, serversOwn } = (collection && deps.systemRules.get(collection.name)) ?? {}
   if (restores === undefined) return drafts
   const isOwn = ([name]: readonly [string, string]) => serversOwn?.has(name) === true
   const kept: Draft[] = []
@@ -231,7 +231,7 @@ async function withContent(
     else {
       const version = (await past.at(db, collection!, past.fields(collection!), [was])).get(was)!.shown
       try {
-        kept.push({ ...draft, restoring: await restores(rt, version, undefined) })
+        kept.push({ ...draft, restoring: await restores(deps, version, undefined) })
       } catch (error) {
         if (!(error instanceof AppError) || error.status !== 409) throw error
         if (past.hasContent(version)) kept.push(draft)

@@ -57,20 +57,20 @@ const mostLooks = 20
 
 /** `GET /log/requests`: the newest first; `nextCursor` is null at the end. A page may be short, or even empty, before it. */
 export async function listRequests(
-  rt: UndoReads,
+  deps: UndoReads,
   access: Access,
   filter: RequestFilter,
 ): Promise<{ readonly data: readonly RequestEntry[]; readonly nextCursor: string | null }> {
-  const sight = sightOf(rt, access)
+  const sight = sightOf(deps, access)
   const limit = Math.min(filter.limit ?? defaultLimit, largestLimit)
   const start = filter.cursor === undefined ? undefined : readPlace(filter.cursor)
   checkFilter(filter)
-  return admitted(rt.admission, { shape: 'requests of the log', presumed: 'heavy' }, async () => {
+  return admitted(deps.admission, { shape: 'requests of the log', presumed: 'heavy' }, async () => {
     let place = start
     const found = new Map<string, Group>()
     let isEnd = false
     for (let look = 0; look < mostLooks && found.size < limit && !isEnd; look += 1) {
-      const groups = await nextGroups(rt.db, sight, filter, place)
+      const groups = await nextGroups(deps.db, sight, filter, place)
       isEnd = groups.length === 0
       const known = new Set([...found.keys(), ...(start?.seen ?? [])])
       for (const group of groups) {
@@ -84,7 +84,7 @@ export async function listRequests(
       const rest = groups.at(-1)
       if (found.size < limit && rest !== undefined) place = rest.place
     }
-    const data = await detailsOf(rt.db, sight, [...found.values()])
+    const data = await detailsOf(deps.db, sight, [...found.values()])
     if (isEnd || place === undefined) return { data, nextCursor: null }
     // A request began when its id was made: what began later has no event further on.
     const began = Date.parse(place.at)
@@ -267,9 +267,9 @@ const mostCaused = 200
  * events of each are its first 1,000, of the requests that it led to the first 200 are told; `chain` is what led to it, the
  * first cause first, and `undoneBy` the requests that undid it.
  */
-export async function readRequest(rt: UndoReads, access: Access, id: string) {
-  const sight = sightOf(rt, access)
-  const { db } = rt
+export async function readRequest(deps: UndoReads, access: Access, id: string) {
+  const sight = sightOf(deps, access)
+  const { db } = deps
   const isRequest = isUuid(id) && positionOf(id) === undefined
   const root = isRequest ? await groupOfRequest(db, id.toLowerCase()) : await groupOfTransaction(db, id)
   const [own] = root === undefined ? [] : await detailsOf(db, sight, [root])

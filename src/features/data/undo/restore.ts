@@ -91,23 +91,23 @@ const largestList = 1000
  * @throws {AppError} 410 where the log does not reach back, 404 for a collection that is not there, 413 for too many rows
  */
 export async function restoreState(
-  rt: UndoWrites,
+  deps: UndoWrites,
   requester: Requester,
   part: RestoredPart,
   state: PastState,
   choices: RestoreChoices,
 ): Promise<StateReport> {
-  requireWritable(rt, part)
+  requireWritable(deps, part)
   try {
-    return await inTransaction(rt, requester, async (run) => {
+    return await inTransaction(deps, requester, async (run) => {
       const { tx, scope } = run
-      const { rows, past, kept, at } = await planState(rt, tx, part, state)
-      const { left, skipped } = choices.skip ? await withoutImpossible(rt, tx, rows) : { left: rows, skipped: [] }
+      const { rows, past, kept, at } = await planState(deps, tx, part, state)
+      const { left, skipped } = choices.skip ? await withoutImpossible(deps, tx, rows) : { left: rows, skipped: [] }
       const report = reportOf(part, { rows: left, skipped, kept }, { at, by: state.by, choices })
       if (choices.dryRun || report.isRefused) throw new NothingWritten(report)
       const written = left.filter(({ action }) => action !== 'none')
       if (written.length === 0) return report
-      await applyPlan(rt, run, written, past, clearedOf)
+      await applyPlan(deps, run, written, past, clearedOf)
       const { what, name: restored } = part
       scope.events.push({ type: 'history.restored', data: { restored, what, at, by: state.by, rows: written.length } })
       return report
@@ -144,23 +144,25 @@ type Planned = {
   readonly at: string
 }
 
-async function planState(rt: UndoReads, tx: Tx, part: Part, state: PastState): Promise<Planned> {
+async function planState(deps: UndoReads, tx: Tx, part: Part, state: PastState): Promise<Planned> {
   const found =
-    state.by === 'log' ? await fromLog(rt, tx, part, state.at) : await fromBackup(rt, tx, part, await state.load(tx))
-  const { rows, kept } = await planReversals(rt, tx, found.reversals, found.past, { compared: true })
-  return { ...found, rows: await withReferences(tx, rt.catalog.current(), rows), kept }
+    state.by === 'log'
+      ? await fromLog(deps, tx, part, state.at)
+      : await fromBackup(deps, tx, part, await state.load(tx))
+  const { rows, kept } = await planReversals(deps, tx, found.reversals, found.past, { compared: true })
+  return { ...found, rows: await withReferences(tx, deps.catalog.current(), rows), kept }
 }
 
 type Found = { readonly reversals: readonly RowReversal[]; readonly past: PastRows; readonly at: string }
 
 /** Everything since the moment is to be undone, whoever did it. */
-async function fromLog(rt: UndoReads, tx: Tx, part: Part, at: string): Promise<Found> {
+async function fromLog(deps: UndoReads, tx: Tx, part: Part, at: string): Promise<Found> {
   const point = parsePoint(at)
   await requireReached(tx, point)
   const chosen: EventChoice = { by: 'point', point, part }
   const before = await outlineOf(tx, chosen)
   requireFew(before.rows)
-  await lockAll(tx, rt.catalog.current(), chosen)
+  await lockAll(tx, deps.catalog.current(), chosen)
   // What others did until their rows were locked is seen by now.
   const { first, rows } = await outlineOf(tx, chosen)
   requireFew(rows)
@@ -168,8 +170,13 @@ async function fromLog(rt: UndoReads, tx: Tx, part: Part, at: string): Promise<F
   return { reversals: reversalsOf(await changesOf(tx, chosen, first)), past: pastOfLog(first), at }
 }
 
-async function fromBackup(rt: UndoReads, tx: Tx, part: Part, { at, tables, hasContent }: LoadedState): Promise<Found> {
-  const { collections } = rt.catalog.current()
+async function fromBackup(
+  deps: UndoReads,
+  tx: Tx,
+  part: Part,
+  { at, tables, hasContent }: LoadedState,
+): Promise<Found> {
+  const { collections } = deps.catalog.current()
   const byName = new Map(tables.map((table) => [table.collection, table]))
   const past: PastRows = {
     fields: (collection) => held(collection, byName.get(collection.name)),
@@ -223,7 +230,7 @@ function requireFew(rows: number): void {
 
 /** Leaves out what cannot come back, and then what cannot without that, and so on. */
 async function withoutImpossible(
-  rt: UndoReads,
+  deps: UndoReads,
   db: Reader,
   rows: readonly PlannedRow[],
 ): Promise<{ readonly left: readonly PlannedRow[]; readonly skipped: readonly PlannedRow[] }> {
@@ -234,7 +241,7 @@ async function withoutImpossible(
     if (impossible.length === 0) return { left, skipped }
     skipped.push(...impossible)
     const possible = left.filter((row) => !isImpossible(row)).map(withoutRelations)
-    left = await withReferences(db, rt.catalog.current(), possible)
+    left = await withReferences(db, deps.catalog.current(), possible)
   }
 }
 

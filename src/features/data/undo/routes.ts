@@ -12,22 +12,22 @@ import { listDeleted } from './trash.ts'
 import { undo } from './undo.ts'
 
 /** What requests did, and its way back (docs/undo.md). */
-export function undoRoutes(app: App, rt: UndoWrites): void {
-  app.get('/log/requests', requestsRoute, (request) => listRequests(rt, request.caller.access, request.query))
+export function undoRoutes(app: App, deps: UndoWrites): void {
+  app.get('/log/requests', requestsRoute, (request) => listRequests(deps, request.caller.access, request.query))
   app.get('/log/facets', facetsRoute, async ({ caller, query }) => ({
-    data: await readFacets(rt, caller.access, query),
+    data: await readFacets(deps, caller.access, query),
   }))
   app.get('/log/moments', momentsRoute, async ({ caller, query }) => ({
-    data: await readMoments(rt, caller.access, query),
+    data: await readMoments(deps, caller.access, query),
   }))
-  app.get('/log/requests/:id', requestRoute, (request) => readRequest(rt, request.caller.access, request.params.id))
-  app.post('/log/undo', undoRoute, async (request) => ({ data: await undo(rt, requesterOf(request), request.body) }))
+  app.get('/log/requests/:id', requestRoute, (request) => readRequest(deps, request.caller.access, request.params.id))
+  app.post('/log/undo', undoRoute, async (request) => ({ data: await undo(deps, requesterOf(request), request.body) }))
 }
 
 /** What was deleted and can be restored; open to whoever might have read it. */
-export function trashRoutes(app: App, rt: UndoReads): void {
+export function trashRoutes(app: App, deps: UndoReads): void {
   app.get('/items/:collection/deleted', deletedRoute, async (request, reply) => {
-    const list = await listDeleted(rt, request.caller.access, request.params.collection, queryOf(request))
+    const list = await listDeleted(deps, request.caller.access, request.params.collection, queryOf(request))
     return sendJson(reply, list)
   })
 }

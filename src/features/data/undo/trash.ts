@@ -26,7 +26,7 @@ const largestLimit = 100
  * marked it, and the log still holds it; `item` are the fields that the caller may read, of rows that it might have read.
  */
 export async function listDeleted(
-  rt: UndoReads,
+  deps: UndoReads,
   access: Access,
   name: string,
   raw: Readonly<Record<string, unknown>>,
@@ -36,11 +36,11 @@ export async function listDeleted(
   const isFirst = cursor === undefined || cursor === ''
   const position = isFirst ? undefined : positionOf(cursor)
   if (position === undefined && !isFirst) throw errors.badQuery('cursor: expected the nextCursor of the page before')
-  const asked = deletedStatement(rt, access, name, position, limit + 1)
+  const asked = deletedStatement(deps, access, name, position, limit + 1)
   const rows = await admitted(
-    rt.admission,
+    deps.admission,
     { shape: asked.text, presumed: 'heavy' },
-    () => rt.db.run(asked.text, asked.values, 'prepared') as Promise<{ event: string; data: string }[]>,
+    () => deps.db.run(asked.text, asked.values, 'prepared') as Promise<{ event: string; data: string }[]>,
   )
   const page = rows.slice(0, limit)
   const next = rows.length > limit ? page.at(-1)!.event : null
@@ -48,15 +48,15 @@ export async function listDeleted(
 }
 
 function deletedStatement(
-  rt: Clock & Configuration & CurrentCatalog,
+  deps: Clock & Configuration & CurrentCatalog,
   access: Access,
   name: string,
   position: string | undefined,
   limit: number,
 ): Statement {
-  const catalog = rt.catalog.current()
+  const catalog = deps.catalog.current()
   const fields = readableFields(catalog, access, name)
-  const rule = resolveCondition(catalog, access, name, 'read', resolveEnv(rt), { includeDeleted: true })
+  const rule = resolveCondition(catalog, access, name, 'read', resolveEnv(deps), { includeDeleted: true })
   const collection = catalog.collections.get(name)!
   if (!collection.logged) throw errors.badQuery(`${name} has no history`)
   const params = createParams()

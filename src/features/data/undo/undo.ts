@@ -84,24 +84,24 @@ const largestList = 1000
  * @throws {AppError} 404 for what the log does not hold, 403 for what the caller may not do and for what concerns another
  *   tenant, 409 `PLAN_CHANGED` where the plan is not the one of `plan`, 409 `NOTHING_TO_UNDO`, 413 for more than 100,000 rows
  */
-export async function undo(rt: UndoWrites, requester: Requester, request: UndoRequest): Promise<UndoReport> {
+export async function undo(deps: UndoWrites, requester: Requester, request: UndoRequest): Promise<UndoReport> {
   const { access } = requester
-  const chosen = await choose(rt.db, access, request)
+  const chosen = await choose(deps.db, access, request)
   if (request.dryRun === true) {
-    const { plan } = await planned(rt, rt.db, requester, chosen)
-    return reportOf(rt, rt.db, access, plan)
+    const { plan } = await planned(deps, deps.db, requester, chosen)
+    return reportOf(deps, deps.db, access, plan)
   }
-  return inTransaction(rt, requester, async (run) => {
+  return inTransaction(deps, requester, async (run) => {
     const { tx, scope } = run
-    await outlined(rt, tx, requester, chosen)
-    await lockAll(tx, rt.catalog.current(), chosen)
+    await outlined(deps, tx, requester, chosen)
+    await lockAll(tx, deps.catalog.current(), chosen)
     // What others did until their rows were locked is seen by now, and they can do no more.
-    const { plan, outline } = await planned(rt, tx, requester, chosen)
+    const { plan, outline } = await planned(deps, tx, requester, chosen)
     const { token, rows } = plan
     if (request.plan !== undefined && request.plan !== token)
       throw new AppError(409, 'What would be undone is not what it was: look at it again', { code: 'PLAN_CHANGED' })
     const isForced = forcedOf(request)
-    const report = await reportOf(rt, tx, access, plan, (row) => isRefused(row, isForced(row)))
+    const report = await reportOf(deps, tx, access, plan, (row) => isRefused(row, isForced(row)))
     if (rows.some((row) => isRefused(row, isForced(row))))
       throw new AppError(409, 'Some rows cannot be undone: they have changed since, or the log does not hold them', {
         code: 'UNDO_CONFLICT',
@@ -113,7 +113,7 @@ export async function undo(rt: UndoWrites, requester: Requester, request: UndoRe
         code: 'NOTHING_TO_UNDO',
         details: report,
       })
-    await applyPlan(rt, run, written, pastOfLog(outline.first!), clearedOf)
+    await applyPlan(deps, run, written, pastOfLog(outline.first!), clearedOf)
     const forced = rows.filter(({ reasons }) => reasons.length > 0).length
     scope.events.push({ type: 'history.undone', data: { ...nameOf(request), rows: written.length, forced } })
     return report
@@ -169,29 +169,29 @@ function nameOf({ requestId, position, actor, from, to }: UndoRequest) {
 }
 
 async function planned(
-  rt: UndoReads,
+  deps: UndoReads,
   db: Reader,
   { access }: Requester,
   chosen: EventChoice,
 ): Promise<{ readonly plan: UndoPlan; readonly outline: Outline }> {
-  const outline = await outlined(rt, db, { access }, chosen)
-  return { plan: await planUndo(rt, db, chosen, outline), outline }
+  const outline = await outlined(deps, db, { access }, chosen)
+  return { plan: await planUndo(deps, db, chosen, outline), outline }
 }
 
 /** Refuses what the log does not hold, what is too much, and what concerns other tenants. */
 async function outlined(
-  rt: UndoReads,
+  deps: UndoReads,
   db: Reader,
   { access }: Pick<Requester, 'access'>,
   chosen: EventChoice,
 ): Promise<Outline> {
-  const outline = await outlineOf(db, chosen, factsSeen(rt, access))
+  const outline = await outlineOf(db, chosen, factsSeen(deps, access))
   if (outline.events === 0 && outline.facts.length === 0) {
     if (chosen.by === 'requests') throw unknownRequest(chosen.requests[0]!)
     if (chosen.by === 'transaction') throw unknownPosition()
     throw new AppError(404, 'The log has no changes of this user in this time')
   }
-  requireOwnTenant(rt.catalog.current(), access, rt.config, outline)
+  requireOwnTenant(deps.catalog.current(), access, deps.config, outline)
   if (outline.rows > largestUndo)
     throw new AppError(413, `At most ${largestUndo} rows can be undone at once`, { details: { rows: outline.rows } })
   return outline
@@ -218,7 +218,7 @@ const isRefused = ({ reasons }: PlannedRow, isForced: boolean): boolean =>
 
 /** Rows that the caller may not read are only counted. */
 async function reportOf(
-  rt: UndoReads,
+  deps: UndoReads,
   db: Reader,
   access: Access,
   { rows, notUndone, token }: UndoPlan,
@@ -237,7 +237,7 @@ async function reportOf(
       delete: count('delete'),
       conflicts: inConflict.length,
     })
-    const sight = await sightOf(rt, db, access, list)
+    const sight = await sightOf(deps, db, access, list)
     if (sight === undefined) continue
     const { isSeen, names } = sight
     for (const row of list.filter(isSeen).slice(0, largestList - shown.length))
@@ -269,12 +269,12 @@ const mayRead = (access: Access, collection: string): boolean =>
   access.admin || access.grant(collection, 'read') !== undefined
 
 /** Which rows of a collection the caller may read, as they are or as they will be again; undefined where none. */
-async function sightOf(rt: UndoReads, db: Reader, access: Access, rows: readonly PlannedRow[]) {
+async function sightOf(deps: UndoReads, db: Reader, access: Access, rows: readonly PlannedRow[]) {
   const { collection } = rows[0]!
   if (!mayRead(access, collection.name)) return undefined
-  const catalog = rt.catalog.current()
+  const catalog = deps.catalog.current()
   const names = new Set(readableFields(catalog, access, collection.name).map(({ name }) => name))
-  const rule = resolveCondition(catalog, access, collection.name, 'read', resolveEnv(rt), { includeDeleted: true })
+  const rule = resolveCondition(catalog, access, collection.name, 'read', resolveEnv(deps), { includeDeleted: true })
   const there = rows.filter(({ image }) => image === undefined).map(({ id }) => id)
   const seen = await rowsWithin(db, collection, rule, there)
   const images = await imagesWithin(

@@ -42,7 +42,7 @@ export async function exportWorkflows({ db, clock }: Reads & Clock, writer: Requ
 
 export const workflowNotFound = () => new AppError(404, 'Workflow not found')
 
-function requireAdministrator({ access }: Requester, what: 'export' | 'import'): void {
+export function requireAdministrator({ access }: Requester, what: 'export' | 'import'): void {
   if (!access.admin) throw new AppError(403, `Only administrators can ${what} workflows`)
 }
 
