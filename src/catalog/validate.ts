@@ -11,7 +11,7 @@ const re2js = onFirstUse<typeof import('re2js')>('re2js')
  * because whether a value is needed and readable at all is decided elsewhere.
  */
 export function ruleProblems(field: Field, value: unknown): FieldProblem[] {
-  if (value === null || value === undefined) return []
+  if (value === null || value === undefined || !isLimited(field)) return []
   const broken = [...ownLimits(field, value), ...declaredRules(field, value)]
   return broken.map(({ rule, message }) => ({ field: field.name, message, value: shown(field, value), rule }))
 }
@@ -160,11 +160,25 @@ function ownLimits(field: Field, value: unknown): Broken[] {
   const text = textOf(value)
   if (field.enumValues !== undefined && text !== undefined && !field.enumValues.includes(text))
     return [{ rule: 'enum', message: `must be one of ${field.enumValues.join(', ')}` }]
-  const length = field.kind === 'text' ? /^varchar\((\d+)\)$/.exec(field.pgType)?.[1] : undefined
-  if (length !== undefined && text !== undefined && [...text].length > Number(length))
-    return [{ rule: 'len', message: `must be at most ${length} characters long` }]
+  const { most } = lengthOf(field)
+  // A character is one or two units, so that most texts need not be counted.
+  if (most !== undefined && text !== undefined && text.length > most && [...text].length > most)
+    return [{ rule: 'len', message: `must be at most ${most} characters long` }]
   return field.kind === 'range' ? rangeOrder(field, value) : []
 }
+
+/** How many characters the type of a text column holds; `most` is undefined where that is not limited. */
+const lengthOf = oncePer(({ kind, pgType }: Field): { readonly most: number | undefined } => {
+  const length = kind === 'text' ? /^varchar\((\d+)\)$/.exec(pgType)?.[1] : undefined
+  return { most: length === undefined ? undefined : Number(length) }
+})
+
+/** Whether a field has any limits or rules: lists of many rows ask for each of their values. */
+const isLimited = (field: Field): boolean =>
+  field.validate !== undefined ||
+  field.enumValues !== undefined ||
+  field.kind === 'range' ||
+  lengthOf(field).most !== undefined
 
 function rangeOrder({ element }: Field, value: unknown): Broken[] {
   const bounds = boundsOf(value)

@@ -96,7 +96,8 @@ function entriesOf(
   { via, filled, trusted }: ReadOptions,
 ): Entries {
   const entries: Entries = { fields: [], relations: [], references: new Map(), aliases: new Map() }
-  for (const [key, value] of Object.entries(payload)) {
+  for (const key of Object.keys(payload)) {
+    const value = payload[key]
     const member = value === undefined ? undefined : memberOf(context, payload, key, value)
     if (member === undefined || (member.field !== undefined && filled?.has(member.field.name))) continue
     const { field, relation } = member
@@ -206,10 +207,12 @@ function readCells(
   label: string,
 ): Map<string, Cell> {
   const cells = new Map<string, Cell>()
-  for (const [field, raw] of [...defaults(context, grant), ...fields]) {
+  const read = ([field, raw]: [Field, unknown]) => {
     const cell = readCell(field, raw, problems, label)
     if (cell !== undefined) cells.set(field.name, cell)
   }
+  for (const entry of defaults(context, grant)) read(entry)
+  for (const entry of fields) read(entry)
   return cells
 }
 
@@ -224,14 +227,14 @@ function defaults({ catalog, collection, access, now }: PayloadContext, grant: G
 }
 
 function readCell(field: Field, raw: unknown, problems: FieldProblem[], label: string): Cell | undefined {
-  const name = `${label}${field.name}`
+  const name = () => `${label}${field.name}`
   if (raw === null) {
-    if (!field.nullable) problems.push({ field: name, message: 'is required', value: null, rule: 'notNull' })
+    if (!field.nullable) problems.push({ field: name(), message: 'is required', value: null, rule: 'notNull' })
     return { field, value: null, pgType: field.pgType }
   }
   const broken = ruleProblems(field, raw)
   if (broken.length > 0) {
-    problems.push(...(label === '' ? broken : broken.map((problem) => ({ ...problem, field: name }))))
+    problems.push(...(label === '' ? broken : broken.map((problem) => ({ ...problem, field: name() }))))
     return undefined
   }
   try {
@@ -239,7 +242,7 @@ function readCell(field: Field, raw: unknown, problems: FieldProblem[], label: s
     return { field, value, pgType }
   } catch (error) {
     if (!(error instanceof AppError) || error.status !== 400) throw error
-    problems.push({ field: name, message: reason(error), value: shown(field, raw), rule: 'type' })
+    problems.push({ field: name(), message: reason(error), value: shown(field, raw), rule: 'type' })
     return undefined
   }
 }
@@ -262,14 +265,20 @@ function reportMissing(
   problems: FieldProblem[],
   { label = '' }: ReadOptions,
 ): void {
-  const reported = new Set(problems.map((problem) => problem.field))
-  for (const field of collection.fields.values()) {
-    const hasValue = cells.has(field.name) || filled.has(field.name)
-    const isFilled = hasValue || field.nullable || field.default !== undefined || field.generated !== undefined
+  for (const field of neededFields(collection)) {
+    if (cells.has(field.name) || filled.has(field.name)) continue
     const name = `${label}${field.name}`
-    if (!isFilled && !reported.has(name)) problems.push({ field: name, message: 'is required', rule: 'notNull' })
+    const isReported = problems.some((problem) => problem.field === name)
+    if (!isReported) problems.push({ field: name, message: 'is required', rule: 'notNull' })
   }
 }
+
+/** The fields without which no row can be created. */
+const neededFields = oncePer(({ fields }: Collection): readonly Field[] =>
+  [...fields.values()].filter(
+    (field) => !field.nullable && field.default === undefined && field.generated === undefined,
+  ),
+)
 
 /** Columns the server fills in: user track, tenant, and defaults that mean the caller. */
 function stamps(
@@ -285,13 +294,20 @@ function stamps(
   if (action === 'update') return cells
   if (tenant?.id != null) stamp(tenant.field.name, tenant.id)
   if (collection.usertrack && !cells.has('userCreated_Id')) stamp('userCreated_Id', access.userId)
-  for (const field of collection.fields.values()) {
+  for (const field of fieldsOfCaller(collection)) {
     if (cells.has(field.name)) continue
     if (field.default?.kind === 'current_user') stamp(field.name, access.userId)
     if (field.default?.kind === 'current_tenant') stamp(field.name, access.tenantId)
   }
   return cells
 }
+
+/** The fields whose default means the caller. */
+const fieldsOfCaller = oncePer(({ fields }: Collection): readonly Field[] =>
+  [...fields.values()].filter(
+    ({ default: given }) => given?.kind === 'current_user' || given?.kind === 'current_tenant',
+  ),
+)
 
 /** Where a nested payload hangs: the relations that lead to it, and what the request's own collection grants of them. */
 type Via = { readonly root: FieldGrant | undefined; readonly path: readonly string[] }
@@ -402,6 +418,18 @@ export function referenceOf(
 ): Reference | undefined {
   const isStrict = byRelation || isJunction(context.collection)
   if (!isStrict && relation.constraint && isOwn(context, relation, value)) return undefined
+  const known = referencesOf(context)[isStrict ? 'strict' : 'loose']
+  if (!known.has(relation)) known.set(relation, makeReference(context, relation, isStrict))
+  return known.get(relation)
+}
+
+/** What does not depend on the value: the same for all rows of a request. */
+const referencesOf = oncePer((_: PayloadContext) => ({
+  strict: new Map<Relation, Reference | undefined>(),
+  loose: new Map<Relation, Reference | undefined>(),
+}))
+
+function makeReference(context: PayloadContext, relation: Relation, isStrict: boolean): Reference | undefined {
   const rule = isStrict || maySee(context.access, relation) ? readRule(context, relation, !isStrict) : 'none'
   if (rule === undefined && relation.constraint) return undefined
   return { relation, rule, isStrict, mayStay: !isStrict && isShown(context, relation.foreignKey) }

@@ -94,11 +94,14 @@ export function learnNames({ catalog: store }: CurrentCatalog, name: string, pay
 function isUnknownIn(catalog: Catalog, collection: Collection, payload: unknown): boolean {
   if (Array.isArray(payload)) return payload.some((row) => isUnknownIn(catalog, collection, row))
   if (!isObject(payload)) return false
-  for (const [key, value] of Object.entries(payload)) {
+  for (const key of Object.keys(payload)) {
     const relation = collection.relations.get(key)
-    if (relation === undefined && !collection.fields.has(key)) return true
-    const target = relation?.kind === 'polymorphic' ? undefined : catalog.collections.get(relation?.target ?? '')
-    if (target !== undefined && isUnknownIn(catalog, target, value)) return true
+    if (relation === undefined) {
+      if (!collection.fields.has(key)) return true
+      continue
+    }
+    const target = relation.kind === 'polymorphic' ? undefined : catalog.collections.get(relation.target)
+    if (target !== undefined && isUnknownIn(catalog, target, payload[key])) return true
   }
   return false
 }

@@ -228,13 +228,10 @@ function keyDefault(collection: Collection): string {
  * in the order in which it reads them.
  */
 function insertMany(context: WriteContext, rows: readonly Row[], params: Params, options: CheckOptions): string {
-  const groups = Map.groupBy(
-    rows.map((row, index) => ({ row, index })),
-    ({ row }) => shapeOf(row),
-  )
-  const inserts = [...groups.values()].map((group) => insertGroup(context, params, group, options))
+  const groups = groupedByShape(rows)
+  const inserts = groups.map((group) => insertGroup(context, params, group, options))
   if (inserts.length === 1) return `${actorCte(1)} ${inserts[0]}`
-  const order = [...groups.values()].flatMap((group) => group.map(({ index }) => index))
+  const order = groups.flatMap((group) => group.map(({ index }) => index))
   const all = inserts.map(
     (_, number) => `select id, ${number} as grp, row_number() over () as nth from insert_${number}`,
   )
@@ -246,13 +243,37 @@ function insertMany(context: WriteContext, rows: readonly Row[], params: Params,
   )
 }
 
+type NumberedRow = { readonly row: Row; readonly index: number }
+
+/** Mostly a row has the shape of the one before it. */
+function groupedByShape(rows: readonly Row[]): readonly (readonly NumberedRow[])[] {
+  const groups = new Map<string, NumberedRow[]>()
+  let group: NumberedRow[] = []
+  for (const [index, row] of rows.entries()) {
+    if (index === 0 || !hasShapeOf(rows[index - 1]!, row)) {
+      const shape = shapeOf(row)
+      group = groups.get(shape) ?? []
+      groups.set(shape, group)
+    }
+    group.push({ row, index })
+  }
+  return [...groups.values()]
+}
+
+function hasShapeOf(one: Row, other: Row): boolean {
+  if (one.sortsLast !== other.sortsLast || one.cells.length !== other.cells.length) return false
+  if (one.references.size !== other.references.size) return false
+  for (let at = 0; at < one.cells.length; at += 1) if (one.cells[at]!.field !== other.cells[at]!.field) return false
+  for (const [column, { relation }] of one.references)
+    if (other.references.get(column)?.relation !== relation) return false
+  return true
+}
+
 /** Rows of one shape set the same columns with the same checks. */
 function shapeOf({ cells, references, sortsLast }: Row): string {
   const checks = [...references].map(([column, { relation }]) => `${column} ${relation.name}`)
   return [sortsLast, ...cells.map((cell) => cell.field.name), '', ...checks].join('\n')
 }
-
-type NumberedRow = { readonly row: Row; readonly index: number }
 
 function insertGroup(
   context: WriteContext,
