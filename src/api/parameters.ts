@@ -1,5 +1,5 @@
 import type { FastifyRequest, HookHandlerDoneFunction, RouteOptions } from 'fastify'
-import { AppError } from '../errors.ts'
+import { AppError, errors } from '../errors.ts'
 import type { App } from '../http/http.ts'
 import { nearName } from '../language/near-names.ts'
 import { quoted } from '../query/guards.ts'
@@ -99,14 +99,15 @@ function refuseUnknown(
 
 /** A parameter of one value, given in brackets, would be read as absent; PostgreSQL has no text with NUL. */
 function refuseValues(name: string, key: string, value: unknown): void {
-  if (name !== key && !inBrackets.has(name)) throw refusedValue('BAD_QUERY', `${name}: takes no brackets`)
+  if (name !== key && !inBrackets.has(name)) throw errors.badQuery(`${name}: takes no brackets`)
   if (Array.isArray(value) && name === key && !lists.has(name))
-    throw refusedValue('REPEATED_PARAMETER', `${name}: is given twice`)
+    throw new AppError(400, 'Invalid query parameters', {
+      code: 'REPEATED_PARAMETER',
+      details: `${name}: is given twice`,
+    })
   if ([value].flat().some((text) => String(text).includes('\0')))
-    throw refusedValue('BAD_QUERY', `${name}: NUL characters are not allowed`)
+    throw errors.badQuery(`${name}: NUL characters are not allowed`)
 }
-
-const refusedValue = (code: string, details: string) => new AppError(400, 'Invalid query parameters', { code, details })
 
 /** `filter` of `filter[status][eq]`; what is not well-formed is a name of its own. */
 function nameOf(key: string): string {

@@ -70,7 +70,6 @@ function membersOf(parameter: string, { value, objects, arrays }: NestedValue): 
   })
 }
 
-/** The request's own word in an error, cut short. */
 /** `: did you mean NAME?`, empty where no known name is near. */
 export function meantName(name: string, known: Iterable<string>): string {
   const meant = name.length > longestName ? undefined : nearName(name, known)
@@ -80,4 +79,5 @@ export function meantName(name: string, known: Iterable<string>): string {
 /** What is longer is near no name. */
 const longestName = 66
 
+/** The request's own word in an error, cut short. */
 export const quoted = (text: string): string => JSON.stringify(text.length > 64 ? `${text.slice(0, 64)}…` : text)
