@@ -8,8 +8,8 @@ import type { WebWrites } from './capabilities.ts'
 import { callerOfRequest } from './local-calls.ts'
 
 /**
- * THE table: routes about one collection (those of files are about svc_File), and the actions of which a caller must have been granted one, or the body is not
- * even read. Everything finer (fields, rows, the second of two actions) is decided with the body, by the same words.
+ * THE table: routes about one collection, and the actions of which a caller must have been granted one, or the body is not even
+ * read. Everything finer (fields, rows, the second of two actions) is decided with the body, by the same words.
  */
 const actionsOfRoutes: Readonly<Record<string, readonly Action[]>> = {
   'POST /files': ['create'],
@@ -28,6 +28,19 @@ const actionsOfRoutes: Readonly<Record<string, readonly Action[]>> = {
   'POST /items/:collection/import-csv': ['create'],
   'POST /items/:collection/import-json': ['create'],
   'POST /reports/:collection': ['read'],
+  'POST /workflows': ['create'],
+  'PATCH /workflows/:id': ['update'],
+  'DELETE /workflows/:id': ['delete'],
+  'POST /webhooks': ['create'],
+  'PATCH /webhooks/:id': ['update'],
+  'POST /webhooks/:id/replay': ['update'],
+}
+
+/** The collection of routes that name none, by the beginning of their address. */
+const collectionsOfRoutes: Readonly<Record<string, string>> = {
+  '/files': 'svc_File',
+  '/workflows': 'svc_Workflow',
+  '/webhooks': 'svc_Webhook',
 }
 
 /**
@@ -78,7 +91,8 @@ function problemOf(
   { params, caller, routeOptions }: FastifyRequest,
   actions: readonly Action[],
 ) {
-  const { collection: name = 'svc_File' } = params as { collection?: string }
+  const [beginning = ''] = /^\/\w+/.exec(routeOptions.url ?? '') ?? []
+  const { collection: name = collectionsOfRoutes[beginning]! } = params as { collection?: string }
   if (!catalog.current().collections.has(name))
     return routeOptions.url?.startsWith('/reports/') ? unknownModel() : errors.unknownCollection(name)
   const isGranted = caller.admin || actions.some((action) => caller.access.grant(name, action) !== undefined)

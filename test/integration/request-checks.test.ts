@@ -104,10 +104,14 @@ describe('a body that nobody wants', () => {
     ['DELETE', '/items/note/bulk', 'delete'],
     ['POST', '/items/note/import-csv', 'create'],
     ['POST', '/items/note/import-json', 'create'],
-  ])('is not waited for by %s %s', async (method, path, action) => {
+    ['POST', '/workflows', 'create', 'svc_Workflow'],
+    ['PATCH', '/workflows/00000000-0000-4000-8000-000000000001', 'update', 'svc_Workflow'],
+    ['POST', '/webhooks', 'create', 'svc_Webhook'],
+    ['PATCH', '/webhooks/00000000-0000-4000-8000-000000000001', 'update', 'svc_Webhook'],
+  ])('is not waited for by %s %s', async (method, path, action, collection = 'note') => {
     const line = open(method, path, nobody, size)
     expect(await answered(line)).toBe(403)
-    expect(line.text).toContain(`You don't have permission to ${action} items in 'note'`)
+    expect(line.text).toContain(`You don't have permission to ${action} items in '${collection}'`)
     expect(line.text).toMatch(/connection: close/i)
     // The line is closed although the body never came.
     await waitFor(() => line.isClosed)
