@@ -525,6 +525,8 @@ describe('POST /auth/switch-tenant', () => {
     const second = await change(api.as(first.body.token), { tenant_Id: foreign })
     const third = await change(api.as(second.body.token), { tenant_Id: tenant, authType: 'mobile' })
     expect([first, second, third].map(({ status }) => status)).toEqual([200, 200, 200])
+    const { body } = await api.as(third.body.token)('GET', '/auth/check')
+    expect(body).toEqual({ valid: true, user: { id: user.id }, tenant: { id: tenant } })
     expect(await api.sql('select type from "svc_Sessions" where "user_Id" = $1', [user.id])).toEqual([
       { type: 'mobile' },
     ])

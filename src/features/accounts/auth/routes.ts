@@ -118,9 +118,10 @@ export function authSelfRoutes(app: App, deps: AuthWrites): void {
   prepare(app)
 
   app.get('/auth/me', meRoute, (request) => me(deps, request))
-  app.get('/auth/check', checkRoute, async (request) => ({
+  app.get('/auth/check', checkRoute, async ({ caller }) => ({
     valid: true,
-    user: { id: identified(request.caller).userId },
+    user: { id: identified(caller).userId },
+    ...(deps.config.tenancy.enabled && { tenant: caller.tenantId === undefined ? null : { id: caller.tenantId } }),
   }))
 }
 

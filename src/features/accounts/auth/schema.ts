@@ -91,7 +91,15 @@ export const RefreshedShape = Type.Object({
   expiresIn: Count(604800, { description: 'Seconds.' }),
 })
 
-export const CheckShape = Type.Object({ valid: Type.Boolean(), user: Type.Object({ id: Id() }) })
+export const CheckShape = Type.Object({
+  valid: Type.Boolean(),
+  user: Type.Object({ id: Id() }),
+  tenant: Type.Optional(
+    Type.Union([Type.Object({ id: Id() }), Type.Null()], {
+      description: 'With MULTI_TENANT: the one the session is at.',
+    }),
+  ),
+})
 
 /** `lastUsedAt` is exact to five minutes. */
 export const SessionsShape = Type.Object({
