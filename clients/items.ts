@@ -44,6 +44,14 @@ export type WriteOptions = {
   readonly signal?: AbortSignal
 }
 
+/** A version is of one row. */
+export type BulkOptions = Omit<WriteOptions, 'ifMatch'>
+
+export type RowChange<S extends SchemaType, C extends Name<S>> = {
+  readonly id: Key<S, C>
+  readonly data: S[C]['update']
+}
+
 export type ReportQuery<
   S extends SchemaType,
   C extends Name<S>,
@@ -88,11 +96,15 @@ export type Items<S extends SchemaType, C extends Name<S>> = {
   /** The key of the new row. */
   create(row: S[C]['create'], options?: WriteOptions): Promise<Key<S, C>>
   /** The keys of the new rows, in their order; all are made or none. */
-  createMany(rows: readonly S[C]['create'][], options?: WriteOptions): Promise<readonly Key<S, C>[]>
+  createMany(rows: readonly S[C]['create'][], options?: BulkOptions): Promise<readonly Key<S, C>[]>
   update(id: Key<S, C>, change: S[C]['update'], options?: WriteOptions): Promise<void>
+  /** Each row by its key; all are changed or none. */
+  updateMany(changes: readonly RowChange<S, C>[], options?: BulkOptions): Promise<void>
   /** Creates the row, or changes the one with the same values in `by` (by default its key). */
   upsert(row: S[C]['create'], options?: WriteOptions & { readonly by?: readonly string[] }): Promise<Key<S, C>>
   delete(id: Key<S, C>, options?: WriteOptions): Promise<void>
+  /** All are deleted or none. */
+  deleteMany(ids: readonly Key<S, C>[], options?: BulkOptions): Promise<void>
   report<const A extends Aggregates<S, C>, const G extends readonly string[] = []>(
     query: ReportQuery<S, C, A, G>,
   ): Promise<{ readonly data: readonly ReportRow<S, C, A, G>[]; readonly totalCount: number }>
@@ -153,11 +165,17 @@ export function openItems<S extends SchemaType, C extends Name<S>>(http: Http, c
     async update(id, change, options) {
       await http.ask(path(id), writing('PATCH', change, options))
     },
+    async updateMany(changes, options) {
+      await http.ask(`${base}/bulk`, writing('PATCH', changes, options))
+    },
     async upsert(row, { by, ...options } = {}) {
       return keyOf(await http.ask(base, { ...writing('PUT', row, options), query: { key: by?.join(',') } }))
     },
     async delete(id, options) {
       await http.ask(path(id), writing('DELETE', undefined, options))
+    },
+    async deleteMany(ids, options) {
+      await http.ask(`${base}/bulk`, writing('DELETE', ids, options))
     },
     report: ({ signal, ...query }) =>
       http.ask(`/reports/${encodeURIComponent(collection)}`, { method: 'POST', body: query, signal }),

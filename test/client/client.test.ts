@@ -192,6 +192,21 @@ describe('items', () => {
     expect(history.map(({ action }) => action)).toEqual(['update', 'create'])
   })
 
+  it('are changed and deleted in one request, all or none', async () => {
+    const cards = client.items('card')
+    const ids = await cards.createMany([{ title: 'many' }, { title: 'many' }])
+    const many = { fields: ['points'], filter: { title: 'many' }, sort: ['points'] } as const
+    const changed = (points: number) => ids.map((id, n) => ({ id, data: { points: points + n } }))
+    await cards.updateMany(changed(5))
+    const unknown = '00000000-0000-4000-8000-000000000000'
+    const missed = cards.updateMany([...changed(7), { id: unknown, data: { points: 9 } }])
+    await expect(missed).rejects.toMatchObject({ status: 403 })
+    expect((await cards.list(many)).data).toEqual([{ points: 5 }, { points: 6 }])
+    await expect(cards.deleteMany([...ids, unknown])).rejects.toMatchObject({ status: 403 })
+    await cards.deleteMany(ids)
+    expect((await cards.list(many)).data).toEqual([])
+  })
+
   it('are read page by page, each once', async () => {
     const board = await client.items('board').create({ name: 'Many' })
     await client.items('card').createMany(Array.from({ length: 25 }, (_, n) => ({ title: `c${n}`, board_Id: board })))
