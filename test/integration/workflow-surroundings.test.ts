@@ -500,11 +500,11 @@ describe('a hostile', () => {
     await api.admin('PATCH', `/items/paper/${open}`, { step: 'open still' })
     for (const id of [closing, closed, open]) await api.admin('DELETE', `/items/paper/${id}`)
     await waitFor(async () => (await of('seen-delete')).length === 2)
+    // Those of changes that are followed together are made in one moment.
     const told = async (action: string) =>
-      (await of(`seen-${action}`)).map(({ trigger_data: { document, previousDocument } }) => [
-        document,
-        previousDocument,
-      ])
+      (await of(`seen-${action}`))
+        .map(({ trigger_data: { document, previousDocument } }) => [document, previousDocument])
+        .toSorted(([one], [other]) => one.step.localeCompare(other.step))
     const [opened, still] = [
       { id: closed, step: 'open now' },
       { id: open, step: 'open still' },
