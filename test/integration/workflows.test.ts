@@ -134,6 +134,104 @@ describe('saving', () => {
     expect(await saving(api, script)).toBeUndefined()
   })
 
+  it('lets administrators alone bring back what only they may save, and makes the caller its author', async () => {
+    const editor = await api.user(grants)
+    const [administrator] = await api.sql(`select id from "svc_User" where email not like 'user%' limit 1`)
+    const raised = flowOf(
+      [node('make', 'service', { operation: 'create', collection: 'order', data: {}, bypassPermissions: true })],
+      [['start', 'make']],
+    )
+    const secret = chain(node('h', 'http', { url: 'https://x.example', headers: { a: '{{ secrets.key }}' } }))
+    const privileged: Readonly<Record<string, object>> = {
+      script: { flow_data: script },
+      bypass: { flow_data: raised },
+      secret: { flow_data: secret },
+      before: { trigger_type: 'hook', trigger_hook_collection: 'order', trigger_hook_action: 'items.create' },
+      notify: { options: { notify: [administrator.id] } },
+      signed: { options: { webhookSecret: 'key' } },
+    }
+    const plain = { flow_data: making, trigger_type: 'manual', trigger_hook_action: null, options: {} }
+    const lastEvent = async (id: string) =>
+      (
+        await api.sql(
+          `select position::text, id::text as event from "svc_AuditLog" where entity = 'svc_Workflow' and "entityId" = $1 order by "svc_AuditLog".position desc limit 1`,
+          [id],
+        )
+      )[0]
+    const ok = async (answer: ReturnType<Call>) => {
+      const { status, text } = await answer
+      expect([200, 201], text).toContain(status)
+    }
+    type Door = readonly [method: string, path: string, body: object]
+    const undoing = ({ position }: { position: string }): Door => ['POST', '/log/undo', { position }]
+    const restoring = (id: string, { event }: { event: string }): Door => [
+      ...(['POST', `/items/svc_Workflow/${id}/restore`, { event }] as const),
+    ]
+    const outOfTrash = (id: string): readonly Door[] => [
+      ['PATCH', `/workflows/${id}`, { deletedAt: null }],
+      ['PUT', '/items/svc_Workflow?key=id', { id, name: id }],
+    ]
+    const refuses = async (id: string, [method, path, body]: Door) => {
+      const [was, before] = [await row(id), await api.position()]
+      const { status, body: answer } = await editor.call(method, path, body)
+      const refusal = [403, 'WORKFLOW_NEEDS_ADMINISTRATOR']
+      expect([id, method, path, status, answer.error?.code]).toEqual([id, method, path, ...refusal])
+      expect([await row(id), await api.log(before)]).toEqual([was, []])
+    }
+    for (const [what, more] of Object.entries(privileged)) {
+      const id = `back-${what}`
+      await ok(api.admin('POST', '/workflows', { id, name: id, ...plain, ...more }))
+      const created = await lastEvent(id)
+      await ok(editor.call('PATCH', `/workflows/${id}`, plain))
+      for (const door of [undoing(await lastEvent(id)), restoring(id, created)]) await refuses(id, door)
+      expect((await row(id)).authority_Id).toBe(editor.id)
+      await ok(api.admin('PATCH', `/workflows/${id}`, more))
+      const raisedAgain = await lastEvent(id)
+      await ok(editor.call('DELETE', `/workflows/${id}`))
+      const deleted = await lastEvent(id)
+      if (what !== 'bypass')
+        for (const door of [undoing(deleted), restoring(id, raisedAgain), ...outOfTrash(id)]) await refuses(id, door)
+      await api.sql(`delete from "svc_Workflow" where id = $1`, [id])
+      await refuses(id, undoing(await lastEvent(id)))
+    }
+
+    // What may come back is theirs then, and a flag that an administrator set is struck.
+    const byEditor = async (id: string, door: Door) => {
+      await ok(editor.call(...door))
+      const { authority_Id, deletedAt, flow_data } = await row(id)
+      const isRaised = flow_data.nodes[1].data.bypassPermissions === true
+      expect([door, authority_Id, deletedAt, isRaised]).toEqual([door, editor.id, null, false])
+    }
+    let made = 0
+    const ofAdministrator = async (more: object) => {
+      made += 1
+      const id = `again-${made}`
+      await ok(api.admin('POST', '/workflows', { id, name: id, flow_data: making, ...more }))
+      return { id, created: await lastEvent(id) }
+    }
+    for (const flow_data of [making, raised]) {
+      for (const way of [undoing, restoring] as const) {
+        const { id, created } = await ofAdministrator({ flow_data })
+        await ok(api.admin('PATCH', `/workflows/${id}`, { variables: { a: 1 } }))
+        await byEditor(id, way === undoing ? undoing(await lastEvent(id)) : restoring(id, created))
+        expect((await row(id)).variables).toEqual({})
+      }
+      for (const way of [0, 1, 2, 3]) {
+        const { id, created } = await ofAdministrator({ flow_data })
+        await ok(api.admin('DELETE', `/workflows/${id}`))
+        await byEditor(id, [undoing(await lastEvent(id)), restoring(id, created), ...outOfTrash(id)][way]!)
+      }
+    }
+    const { id, created } = await ofAdministrator({})
+    await api.sql(`delete from "svc_Workflow" where id = $1`, [id])
+    await byEditor(id, undoing(await lastEvent(id)))
+    // An administrator may: it is theirs again.
+    await ok(api.admin(...undoing(await lastEvent(id))))
+    expect((await row(id)).deletedAt).not.toBeNull()
+    await ok(api.admin(...restoring(id, created)))
+    expect((await row(id)).authority_Id).toBe(administrator.id)
+  })
+
   it('takes one active workflow for each path of a webhook', async () => {
     const webhook = {
       status: 'active',

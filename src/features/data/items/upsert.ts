@@ -7,6 +7,7 @@ import { createParams, ident, type Params } from '../../../query/sql.ts'
 import type { ItemReads } from './context.ts'
 import {
   type Cell,
+  keyCell,
   openProblems,
   type Requester,
   type RequestPlace,
@@ -211,7 +212,7 @@ async function readItem(deps: ItemReads, contexts: Contexts, key: Key, { payload
   const members = Object.entries(payload as object).filter(([name]) => !key.fields.includes(name))
   const change = readPayload(update, Object.fromEntries(members), { label })
   const { beforeWrite } = rulesOf(create) ?? {}
-  if (beforeWrite === undefined) return { label, create: read, change: change.cells }
+  if (beforeWrite === undefined) return { label, create: read, change: outOfTrash(update, change.cells) }
   const isKey = ({ field }: Cell) => key.fields.includes(field.name)
   const id = read.cells.find((cell) => cell.field.primaryKey && isKey(cell))?.value
   const present = id == null ? await presentIn(deps.db, contexts, key, payload) : String(id)
@@ -221,8 +222,18 @@ async function readItem(deps: ItemReads, contexts: Contexts, key: Key, { payload
   return {
     label,
     create: { ...read, cells: await beforeWrite(deps, create, read.cells) },
-    change: changed.filter((cell) => !isKey(cell)),
+    change: outOfTrash(
+      update,
+      changed.filter((cell) => !isKey(cell)),
+    ),
   }
+}
+
+/** An upsert takes a row out of the trash unless its payload says otherwise: a change of the row, which guards see. */
+function outOfTrash({ collection }: WriteContext, cells: readonly Cell[]): readonly Cell[] {
+  const name = 'deletedAt'
+  if (!collection.paranoid || cells.some(({ field }) => field.name === name)) return cells
+  return [...cells, keyCell(collection.fields.get(name)!, null)]
 }
 
 function requireValue(cells: readonly Cell[], name: string, label: string): void {
@@ -288,11 +299,9 @@ function changesOf(collection: Collection, cells: readonly Cell[], params: Param
     column: ident(field.name),
     value: params.bind(value, pgType),
   }))
-  const isRestored = collection.paranoid && !cells.some(({ field }) => field.name === 'deletedAt')
-  const changes = isRestored ? [...given, { column: '"deletedAt"', value: 'null' }] : given
   const key = ident(collection.primaryKey.name)
-  if (changes.length === 0) return `${key} = t.${key}`
-  return [...changes.map(({ column, value }) => `${column} = ${value}`), ...touched(collection, changes)].join(', ')
+  if (given.length === 0) return `${key} = t.${key}`
+  return [...given.map(({ column, value }) => `${column} = ${value}`), ...touched(collection, given)].join(', ')
 }
 
 /** A row that no other transaction has locked yet (`xmax` 0) is one that this statement created. */

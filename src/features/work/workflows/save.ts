@@ -50,6 +50,13 @@ const definition = [
   ...['trigger_webhook_method', 'trigger_hook_collection', 'trigger_hook_action'],
 ] as const
 
+const isRewritten = (before: StoredWorkflow, row: StoredWorkflow): boolean =>
+  definition.some((name) => !isDeepStrictEqual(before[name] ?? null, row[name] ?? null))
+
+/** Out of the trash it is as if the caller had made it. */
+const isBack = (before: StoredWorkflow, row: StoredWorkflow): boolean =>
+  before.deletedAt != null && row.deletedAt == null
+
 /**
  * Throws what is wrong with the workflow as it shall be, or with the caller's saving it: 400 with every problem and its node,
  * 403 for what takes an administrator, 409 for a webhook's path that is taken.
@@ -61,8 +68,7 @@ export async function decideSave(
   row: StoredWorkflow,
 ): Promise<Saved> {
   const around = surroundingsOf(deps)
-  const isChanged =
-    before === undefined || definition.some((name) => !isDeepStrictEqual(before[name] ?? null, row[name] ?? null))
+  const isChanged = before === undefined || isBack(before, row) || isRewritten(before, row)
   const shape = checkShape(row.flow_data ?? {}, around)
   if (isChanged && shape.errors.length > 0) throw invalid('Invalid workflow data', shape.errors, [])
   const struck = isChanged && !access.admin ? withoutBypass(row, before) : undefined
