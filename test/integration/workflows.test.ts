@@ -349,11 +349,20 @@ describe('the rest of the routes', () => {
       'Only administrators can import workflows',
     ])
     // Whatever they send: nothing of it is read.
-    for (const sent of [{ workflowIds: ['new'] }, {}, '{"'])
-      expect(await texts('/workflows/export', sent, user.call)).toEqual([
-        403,
-        'Only administrators can export workflows',
-      ])
+    const json = 'application/json'
+    const broken = [
+      ['{"', json],
+      ['[]', json],
+      ['no form', 'multipart/form-data; boundary=x'],
+    ] as const
+    for (const path of ['/workflows/export', '/workflows/import', '/workflows/import/preview'])
+      for (const [sent, type] of [['{"workflowIds":["new"],"workflows":[]}', json] as const, ...broken]) {
+        const answers = [user.call, api.admin].map((call) => call('POST', path, sent, { 'content-type': type }))
+        const [refused, read] = await Promise.all(answers)
+        const message = `Only administrators can ${path.includes('import') ? 'import' : 'export'} workflows`
+        expect([path, sent, refused!.status, refused!.body.error.message]).toEqual([path, sent, 403, message])
+        expect([path, sent, read!.status < 300]).toEqual([path, sent, !broken.some(([one]) => one === sent)])
+      }
   })
 
   it('is not there where workflows are off', async () => {
