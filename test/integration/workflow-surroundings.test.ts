@@ -73,8 +73,14 @@ const execute = async (workflowId: string, data: unknown = {}, call: Call = api.
   expect(status, answer).toBe(200)
   return body.execution.id
 }
+/** In the order of what triggered them, also where one transaction has queued several. */
 const of = (workflowId: string, own = api) =>
-  own.sql('select * from "svc_WorkflowExecution" where "workflow_Id" = $1 order by "createdAt"', [workflowId])
+  own.sql(
+    `select e.* from "svc_WorkflowExecution" e where e."workflow_Id" = $1
+     order by e."createdAt", e.trigger_data->>'timestamp',
+       (select min(l.position) from "svc_AuditLog" l where l.entity = 'svc_WorkflowExecution' and l."entityId" = e.id::text)`,
+    [workflowId],
+  )
 const over = (execution: string, own = api) =>
   waitFor(
     async () => {
@@ -347,6 +353,141 @@ describe('what triggers one', () => {
     expect(JSON.stringify(noticed.trigger_data)).not.toContain('"document"')
     for (const name of ['narrowing', 'noticing']) await api.admin('DELETE', `/workflows/${name}`)
     expect((await api.admin('GET', path)).body.data).toHaveProperty('step')
+  })
+})
+
+describe('as whom one acts', () => {
+  const kinds = {
+    manual: {},
+    webhook: { trigger_type: 'webhook', trigger_webhook_method: 'POST' },
+    hook: hook('push', 'create.after'),
+    schedule: { trigger_type: 'schedule', trigger_cron: '0 3 1 1 *' },
+  }
+  const editing = [
+    ...grants('svc_Workflow', 'create', 'read', 'update'),
+    ...grants('push', 'read'),
+    ...grants('act', 'create'),
+  ]
+
+  /** Authors with a workflow of each kind, of whom some may not act any more. */
+  const madeBy = async () => {
+    const roles = await api.sql(`select id from "svc_Role" where name = 'administrator'`)
+    const [chief] = await api.sql('select id from "svc_User" order by "createdAt" limit 1')
+    const editor = await api.user(editing)
+    const authors = {
+      administrator: { call: api.admin, id: String(chief.id) },
+      editor,
+      suspended: await api.user(editing),
+      deleted: await api.user(editing),
+      roleless: await api.user(editing),
+      demoted: await createUser(api, roles[0].id, null),
+    }
+    for (const [author, { call }] of Object.entries(authors))
+      for (const [kind, trigger] of Object.entries(kinds)) {
+        const workflow = `${kind}-of-${author}`
+        const act = node('act', 'service', { operation: 'create', collection: 'act', data: { step: workflow } })
+        const path = kind === 'webhook' && { trigger_webhook_path: workflow }
+        await save(workflow, chain(act), { ...trigger, ...path }, call)
+      }
+    const { suspended, deleted, roleless, demoted } = authors
+    expect((await api.admin('PATCH', `/items/svc_User/${suspended.id}`, { status: 'suspended' })).status).toBe(200)
+    expect((await api.admin('DELETE', `/items/svc_User/${deleted.id}`)).status).toBe(200)
+    await api.sql('delete from "svc_UserRole" where "user_Id" = $1', [roleless.id])
+    await api.sql('update "svc_UserRole" set "role_Id" = $1 where "user_Id" = $2', [editor.roleId, demoted.id])
+    return authors
+  }
+  const names = (authors: object, kind: string) => Object.keys(authors).map((author) => `${kind}-of-${author}`)
+  const trigger = async (authors: object, callers: readonly { call: Call }[]) => {
+    for (const { call } of callers) {
+      for (const workflow of names(authors, 'manual')) await execute(workflow, {}, call)
+      expect((await call('POST', '/items/push', { step: 'a' })).status).toBe(201)
+    }
+    for (const call of [api.anonymous, ...callers.map((caller) => caller.call)])
+      for (const workflow of names(authors, 'webhook'))
+        expect((await call('POST', `/webhook/${workflow}`, {})).status).toBe(200)
+    await api.sql(`insert into push (step) values ('by SQL')`)
+    const due = await api.sql(
+      `update "svc_WorkflowSchedule" set "nextAt" = now() - interval '1 second' where "workflow_Id" like 'schedule-of-%' returning 1`,
+    )
+    await api.sql('notify svc_workflows')
+    return due.length
+  }
+
+  it('is who triggers it where an administrator saved it, else its author as they are now, or nobody', async () => {
+    const fields = { id, step: text }
+    for (const collectionName of ['act', 'push'])
+      expect(
+        (await api.admin('POST', '/schemas', { collectionName, schema: { fields, usertrack: true } })).status,
+      ).toBe(201)
+    const able = await api.user([...grants('push', 'create'), ...grants('act', 'create')])
+    const powerless = await api.user(grants('push', 'create'))
+    const authors = await madeBy()
+    await waitFor(
+      async () =>
+        (await api.sql(`select 1 from "svc_WorkflowSchedule" where "workflow_Id" like 'schedule-of-%'`)).length === 6,
+    )
+    expect(await trigger(authors, [able, powerless])).toBe(6)
+    const triggered = {
+      manual: [able, powerless],
+      webhook: [able, powerless, null],
+      hook: [able, powerless, null],
+      schedule: [null],
+    }
+    const all = await waitFor(async () => {
+      const found = await api.sql(
+        `select e.*, (select array_agg(l.changes->'after'->>'status' order by l.position) from "svc_AuditLog" l
+            where l.entity = 'svc_WorkflowExecution' and l."entityId" = e.id::text) as events,
+          (select count(*)::int from "svc_WorkflowExecutionLog" n where n."execution_Id" = e.id) as nodes
+         from "svc_WorkflowExecution" e where e."workflow_Id" ~ '^(manual|webhook|hook|schedule)-of-' and e.status in ('completed', 'failed')`,
+      )
+      return found.length === 54 ? found : undefined
+    })
+    const acts = await api.sql(
+      `select a.step, a."userCreated_Id" as "by", l."userId" as "triggeredBy", l.cause->'chain' as chain
+       from act a join "svc_AuditLog" l on l.entity = 'act' and l."entityId" = a.id::text`,
+    )
+    const inactive = 'The author of the workflow is not active any more, or has no role: somebody else has to save it'
+    const gone: Readonly<Record<string, string>> = {
+      ...{ suspended: inactive, roleless: inactive, deleted: 'The workflow has no author: somebody has to save it' },
+    }
+    const denied = "act: You don't have permission to create items in 'act'"
+    for (const [author, { id: authorId }] of Object.entries(authors))
+      for (const [kind, by] of Object.entries(triggered)) {
+        const workflow = `${kind}-of-${author}`
+        const refusal = gone[author]
+        const expected = by.map((caller) => {
+          const acting = author === 'administrator' ? (caller?.id ?? null) : authorId
+          const may = refusal === undefined && acting !== null && acting !== powerless.id
+          const outcome =
+            refusal !== undefined ? ['failed', refusal, 0] : may ? ['completed', null, 2] : ['failed', denied, 2]
+          return { triggeredBy: caller?.id ?? null, acting: may ? acting : undefined, outcome }
+        })
+        const own = all.filter(({ workflow_Id }) => workflow_Id === workflow)
+        const ofCaller = (user: string | null) => own.filter(({ triggered_by_Id }) => triggered_by_Id === user)
+        expect(own, workflow).toHaveLength(expected.length)
+        for (const { triggeredBy, acting, outcome } of expected) {
+          const [found, ...more] = ofCaller(triggeredBy)
+          expect(more).toEqual([])
+          expect([workflow, triggeredBy, found.status, found.errorMessage, found.nodes]).toEqual([
+            ...[workflow, triggeredBy, ...outcome],
+          ])
+          expect([workflow, found.trigger, found.events]).toEqual([workflow, kind, ['queued', 'running', found.status]])
+          const written = acts.filter((act) => act.step === workflow && act.triggeredBy === triggeredBy)
+          expect(written.map((act) => [act.by, act.chain[0].split(' on ')[0]])).toEqual(
+            acting === undefined ? [] : [[acting, workflow]],
+          )
+        }
+        const notices = await api.sql(
+          `select "userId", title, message from "svc_Notification" where data->>'workflowId' = $1`,
+          [workflow],
+        )
+        expect(notices).toEqual(
+          refusal !== undefined
+            ? [{ userId: authors.administrator.id, title: `The workflow ${workflow} failed`, message: refusal }]
+            : [],
+        )
+      }
+    for (const workflow of names(authors, 'hook')) await api.admin('DELETE', `/workflows/${workflow}`)
   })
 })
 
