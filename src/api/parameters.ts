@@ -38,7 +38,10 @@ const lists: ReadonlySet<string> = new Set([
 ])
 
 /** Parameters that brackets take apart, and those of clients that are ignored in any spelling. */
-const inBrackets: ReadonlySet<string> = new Set([...lists, ...more, 'filter', 'aggregate', 'having', 'relConditions'])
+const inBrackets: ReadonlySet<string> = new Set([
+  ...[...lists, ...more, ...ofClients],
+  ...['filter', 'aggregate', 'having', 'relConditions'],
+])
 
 /** The names that other programs have for them. */
 const synonyms: ReadonlyMap<string, string> = new Map(
@@ -92,14 +95,18 @@ function refuseUnknown(
     if (!known.has(name)) {
       if (!key.startsWith('_') && key !== '') throw unknown(key, known, own)
     } else {
+      if (name !== key && !takesBrackets(name, own)) throw errors.badQuery(`${name}: takes no brackets`)
       refuseValues(name, key, query[key])
     }
   }
 }
 
-/** A parameter of one value, given in brackets, would be read as absent; PostgreSQL has no text with NUL. */
+/** A parameter of one value would be read as absent. Of those of clients a route may have made one its own. */
+const takesBrackets = (name: string, own: readonly string[]): boolean =>
+  lists.has(name) || (inBrackets.has(name) && !own.includes(name))
+
+/** PostgreSQL has no text with NUL. */
 function refuseValues(name: string, key: string, value: unknown): void {
-  if (name !== key && !inBrackets.has(name)) throw errors.badQuery(`${name}: takes no brackets`)
   if (Array.isArray(value) && name === key && !lists.has(name))
     throw new AppError(400, 'Invalid query parameters', {
       code: 'REPEATED_PARAMETER',
