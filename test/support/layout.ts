@@ -22,6 +22,15 @@ const faultsHere = `() => {
       element.checkVisibility({ visibilityProperty: true, contentVisibilityAuto: true }) &&
       element.closest('[inert], [aria-hidden=true]') === null
   }
+  const isScrolledAway = (element, x, y) => {
+    for (let one = element.parentElement; one !== null; one = one.parentElement) {
+      const { overflowX, overflowY } = getComputedStyle(one)
+      if (overflowX === 'visible' && overflowY === 'visible') continue
+      const { left, right, top, bottom } = one.getBoundingClientRect()
+      if (x < left || x > right || y < top || y > bottom) return true
+    }
+    return false
+  }
   const floats = (element, below) => {
     for (let one = element; one !== null && !one.contains(below); one = one.parentElement)
       if (['sticky', 'fixed'].includes(getComputedStyle(one).position)) return true
@@ -40,7 +49,9 @@ const faultsHere = `() => {
     const { left, right, top, bottom } = element.getBoundingClientRect()
     // Of what is half in view, the other half says nothing.
     if (left < 0 || right > innerWidth || top < 0 || bottom > innerHeight) continue
-    const hit = document.elementFromPoint((left + right) / 2, (top + bottom) / 2)
+    const [x, y] = [(left + right) / 2, (top + bottom) / 2]
+    if (isScrolledAway(element, x, y)) continue
+    const hit = document.elementFromPoint(x, y)
     if (hit === null || element.contains(hit) || hit.contains(element) || hit.closest('label')?.contains(element)) continue
     if (!floats(hit, element)) faults.push(name(hit) + ' lies on ' + name(element))
   }

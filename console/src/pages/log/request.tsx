@@ -83,15 +83,15 @@ function Change({ event }: { readonly event: Omit<RequestTree['eventList'][numbe
     <details>
       <summary>
         {type === 'data' ? action : `${type}.${action}`} <code>{collection}</code>{' '}
-        {item !== null &&
-          (type === 'data' ? (
-            <Link to="/data/$collection/$id" params={{ collection, id: item }}>
-              {String(title ?? item)}
-            </Link>
-          ) : (
-            String(title ?? item)
-          ))}
+        {item !== null && String(title ?? item)}
       </summary>
+      {item !== null && type === 'data' && (
+        <p>
+          <Link to="/data/$collection/$id" params={{ collection, id: item }}>
+            Open the record
+          </Link>
+        </p>
+      )}
       {changes !== undefined && <pre>{JSON.stringify(changes, null, 2)}</pre>}
     </details>
   )
