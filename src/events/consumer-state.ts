@@ -80,7 +80,7 @@ async function placeIn(db: Reader, place: string): Promise<Pick<Cursor, 'snapsho
     })
   }
   if (Number.isNaN(moment.getTime())) throw new AppError(400, `${JSON.stringify(place)} is no moment`)
-  // What waits to be handled would be passed over, by a slip of the pen; that is what `now` is for.
+  // A slip of the pen would pass over all that waits to be handled; `now` does that on purpose.
   if (moment.getTime() > Date.now() + clocksDifferMs) throw new AppError(400, `${JSON.stringify(place)} is yet to come`)
   return at((await db.one<Snapshot>(rawQuery(momentSql, [moment.toISOString()]))).snapshot)
 }

@@ -60,7 +60,7 @@ export function orderOf(moves: readonly Move[]): readonly (readonly Step[])[] | 
 }
 
 /**
- * What a move waits for. It need not, where it leaves out `column` for now, or where the other one, which refers to it, sets
+ * A move and the other one that it waits for. It need not wait where it leaves out `column` for now, or where the other one, which refers to it, sets
  * `letGo` to null before it goes.
  */
 type Wait = { readonly on: number; readonly column?: string | undefined; readonly letGo?: string | undefined }
