@@ -423,7 +423,7 @@ export function referenceOf(
   return known.get(relation)
 }
 
-/** What does not depend on the value: the same for all rows of a request. */
+/** References do not depend on the value: they are the same for all rows of a request. */
 const referencesOf = oncePer((_: PayloadContext) => ({
   strict: new Map<Relation, Reference | undefined>(),
   loose: new Map<Relation, Reference | undefined>(),

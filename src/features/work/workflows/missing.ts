@@ -1,5 +1,6 @@
 import { text } from 'node:stream/consumers'
 import { rawQuery } from '../../../db/sql.ts'
+import { isUuid } from '../../../language/uuid.ts'
 import { listItems, type Requester } from '../../data/items/items.ts'
 import type { WorkflowWrites } from './capabilities.ts'
 import { type Problem, readFlow } from './flow.ts'
@@ -53,8 +54,6 @@ async function workflowsKnown(
   return new Set(rows.map(({ id }) => id))
 }
 
-const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
-
 /** Of users the reader hears no more than `/items/svc_User` would say; undefined: nothing. */
 async function usersKnown(
   deps: WorkflowWrites,
@@ -62,7 +61,7 @@ async function usersKnown(
   ids: readonly string[],
 ): Promise<ReadonlySet<string> | undefined> {
   if (!reader.access.admin && reader.access.grant('svc_User', 'read') === undefined) return undefined
-  const asked = [...new Set(ids.filter((id) => uuid.test(id)))]
+  const asked = [...new Set(ids.filter(isUuid))]
   if (asked.length === 0) return new Set()
   const list = await listItems(deps, reader, 'svc_User', { filter: { id: { in: asked } }, fields: ['id'], limit: -1 })
   const { data } = JSON.parse(typeof list === 'string' ? list : await text(list))
