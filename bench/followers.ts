@@ -1,14 +1,17 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type pg from 'pg'
 import pino from 'pino'
+import { logSchema, logTable } from '../src/catalog/log-triggers.ts'
 import { parseConfig } from '../src/config/config.ts'
 import type { Consumer } from '../src/events/consumer.ts'
-import { sealLag } from '../src/events/seals/seals.ts'
 import { openRuntime, type Runtime } from '../src/process/runtime.ts'
 import { openConsumers } from '../src/workers/consumers.ts'
-import { openSeals } from '../src/workers/log-seals.ts'
+import { openSql } from './database.ts'
 import type { Prepared } from './daybook.ts'
 import type { Figure } from './figures.ts'
 import { fire, type Load } from './load.ts'
 import { meterOf } from './meter.ts'
+import { startProcess } from './processes.ts'
 import { type Contest, loadOf, median } from './rounds.ts'
 import { writeCases } from './writes.ts'
 
@@ -18,10 +21,11 @@ const whole: FollowerSizes = { writes: 20_000, rounds: 3 }
 const quick: FollowerSizes = { writes: 2_000, rounds: 2 }
 const productsOfCase = 1000
 const restMs = 1000
+const idleMs = 8000
 
 /**
- * P13: what follows the log. One-row updates over HTTP, by 16 clients, whose events a consumer then reads and the seals then
- * seal, each alone, so that the processor time of each can be told: that of its process and of PostgreSQL.
+ * P13: what follows the log. One-row creates and updates over HTTP, by 16 clients, whose events the worker seals meanwhile and a consumer
+ * then reads; of each the processor time of its process and of PostgreSQL for it.
  *
  * @throws {Error} where events were not followed or not sealed
  */
@@ -32,46 +36,51 @@ export async function measureFollowers(
 ): Promise<readonly Figure[]> {
   const sizes = isQuick ? quick : whole
   const log = pino({ level: 'warn' }, pino.destination(2))
+  await using cleanup = new AsyncDisposableStack()
   const runtime = await openRuntime({ config: parseConfig(env), log, name: 'bench followers', worker: true })
-  try {
-    const update = writeCases(productsOfCase).find(({ id }) => id === 'W5')!
-    const load = loadOf(contest, 'daybook', update, 'admin')
-    const meters = metersOf(contest)
+  cleanup.defer(() => runtime.close())
+  const sealing = await startSealing(env, await openSql(env.DATABASE_URL!, cleanup), cleanup)
+  const meters = metersOf(contest)
+  const figures: Figure[] = []
+  for (const [id, name] of Object.entries({ W4: 'create', W5: 'update' })) {
+    const load = loadOf(contest, 'daybook', writeCases(productsOfCase).find((each) => each.id === id)!, 'admin')
     // What came before is none of the measurement, and V8 compiles.
     await fire(load, sizes.writes)
-    await sealAll(runtime)
     const rounds: Cost[] = []
     for (let round = 0; round < sizes.rounds; round += 1)
-      rounds.push(await measureRound(runtime, load, meters, sizes.writes))
-    const middle = (pick: (cost: Cost) => number) => median(rounds.map(pick))
-    const write = middle(({ write }) => write)
-    const seal = middle(({ seal }) => seal)
-    return [
-      figure(
-        'events followed by a consumer',
-        'events/s',
-        middle(({ followedPerSecond }) => followedPerSecond),
-      ),
-      figure(
-        'events sealed',
-        'events/s',
-        middle(({ sealedPerSecond }) => sealedPerSecond),
-      ),
-      figure('a one-row update, web process and PostgreSQL', 'CPU µs', write),
-      figure(
-        'following its event, consumer and PostgreSQL',
-        'CPU µs',
-        middle(({ follow }) => follow),
-      ),
-      figure('sealing its event, worker and PostgreSQL', 'CPU µs', seal),
-      figure('seals, share of an update', '%', (seal / write) * 100),
-    ]
-  } finally {
-    await runtime.close()
+      rounds.push(await measureRound(runtime, sealing, load, meters, sizes.writes))
+    figures.push(...figuresOf(name, rounds))
   }
+  return figures
 }
 
-const figure = (title: string, unit: string, daybook: number): Figure => ({ id: 'P13', title, unit, daybook })
+function figuresOf(write: string, rounds: readonly Cost[]): readonly Figure[] {
+  const middle = (pick: (cost: Cost) => number) => median(rounds.map(pick))
+  const figure = (title: string, unit: string, daybook: number): Figure => ({ id: 'P13', title, unit, daybook })
+  return [
+    figure(
+      `one-row ${write}s followed by a consumer`,
+      'events/s',
+      middle(({ followedPerSecond }) => followedPerSecond),
+    ),
+    figure(
+      `one-row ${write}s, web process and PostgreSQL`,
+      'CPU µs',
+      middle(({ write }) => write),
+    ),
+    figure(
+      `following one-row ${write}s, consumer and PostgreSQL`,
+      'CPU µs',
+      middle(({ follow }) => follow),
+    ),
+    figure(
+      `sealing one-row ${write}s, worker and PostgreSQL`,
+      'CPU µs',
+      middle(({ seal }) => seal),
+    ),
+    figure(`seals, share of one-row ${write}s`, '%', 100 * (middle(({ seal }) => seal) / middle(({ write }) => write))),
+  ]
+}
 
 /** Microseconds of processor time for each event, and events per second. */
 type Cost = {
@@ -79,7 +88,6 @@ type Cost = {
   readonly follow: number
   readonly seal: number
   readonly followedPerSecond: number
-  readonly sealedPerSecond: number
 }
 
 type Meters = { readonly web: () => number; readonly own: () => number; readonly database: () => number }
@@ -97,28 +105,37 @@ function metersOf({ servers, databasePid }: Contest): Meters {
 
 async function measureRound(
   runtime: Runtime,
+  sealing: Sealing,
   load: Load,
   { web, own, database }: Meters,
   writes: number,
 ): Promise<Cost> {
   const follower = await openFollower(runtime)
   await follower.stop()
+  await sealing.catchUp()
+  // What a worker does that finds nothing to seal is no cost of an event.
+  const idle = await sealing.cpu()
+  await delay(idleMs)
+  const sealedBefore = await sealing.cpu()
+  const idlePerSecond = (sealedBefore.all - idle.all) / (idleMs / 1000)
+  const began = performance.now()
   const beforeWrites = web() + database()
   const { requests, errors } = await fire(load, writes)
   if (errors > 0) throw new Error(`${errors} updates failed`)
-  const write = web() + database() - beforeWrites
+  const written = web() + database() - beforeWrites
+  const besideWrites = (await sealing.cpu()).database - sealedBefore.database
+  await sealing.catchUp()
+  const lasted = (performance.now() - began) / 1000
+  const sealed = (await sealing.cpu()).all - sealedBefore.all
   const follow = await timed(own, database, () => follower.countTo(requests))
   // What PostgreSQL does by itself after so many writes.
-  const rest = await timed(own, database, () => new Promise((resolve) => setTimeout(resolve, restMs)))
-  const seal = await timed(own, database, () => sealAll(runtime))
+  const rest = await timed(own, database, () => delay(restMs))
   const micros = (seconds: number) => (seconds * 1e6) / requests
-  const ofItsOwn = ({ cpu, seconds }: typeof rest) => micros(Math.max(0, cpu - (rest.cpu * seconds) / rest.seconds))
   return {
-    write: micros(write),
-    follow: ofItsOwn(follow),
-    seal: ofItsOwn(seal),
+    write: micros(written - besideWrites),
+    follow: micros(Math.max(0, follow.cpu - (rest.cpu * follow.seconds) / rest.seconds)),
+    seal: micros(Math.max(0, sealed - idlePerSecond * lasted)),
     followedPerSecond: requests / follow.seconds,
-    sealedPerSecond: requests / seal.seconds,
   }
 }
 
@@ -159,17 +176,36 @@ async function openFollower(runtime: Runtime) {
   }
 }
 
-/** Has the worker's own code seal all that waits. */
-async function sealAll(runtime: Runtime): Promise<void> {
-  // What it looks after besides is a statement every two seconds, as in a worker.
-  const seals = await openSeals(runtime, { paceMs: 20 })
-  try {
-    for (;;) {
-      const { number, seconds, sweeping } = await sealLag(runtime.db)
-      if (number > 0 && seconds === 0 && !sweeping) return
-      await new Promise((resolve) => setTimeout(resolve, 200))
-    }
-  } finally {
-    await seals.stop(5000)
+type Sealing = Awaited<ReturnType<typeof startSealing>>
+
+/**
+ * The worker that seals, as it is shipped, from now on. Its cost is that of its process and of its connections to
+ * PostgreSQL, which last for the run, so that none of it is lost.
+ */
+async function startSealing(env: Prepared['env'], sql: pg.Client, cleanup: AsyncDisposableStack) {
+  const lasting = { DATABASE_POOL_IDLE: '3600000' }
+  const launch = { script: 'src/workers/main.ts', args: ['log-cleanup'], env: { ...env, ...lasting } }
+  const own = meterOf((await startProcess(launch, cleanup)).pid)
+  const sessions = async (): Promise<number> => {
+    const { rows } = await sql.query<{ pid: number }>(
+      `select pid from pg_stat_activity where application_name like 'daybook log-cleanup%'`,
+    )
+    return rows.reduce((sum, { pid }) => sum + (meterOf(pid)() ?? 0), 0)
+  }
+  const isCaughtUp = async (): Promise<boolean> => {
+    const { rows } = await sql.query(
+      `select position >= (select position from "${logTable}" order by id desc limit 1) as "isCaughtUp" from ${logSchema}.seal_state`,
+    )
+    return rows[0].isCaughtUp
+  }
+  return {
+    /** Seconds of processor time so far. */
+    cpu: async () => {
+      const database = await sessions()
+      return { database, all: database + (own() ?? 0) }
+    },
+    async catchUp(): Promise<void> {
+      while (!(await isCaughtUp())) await delay(50)
+    },
   }
 }

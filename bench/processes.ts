@@ -5,26 +5,40 @@ import { resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { compiledDirectory } from '../src/process/start-up.ts'
 
-/** A running HTTP server, in a process of its own. */
-export type Server = {
+/** A running process of its own. */
+export type Running = {
   readonly pid: number
-  readonly url: string
   stop(): Promise<void>
 }
+
+/** A running HTTP server. */
+export type Server = Running & { readonly url: string }
 
 export type Launch = {
   readonly script: string
   readonly env: Readonly<Record<string, string>>
   /** For Node itself, before the script. */
   readonly nodeArgs?: readonly string[]
+  /** For the script. */
+  readonly args?: readonly string[]
 }
 
 const root = resolve(import.meta.dirname, '..')
 /** Where no .env of a checkout counts. */
 const cwd = tmpdir()
 
-/** Starts a server that says `{"msg":"ready","address":[{"port":…}]}`. Of our environment it sees only PATH, HOME and NODE_COMPILE_CACHE. */
+/** Starts a server that says `{"msg":"ready","address":[{"port":…}]}`. */
 export async function startServer(launch: Launch, cleanup: AsyncDisposableStack): Promise<Server> {
+  const { ready, ...running } = await startProcess(launch, cleanup)
+  const { address } = JSON.parse(ready) as { address: { port: number }[] }
+  return { ...running, url: `http://127.0.0.1:${address[0]!.port}` }
+}
+
+/** Starts what says `"msg":"ready"`; gives that line. Of our environment it sees only PATH, HOME and NODE_COMPILE_CACHE. */
+export async function startProcess(
+  launch: Launch,
+  cleanup: AsyncDisposableStack,
+): Promise<Running & { readonly ready: string }> {
   const child = spawnScript(launch)
   const closed = once(child, 'close')
   const stop = async () => {
@@ -41,8 +55,7 @@ export async function startServer(launch: Launch, cleanup: AsyncDisposableStack)
       if (line.includes('"msg":"ready"')) ready.resolve(line)
     })
   void closed.then(() => ready.reject(new Error(`${launch.script} has ended:\n${lines.join('\n')}`)))
-  const { address } = JSON.parse(await ready.promise) as { address: { port: number }[] }
-  return { pid: child.pid!, url: `http://127.0.0.1:${address[0]!.port}`, stop }
+  return { pid: child.pid!, stop, ready: await ready.promise }
 }
 
 /** Runs a script of the project to its end. @throws with what it wrote when it fails. */
@@ -54,9 +67,9 @@ export async function runScript(launch: Launch): Promise<void> {
   if (code !== 0) throw new Error(`${launch.script} ended with ${code}:\n${output}`)
 }
 
-function spawnScript({ script, env, nodeArgs = [] }: Launch) {
+function spawnScript({ script, env, nodeArgs = [], args = [] }: Launch) {
   const { PATH = '', HOME = '', NODE_COMPILE_CACHE = compiledDirectory } = process.env
-  return spawn(process.execPath, [...nodeArgs, resolve(root, script)], {
+  return spawn(process.execPath, [...nodeArgs, resolve(root, script), ...args], {
     cwd,
     env: { PATH, HOME, NODE_COMPILE_CACHE, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],

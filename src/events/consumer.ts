@@ -101,7 +101,8 @@ export type Progress =
   | { readonly is: 'lost' }
 
 const mostEvents = 500
-const mostBriefEvents = 5000
+/** The first page of a round looks at all of it, so a round had better be few pages. */
+const mostBriefEvents = 20_000
 /** A page that takes longer than this is too large. */
 const longestPageMs = 1000
 const attempts = 3

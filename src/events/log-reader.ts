@@ -117,16 +117,19 @@ function toRequest(cursor: Cursor, { collections, limit = 1000, upTo, brief = fa
 async function nextOfDenseRound(db: LogDb, request: Request): Promise<Page | undefined> {
   const { from, upTo, position, collections, limit, brief } = request
   if (upTo === undefined || position === '0') return undefined
-  const { rows } = await db.query(densePageSql[brief ? 'brief' : 'whole'], [
-    upTo,
-    from,
-    position,
-    limit * 4,
-    collections ?? null,
-    limit + 1,
-  ])
-  const events = eventsOf(request, rows)
-  return events.length > limit ? toPage(request, rows, events) : undefined
+  for (const lookedAt of collections === undefined ? [limit * 1.25, limit * 4] : [limit * 4]) {
+    const { rows } = await db.query(densePageSql[brief ? 'brief' : 'whole'], [
+      upTo,
+      from,
+      position,
+      Math.ceil(lookedAt),
+      collections ?? null,
+      limit + 1,
+    ])
+    const events = eventsOf(request, rows)
+    if (events.length > limit) return toPage(request, rows, events)
+  }
+  return undefined
 }
 
 async function nextOfRound(db: LogDb, request: Request): Promise<Page> {
@@ -179,14 +182,24 @@ function eventsOf({ from, brief }: Request, rows: readonly (Row | BriefRow)[]): 
   )
 }
 
-const unsaid = { xid: '', type: '', entity: '', entityId: null, action: '', userId: null, tenantId: null, cursor: '' }
-
 function toBriefEvents(rows: readonly BriefRow[]): readonly LogEvent[] {
-  const events = rows.flatMap(({ day, positions }) =>
-    (positions?.split(',') ?? []).map((position) => ({ ...unsaid, position, createdAt: day })),
-  )
+  const events = rows.flatMap(({ day, positions }) => (positions?.split(',') ?? []).map((each) => briefly(each, day)))
   return events.sort(byPosition)
 }
+
+/** What a brief page does not say is empty. */
+const briefly = (position: string, createdAt: string): LogEvent => ({
+  position,
+  createdAt,
+  xid: '',
+  type: '',
+  entity: '',
+  entityId: null,
+  action: '',
+  userId: null,
+  tenantId: null,
+  cursor: '',
+})
 
 /** Of two numbers as text the longer one is the greater. */
 const byPosition = ({ position: a }: LogEvent, { position: b }: LogEvent): number =>
@@ -232,8 +245,8 @@ const pageSql = pages(
 )
 
 /**
- * By id, which is in the order of the positions, looking at no more than `$4` events: for a round of half a million, whose
- * pages would each sort the rest.
+ * By id, which is in the order of the positions, looking at no more than `$4` events, all of which it sorts: for a round of half a
+ * million, whose pages would each sort the rest.
  */
 const densePageSql = pages(
   `where not pg_visible_in_snapshot(e.xid, $2::pg_snapshot)

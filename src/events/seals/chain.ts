@@ -267,15 +267,20 @@ const sweepSql = `with looked as materialized (
     coalesce((select json_agg(json_build_object('position', position::text,
       'createdAt', to_char("createdAt" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')) order by position) from unsealed), '[]') as events`
 
-/** One link for each day of the events. */
+/** Erasing one event writes all salts of its link anew. */
+const mostOfLink = 5000
+
+/** Links of the events of a day each. */
 async function sealEvents(tx: Tx, events: readonly Sealable[], round: Round | undefined): Promise<readonly Sealed[]> {
   const byDay = Map.groupBy(events, ({ createdAt }) => createdAt.slice(0, 10))
   const sealed: Sealed[] = []
-  for (const [day, ofDay] of byDay) sealed.push(await sealDay(tx, day, ofDay, round))
+  for (const [day, ofDay] of byDay)
+    for (let start = 0; start < ofDay.length; start += mostOfLink)
+      sealed.push(await sealLink(tx, day, ofDay.slice(start, start + mostOfLink), round))
   return sealed
 }
 
-async function sealDay(tx: Tx, day: string, events: readonly Sealable[], round: Round | undefined): Promise<Sealed> {
+async function sealLink(tx: Tx, day: string, events: readonly Sealable[], round: Round | undefined): Promise<Sealed> {
   const positions = events.map(({ position }) => position)
   const salts = newSalts(events.length)
   const { count, leaves, marks, latest } = await freshLeaves(tx, { positions, salts, canonical, day })
