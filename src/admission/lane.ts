@@ -175,7 +175,7 @@ function openCosts(): Costs {
     assess: ({ shape, presumed }, now) => {
       const cost = costOf(shape)
       // One slow run of what is cheap to most foretells nothing.
-      return { weight: weightOf(cost, presumed, now), expectedMs: presumed === 'heavy' ? (cost.ms ?? 0) : 0 }
+      return { weight: weightOf(cost, presumed, now), expectedMs: presumed === 'heavy' ? cost.expectedMs : 0 }
     },
     ended: ({ shape, presumed }, since, now) => learn(shape, afterRun(costOf(shape), presumed, since, now)),
     lasts: ({ shape, presumed }, since, now) => {

@@ -141,9 +141,9 @@ export function mayRefuse<W extends Work>(
 
 /**
  * Work that has waited for so long keeps its turn until the deadline, whatever is foreseen: a refusal comes soon or hardly
- * ever. Milliseconds.
+ * ever. Milliseconds; until then a few runs have shown what work costs in a rush that has just begun.
  */
-const settledMs = 400
+const settledMs = 700
 
 type Turn<W> = { readonly work: W; readonly piece: number; readonly servedAt: number }
 
@@ -235,26 +235,31 @@ const quickMs = 50
 export type Cost = {
   /** The recent average; undefined before the first end. */
   readonly ms: number | undefined
+  /** How long the next run will probably take: follows what is slow now sooner than the average does. */
+  readonly expectedMs: number
   /** When a quick run ended last. */
   readonly quickAt: number | undefined
   /** Since when every run has been slow. */
   readonly slowSince: number | undefined
 }
 
-export const unknownCost: Cost = { ms: undefined, quickAt: undefined, slowSince: undefined }
+export const unknownCost: Cost = { ms: undefined, expectedMs: 0, quickAt: undefined, slowSince: undefined }
 
 /** After a run. One quick run is proof: the load of others makes work slower, and nothing makes it faster. */
 export function afterRun(cost: Cost, presumed: CostPresumption, startedAt: number, now: number): Cost {
   const ms = now - startedAt
   const average = cost.ms === undefined ? ms : cost.ms + (ms - cost.ms) * (ms < cost.ms ? 0.5 : 0.2)
-  if (ms <= slowMs[presumed]) return { ms: average, quickAt: now, slowSince: undefined }
-  return { ...duringRun(cost, presumed, startedAt, now), ms: average }
+  const expectedMs = cost.ms === undefined ? ms : (cost.expectedMs + ms) / 2
+  if (ms <= slowMs[presumed]) return { ms: average, expectedMs, quickAt: now, slowSince: undefined }
+  return { ...duringRun(cost, presumed, startedAt, now), ms: average, expectedMs }
 }
 
 /** While a run lasts: it is as slow as it is old. */
 export function duringRun(cost: Cost, presumed: CostPresumption, startedAt: number, now: number): Cost {
-  if (now - startedAt <= slowMs[presumed] || cost.slowSince !== undefined) return cost
-  return { ...cost, slowSince: Math.max(startedAt, cost.quickAt ?? startedAt) }
+  const age = now - startedAt
+  const aged = cost.ms !== undefined && age > cost.expectedMs ? { ...cost, expectedMs: age } : cost
+  if (age <= slowMs[presumed] || cost.slowSince !== undefined) return aged
+  return { ...aged, slowSince: Math.max(startedAt, cost.quickAt ?? startedAt) }
 }
 
 /** Work that is presumed heavy never counts as cheap, however quick it is: it may become slow all at once. */

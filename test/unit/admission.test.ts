@@ -208,6 +208,37 @@ describe('the cost of a shape', () => {
   })
 })
 
+describe('a rush in which runs take longer than ever before', () => {
+  /** One place, a comer every two milliseconds, looked at every ten: how long those waited who were refused, and who got in. */
+  function rush(runMs: number) {
+    const lane: Places = { ...places, all: 1, heavy: 1, quick: 1, heavyLine: 1000, line: 1000, foreseenMs: 2500 }
+    let cost = afterRun(unknownCost, 'heavy', 0, 60)
+    let running: Work[] = []
+    let waiting: Work[] = []
+    const waits = { refused: [] as number[], admitted: [] as number[] }
+    for (let now = 100; now < 10_000; now += 10) {
+      for (const run of running.filter(({ since }) => now - since >= runMs))
+        cost = afterRun(cost, 'heavy', run.since, now)
+      running = running.filter(({ since }) => now - since < runMs)
+      for (const { since } of running) cost = duringRun(cost, 'heavy', since, now)
+      const comers = many(5, 'a').map((comer, i) => ({ ...comer, since: now - 2 * i }))
+      waiting = [...waiting, ...comers].map((one) => ({ ...one, expectedMs: cost.expectedMs }))
+      const { admitted, refused } = step({ running, waiting, servedAt: nobodyServed }, lane, now)
+      waits.refused.push(...refused.map(({ since }) => now - since))
+      waits.admitted.push(...admitted.map(({ since }) => now - since))
+      waiting = waiting.filter((one) => !admitted.includes(one) && !refused.includes(one))
+      running = [...running, ...admitted.map((one) => ({ ...one, since: now }))]
+    }
+    return waits
+  }
+
+  it.each([60, 150, 300, 600])('refuses soon or never where a run takes %i ms', (runMs) => {
+    const { refused, admitted } = rush(runMs)
+    expect(Math.max(...refused)).toBeLessThanOrEqual(710)
+    expect(admitted.length).toBeGreaterThan(9000 / runMs)
+  })
+})
+
 describe('the places of reads', () => {
   it('leave connections to what is never admitted, where there are several', () => {
     expect([1, 2, 4, 6, 12].map((connections) => readPlaces(connections, undefined, Infinity))).toEqual([
