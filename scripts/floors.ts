@@ -51,7 +51,7 @@ export const floors: readonly Floor[] = [
     name: 'api',
     places: ['api/'],
     hides:
-      'the web process: `routes.ts` is THE list of routes, `access.ts` who may call them, `error-bodies.ts` the two error formats, `realtime*` the socket channel, `limits.ts` THE list of routes that count attempts, `local-calls.ts` how the process calls its own routes, `extension-callers.ts` how far requests reach that the console makes for an extension, `parameters.ts` what routes of data are asked beyond what they declare',
+      'the web process: `routes.ts` is THE list of routes, `access.ts` who may call them, `error-bodies.ts` the two error formats, `realtime.ts` and `realtime/` the socket channel, `limits.ts` THE list of routes that count attempts, `local-calls.ts` how the process calls its own routes, `extension-callers.ts` the rights of requests that the console makes for an extension, `parameters.ts` the parameters that all routes of data accept',
     mayImport: ['doctor', 'setup', 'extensions', 'process', ...slices, 'http', ...platform],
   },
   {
@@ -97,28 +97,28 @@ export const floors: readonly Floor[] = [
     name: 'process',
     places: ['process/'],
     hides:
-      'the roof: `runtime.ts` opens what a process shares and closes it again; only entry points know it, functions below take the capabilities they use. `system-rules.ts` is THE list of what holds for rows of system collections',
+      'the roof: `runtime.ts` opens what a process shares and closes it again; only entry points know it, functions below take the capabilities they use. `system-rules.ts` is THE list of rules for rows of system collections',
     mayImport: [...slices, ...platform],
   },
   {
     name: 'operations',
     places: ['features/operations/'],
     hides:
-      'running an installation: jobs and mails to be done again (`ops`), `metrics`, the state of `realtime`, `project-info`, `openapi` (what a caller may do, and the page `/docs`), `console` (the built console at `/console`; its source is in `console/`), `mcp` (tools that call routes: `tools/tools.ts` is THE table), `views` (what people save of pages), and `backup` (everything as of one moment, in one format)',
+      'running an installation: retries of jobs and mails (`ops`), `metrics`, the state of `realtime`, `project-info`, `openapi` (the description of what a caller may do, and the page `/docs`), `console` (the built console at `/console`; its source is in `console/`), `mcp` (tools that call routes: `tools/tools.ts` is THE table), `views` (saved views of the console), and `backup` (everything as of one moment, in one format)',
     mayImport: ['messaging', 'work', 'files', 'settings', 'data', 'http', ...platform],
   },
   {
     name: 'accounts',
     places: ['features/accounts/'],
     hides:
-      'who signs in, by which proof, and what an administrator grants: `auth`, which stands on `proofs` (of passkeys, second factors and API keys) and `membership`; `two-factor`, `passkeys`, `social`, `api-keys`, `oauth` (programs that act for users), `tenants`, `identity` (who may change an account), `permissions` (routes, review, explain), `preview` (what another would see)',
+      'who signs in, by which proof, and what an administrator grants: `auth`, which stands on `proofs` (of passkeys, second factors and API keys) and `membership`; `two-factor`, `passkeys`, `social`, `api-keys`, `oauth` (programs that act for users), `tenants`, `identity` (who may change an account), `permissions` (routes, review, explain), `preview` (see as somebody else)',
     mayImport: ['messaging', 'files', 'settings', 'data', 'http', ...platform],
   },
   {
     name: 'messaging',
     places: ['features/messaging/'],
     hides:
-      'what people and programs are sent: `mail`, `templates`, `inbox`, `notifications`, `webhooks`, and the `rooms` of the socket channel',
+      'messages to people and programs: `mail`, `templates`, `inbox`, `notifications`, `webhooks`, and the `rooms` of the socket channel',
     mayImport: ['files', 'settings', 'data', 'http', ...platform],
   },
   {
@@ -132,7 +132,7 @@ export const floors: readonly Floor[] = [
     name: 'files',
     places: ['features/files/'],
     hides:
-      'content outside of the database: `storage` (services, LOCAL and S3), `images` (decoded in processes of their own), `assets` (content as browsers get it), `files` (rows of svc_File, how content comes, is replaced and goes), `tus` (uploads that go on after a break)',
+      'content outside of the database: `storage` (services, LOCAL and S3), `images` (decoded in processes of their own), `assets` (content as browsers get it), `files` (rows of svc_File; upload, replacement and removal of content), `tus` (resumable uploads)',
     mayImport: ['settings', 'data', 'http', ...platform],
   },
   {
@@ -145,20 +145,20 @@ export const floors: readonly Floor[] = [
     name: 'data',
     places: ['features/data/'],
     hides:
-      'rows and what is asked of them: `items` (plan → apply → answer), `reports`, `changes`, `history`, `undo` (also of requests: explorer and trash), `schemas`, `migrations`, `hooks`; knows no system collection',
+      'rows, and reads of them: `items` (plan → apply → answer), `reports`, `changes`, `history`, `undo` (also of requests: explorer and trash), `schemas`, `migrations`, `hooks`; knows no system collection',
     mayImport: ['http', ...platform],
   },
   {
     name: 'http',
     places: ['http/'],
     hides:
-      'how routes declare themselves: `route.ts` makes a declaration a route, `reading.ts` reads requests by it and says the words of refusals, `shapes.ts` has what many share; JSON that can be kept',
+      'how routes declare themselves: `route.ts` makes a declaration a route, `reading.ts` reads requests by it and words the refusals, `shapes.ts` has the shared shapes; checks that JSON can be stored',
     mayImport: ['access', 'events', 'db', 'adapters', 'config'],
   },
   {
     name: 'access',
     places: ['access/'],
-    hides: 'who somebody is and what they may do: roles, rules and grants as they are now, compiled for a principal',
+    hides: 'authorization: the present roles, rules and grants, compiled for a principal',
     mayImport: ['query', 'catalog', 'db'],
   },
   {
@@ -171,14 +171,14 @@ export const floors: readonly Floor[] = [
     name: 'cache',
     places: ['cache/'],
     hides:
-      'answers kept: `log-watch.ts` asks the log what has changed, `data-cache.ts` keeps and judges, `admission-policy.ts` says what is worth it where nobody asked, `shared-store.ts` is Redis or Upstash, `invalidations.ts` the jobs; `system-sync.ts` compares rules through Redis',
+      'cached answers: `log-watch.ts` asks the log for changes, `data-cache.ts` keeps answers and judges their age, `admission-policy.ts` decides which answers to keep without being asked, `shared-store.ts` is Redis or Upstash, `invalidations.ts` the jobs; `system-sync.ts` compares rules through Redis',
     mayImport: ['events', 'catalog', 'db', 'adapters', 'config'],
   },
   {
     name: 'events',
     places: ['events/'],
     hides:
-      '`types.ts` (every event), `actor.ts` (who did it, and what led to it), `jobs.ts` (every queue), `reactions.ts` (what follows from an event), `commit.ts` (the door for changes), `row-batches.ts` (one-row writes of several requests by one statement), `direct-session.ts` (setup and migrations), `log.ts` (table and publication), `feed*.ts`, `cursor.ts`, `consumer.ts` (who follows the log and misses nothing), `progress.ts` (how far something is that takes long), `seals/` (a signed chain over the log)',
+      '`types.ts` (every event), `actor.ts` (who did it, and what led to it), `jobs.ts` (every queue), `reactions.ts` (the jobs that follow from an event), `commit.ts` (the door for changes), `row-batches.ts` (one-row writes of several requests by one statement), `direct-session.ts` (setup and migrations), `log.ts` (table and publication), `feed*.ts`, `cursor.ts`, `consumer.ts` (consumers of the log, which miss nothing), `progress.ts` (progress of long work), `seals/` (a signed chain over the log)',
     mayImport: ['catalog', 'db', 'adapters', 'admission', 'config'],
   },
   {
@@ -191,7 +191,7 @@ export const floors: readonly Floor[] = [
     name: 'db',
     places: ['db/'],
     hides:
-      'pools, the read-only pool of the routes and how statements get to PostgreSQL; `poolers/` what lies on the way there, `replicas/` reads from standbys, `embedded/` the server that comes along; `unlogged/` is the second and last door for writes',
+      'connection pools, among them the read-only one of the routes, and the way of statements to PostgreSQL; `poolers/` detects poolers on that way, `replicas/` reads from standbys, `embedded/` runs the server that comes along; `unlogged/` is the second and last door for writes',
     mayImport: ['adapters', 'admission', 'config'],
   },
   {
@@ -204,7 +204,7 @@ export const floors: readonly Floor[] = [
     name: 'admission',
     places: ['admission/'],
     hides:
-      'for whom work is done, who gets a place, who waits and who is refused, by what work costs: `step.ts` is pure; `docs/overload.md`',
+      'admission control: who asks for work, and whether it runs, waits or is refused, by its learnt cost; `step.ts` is pure; `docs/overload.md`',
     mayImport: [],
   },
   { name: 'config', places: ['config/'], hides: 'environment → frozen value, from one table', mayImport: [] },
@@ -212,7 +212,7 @@ export const floors: readonly Floor[] = [
     name: 'language',
     places: ['language/'],
     hides:
-      'what JavaScript lacks: made once per object, near names, UUIDs, a pause in long work, limits for a child process',
+      'additions to JavaScript: values made once per object, near names, UUIDs, pauses in long work, limits for a child process',
     mayImport: [],
   },
   { name: 'errors', places: ['errors.ts'], hides: 'every refusal: status, code, message', mayImport: [] },
