@@ -65,9 +65,10 @@ const placed = (text: string, { server, frontend, s3 = pagesS3 }: Addresses): st
 export async function saveFiles(directory: string, blocks: readonly Block[], addresses: Addresses): Promise<void> {
   for (const name of ['bin', 'clients', 'node_modules', 'package.json', 'scripts', 'src'])
     await symlink(join(root, name), join(directory, name))
-  // As a project has it.
+  // As a project has it. npx would find it there as well, in a second of processor time, and would first install a checkout.
   await mkdir(join(directory, '.bin'))
   await symlink(join(root, 'bin/daybook.js'), join(directory, '.bin/daybook'))
+  await writeFile(join(directory, '.bin/npx'), '#!/bin/sh\nexec "$@"\n', { mode: 0o755 })
   await mkdir(join(directory, 'migrations'))
   for (const { words, text } of blocks) {
     const name = words.find((word) => word.startsWith('file='))?.slice(5)
@@ -156,8 +157,7 @@ export async function follow(
   const path = [dirname(process.execPath), join(directory, '.bin'), PATH].join(':')
   const shell = spawn('bash', ['-c', script], {
     cwd: directory,
-    // What npx warns of is about the machine.
-    env: { PATH: path, HOME, npm_config_loglevel: 'error', ...env },
+    env: { PATH: path, HOME, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
     // What it leaves in the background ends with it.
     detached: true,
