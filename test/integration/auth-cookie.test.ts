@@ -227,6 +227,9 @@ const places: readonly (readonly [string, Record<string, string>, { write: boole
   ['another origin', { origin: 'https://evil.test' }, { write: false, visit: false }],
   ['a look-alike origin', { origin: 'https://app.example.com.evil.test' }, { write: false, visit: false }],
   ['the opaque origin', { origin: 'null' }, { write: false, visit: false }],
+  ['another site, of an older browser', { referer: 'https://evil.test/page' }, { write: false, visit: false }],
+  ['a trusted page, of an older browser', { referer: `${origin}/page` }, { write: false, visit: true }],
+  ['a page without an address', { referer: 'about:blank' }, { write: false, visit: false }],
 ]
 
 describe('where a request comes from', () => {

@@ -118,9 +118,14 @@ export function refuseForgedWrite(config: Config, request: FastifyRequest): void
  * address that the user has typed, and a client that says nothing of pages, may.
  */
 export function refuseForeignVisit(config: Config, request: FastifyRequest): void {
-  const { origin, 'sec-fetch-site': site = 'none' } = request.headers
-  if ((origin !== undefined || site !== 'none') && !fromTrustedPage(config, request)) throw crossSite()
+  const { referer, 'sec-fetch-site': site = 'none' } = request.headers
+  // Older browsers say where a visit comes from by the Referer alone.
+  const origin = request.headers.origin ?? (referer === undefined ? undefined : originOf(referer))
+  if ((origin !== undefined || site !== 'none') && !fromTrustedPage(config, request, origin)) throw crossSite()
 }
+
+/** Of what is no address, an origin that nobody trusts. */
+const originOf = (address: string): string => (URL.canParse(address) ? new URL(address).origin : 'null')
 
 /**
  * Refuses (403) a sign-in that another site's page or mail starts: it would sign its victim in as somebody else. A
@@ -133,8 +138,7 @@ export function refuseForeignPage(config: Config, request: FastifyRequest): void
 
 const safeMethods = new Set(['GET', 'HEAD', 'OPTIONS'])
 
-function fromTrustedPage(config: Config, request: FastifyRequest): boolean {
-  const { origin } = request.headers
+function fromTrustedPage(config: Config, request: FastifyRequest, origin = request.headers.origin): boolean {
   if (request.headers['sec-fetch-site'] === 'same-origin') return true
   return origin !== undefined && (origin === `${request.protocol}://${request.host}` || isTrustedOrigin(config, origin))
 }
