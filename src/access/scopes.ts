@@ -9,12 +9,15 @@ export const scopesOfAccess = ['read', 'write', 'admin'] as const satisfies read
 /** The scope that a route, message or tool declares; `none` where any token may. */
 export type RequiredScope = Scope | 'none'
 
-/** What a program may do that was granted these; the scopes of OpenID Connect open nothing here. */
+/** The scope of a program that was granted these; the scopes of OpenID Connect open nothing here. */
 export function highestScope(granted: readonly string[]): Scope | 'none' {
   return scopesOfAccess.findLast((scope) => granted.includes(scope)) ?? 'none'
 }
 
-/** Whether a caller may do what needs this scope. Whoever was not narrowed (sessions, API keys, the public role) may. */
+/**
+ * Whether a caller has this scope. Callers without a token of a program (sessions, API keys, the public role) have
+ * every one.
+ */
 export function hasScope({ scope }: Pick<Access, 'scope'>, required: RequiredScope): boolean {
   if (scope === undefined || required === 'none') return true
   return scope !== 'none' && scopesOfAccess.indexOf(scope) >= scopesOfAccess.indexOf(required)

@@ -24,14 +24,14 @@ type WindowCount = Window & { readonly own: number; readonly seenAt: number }
 type Step = { readonly key: string; readonly add: number; readonly window: string }
 
 /**
- * Counts an attempt against all its budgets at once, in the shared counters: at most `limit` per window are made and not
- * given back, however many processes are asked at the same time. What is known to be used up is refused from memory, so
- * a flood costs nothing but its first requests.
+ * Counts an attempt against all its budgets at once, in the shared counters: at most `limit` per window are made and
+ * not given back, however many processes are asked at the same time. A budget that is known to be used up refuses from
+ * memory, so a flood costs nothing but its first requests.
  *
- * Attempts that are given back have a counter of their own beside that of all. Both only grow, so whoever knows less of them
- * than another process, or lost them with Redis, takes nothing back that somebody has counted.
+ * Attempts that are given back have a counter of their own beside that of all. Both only grow, so a process that has
+ * older values than another, or lost them with Redis, takes no count back.
  *
- * Rejects when nobody can count: an attempt that is not counted is not made.
+ * Rejects when neither store can count: an attempt that is not counted is not made.
  */
 export function openAttemptLimit(counters: Counters, windowMs: number): AttemptLimit {
   const book = openBook(counters, windowMs)

@@ -53,9 +53,8 @@ declare module 'fastify' {
 }
 
 /**
- * Bodies are taken as they are: one that says it is compressed is refused with 415 before it is read, and
- * `Accept-Encoding` says what is accepted (RFC 9110, 15.5.16). What little gzip saves on a request would be paid for
- * with bodies that grow a thousandfold here.
+ * Refuses compressed bodies with 415 before reading them; `Accept-Encoding` names the accepted encoding (RFC 9110,
+ * 15.5.16). Gzip saves little on requests, and would let a body grow a thousandfold here.
  */
 export function refuseEncodedBodies(app: App): void {
   app.addHook('preParsing', (request, _reply, payload, done) => {

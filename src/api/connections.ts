@@ -65,8 +65,8 @@ export function drainOnClose(server: Server, graceMs: number): void {
 const isLast = (answer: ServerResponse): boolean => !answer.shouldKeepAlive
 
 /**
- * Lets the work of every handler know for whom it is done (src/admission/asker.ts). What comes before handlers is shared by
- * requests, such as a session that several of them are read for, and does not end with one of them.
+ * Gives the work of every handler its asker (src/admission/asker.ts). Requests share the work before handlers, such as
+ * the read of a session, so it does not end with one of them.
  */
 export function knowAskers(app: App): void {
   app.addHook('preHandler', (request, reply, done) => workFor(new RequestAsker(request, reply), done))

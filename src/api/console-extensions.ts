@@ -121,8 +121,8 @@ function send(request: FastifyRequest, reply: FastifyReply, { type, body }: { ty
 }
 
 /**
- * What a frame may load: the files of its own extension and what we give all of them, nothing else of this server or another,
- * and nothing inline. `self` would be the whole server, so the places are named.
+ * A frame may load the files of its own extension and those that every extension gets, nothing else of this server or
+ * another, and nothing inline. `self` would allow the whole server, so the policy names the paths.
  */
 function policyOf({ host }: FastifyRequest, { server }: Config, base: string): string {
   if (!/^([\w.-]+|\[[\da-f:]+\])(:\d{1,5})?$/i.test(host)) throw new AppError(400, 'The host is not valid')
@@ -169,7 +169,7 @@ function isKeyFor(config: Config, name: string, key: string): boolean {
   })
 }
 
-/* What the routes say of themselves. */
+/* The declarations of the routes. */
 
 const declared = routesOf('Documentation')
 const ofFiles = { config: { limitedAs: 'assets' } } as const

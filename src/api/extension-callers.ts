@@ -15,7 +15,7 @@ declare module 'fastify' {
   }
 }
 
-/** What the console does for an extension. Nothing else is opened by a request that names one. */
+/** Routes that the console uses for an extension. A request that names an extension opens no others. */
 const routes: ReadonlySet<string> = new Set([
   'GET /items/:collection',
   'POST /items/:collection',
@@ -64,7 +64,7 @@ function narrowedAccess(catalog: Catalog, { definition }: LoadedConsole, access:
     if (!(action === 'read' ? read : write).includes(collection)) return undefined
     return access.admin ? everything : access.grant(collection, action)
   }
-  // What a grant names of related rows opens no collection that the extension does not name itself.
+  // Naming a relation in a grant opens no collection that the extension does not name itself.
   const closed = new Set([...(access.closed ?? []), ...undeclared(catalog)(definition)])
   return { ...withGrants(access, grant, { admin: false }), closed }
 }
@@ -75,7 +75,7 @@ const undeclared = oncePer((catalog: Catalog) =>
   ),
 )
 
-/** What administrators may, as a grant; relations lead only where there is another. */
+/** The rights of administrators, as a grant; relations lead only to collections with a grant of their own. */
 const everything: Grant = {
   fields: ['*', '*.*', '*.*.*', '*.*.*.*', '*.*.*.*.*'],
   conditions: null,

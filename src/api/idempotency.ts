@@ -9,13 +9,14 @@ import { fingerprintOf } from '../http/fingerprint.ts'
 import type { App } from '../http/http.ts'
 
 /**
- * `Idempotency-Key` on everything that may write outside /auth and /oauth (POST, PUT, PATCH, DELETE): the same caller's same request (path, query, body) is done once within
- * 24 hours, however often and by however many processes it is received, and answered alike. Another request with the
- * same key is 409.
+ * `Idempotency-Key` on everything that may write outside /auth and /oauth (POST, PUT, PATCH, DELETE): the same caller's
+ * same request (path, query, body) runs once within 24 hours, however often and by however many processes it is
+ * received, and gets the same answer. Another request with the same key is 409.
  *
- * What makes it safe is not here: each commit of the request stores its result in its own transaction (events/commit.ts).
- * The answer is stored after it, and if a crash comes between the two, the repeated request makes its answer from the
- * stored results. Answers other than 2xx are not kept: nothing was written, so the request may be tried again.
+ * The safety comes from elsewhere: each commit of the request stores its result in its own transaction
+ * (events/commit.ts). The answer is stored after it, and if a crash comes between the two, the repeated request makes
+ * its answer from the stored results. Answers other than 2xx are not kept: nothing was written, so the request may be
+ * tried again.
  */
 export function registerIdempotency(app: App, deps: Reads & ReservedReads & UnloggedWrites): void {
   app.decorateRequest('repeatable', undefined)

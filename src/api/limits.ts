@@ -263,13 +263,13 @@ function listOf<Hook>(hooks: Hook | Hook[] | undefined): Hook[] {
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** What it counts as, on the routes of the table. */
+    /** The attempt that the route counts as. */
     attempt: Attempt | undefined
   }
   interface FastifyContextConfig {
     /** Not counted by RATE_LIMIT: what those who watch the process ask. */
     unlimited?: boolean | ((request: FastifyRequest) => boolean)
-    /** Whose limit counts it; `requests` where nothing is said. */
+    /** The limit that counts the route; by default `requests`. */
     limitedAs?: 'requests' | 'assets'
   }
 }

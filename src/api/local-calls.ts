@@ -10,11 +10,11 @@ import type { App } from '../http/http.ts'
 import type { WebWrites } from './capabilities.ts'
 import { narrowed } from './extension-callers.ts'
 
-/** What is known of a request that this process makes to itself. */
+/** The context of a request that this process makes to itself. */
 type Local = {
   /** Method and path of the one route that it is for. */
   readonly route: string
-  /** Whom it is made for; by its headers where it is undefined. */
+  /** The caller; undefined where the headers decide. */
   readonly caller: (() => Found | Promise<Found>) | undefined
 }
 

@@ -8,7 +8,7 @@ import type { App } from '../http/http.ts'
 import type { WebWrites } from './capabilities.ts'
 import { openLocalCalls } from './local-calls.ts'
 
-/** What tools need of the web process. To be opened before any route is registered. */
+/** The tools' view of the web process. Open it before any route is registered. */
 export function openMcp(app: App, deps: WebWrites, declared: () => readonly DeclaredRoute[]): (scope: App) => void {
   if (!deps.config.mcp.enabled) return () => undefined
   const call = openLocalCalls(app)

@@ -134,7 +134,9 @@ function nameForLog({ newId }: IdSource, request: FastifyRequest, reply: Fastify
 }
 
 const causeText = /^([\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12})\/(\d{1,4})$/i
-/** What a delivery of a webhook says of itself, and its receiver may pass on. 400 for anything else, 409 for a loop. */
+/**
+ * The cause that a delivery of a webhook carries and its receiver may pass on. 400 for anything else, 409 for a loop.
+ */
 function causeOfDelivery(header: string | string[] | undefined): Cause | undefined {
   if (header === undefined) return undefined
   const [, request, depth] = (typeof header === 'string' && causeText.exec(header)) || []

@@ -81,7 +81,7 @@ function watchMovement(coming: IncomingBody, { silenceMs, whileMs, leastBytes }:
   let since = { at: movedAt, bytes }
   const look = () => {
     const now = performance.now()
-    // What is here already waits for us, not for its sender.
+    // Bytes that have arrived wait for us, not for their sender.
     const isOurs = request.readableLength > 0
     if (isOurs) since = { at: now, bytes: socket.bytesRead }
     if (isOurs || socket.bytesRead > bytes) movedAt = now

@@ -24,7 +24,7 @@ export type AdmissionPolicy = {
   dropped(key: string): void
 }
 
-/** What is known of a repeated request. */
+/** The history of a repeated request. */
 type Standing = {
   costMs: number
   /** How often a kept answer will be used before a change drops it, as a moving mean. */
@@ -35,7 +35,7 @@ type Standing = {
   pause: number
 }
 
-/** What it costs to note what a read depends on, to keep its answer and to drop it. */
+/** The cost of recording a read's tables, keeping its answer and dropping it. */
 const keepMs = 0.1
 const pauseOfCheap = 16
 const pauseOfUnfit = 64

@@ -103,7 +103,7 @@ const othersLateMs = 20
 /** An answer that is only kept needs no look of its own; a change of its tables since the last one makes it worthless. */
 const longestLookMs = 1000
 
-/** What answers may take that nobody asked to keep. */
+/** The most memory for automatic answers. */
 const automaticBytes = 64 * 1024 ** 2
 /** An automatic answer is not waited for longer than that; then, and for a while, there is none. */
 const longestLookWaitMs = 250

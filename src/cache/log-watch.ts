@@ -29,7 +29,7 @@ export type LogWatch = {
    * too long ago. Only where the watch was opened with `noteWal`.
    */
   lookReplayedBy(position: WalPosition): number | undefined
-  /** What a look takes, in milliseconds, as a moving mean. */
+  /** The duration of a look in milliseconds, as a moving mean. */
   costMs(): number
   /** Which database this is: the same for every process, another one after a restore elsewhere. */
   identity(): string
@@ -161,7 +161,7 @@ export function openTimeline() {
       base = { number, upTo }
       return number
     },
-    /** What counts for tables that are not in any change since the restart. */
+    /** Counts for tables that are in no change since the restart. */
     assume: (change: Change): void => {
       base = change
     },
@@ -225,7 +225,7 @@ async function readSince(db: Database, { near, far }: { readonly near: string; r
 }
 
 /**
- * What there is to read at most looks. With as small a limit no plan but the index on xid is considered; with a larger one
+ * The most rows of a usual look. With so small a limit no plan but the index on xid is considered; with a larger one
  * than the planner expects to find it reads all of a table whose statistics are young, and sorts.
  */
 const mostNear = 500
@@ -255,9 +255,9 @@ const momentSql = (noteWal: boolean) => `pg_current_snapshot()::text as snapshot
     ${noteWal ? `${walEndSql}::text` : 'null::text'} as wal`
 
 /**
- * What is not visible in the snapshot (`unseenSql`), in parts that are each a range of the index on xid: the planner's
- * estimates for the newest transactions are poor (log-reader.ts). DDL changes rows without events of them, so a changed collection
- * counts as a change of everything.
+ * Events that are not visible in the snapshot (`unseenSql`), in parts that are each a range of the index on xid: the
+ * planner's estimates for the newest transactions are poor (log-reader.ts). DDL changes rows without events of them, so
+ * a changed collection counts as a change of everything.
  */
 const followSql = (noteWal: boolean, most: number) => `
   with unseen as materialized (

@@ -3,8 +3,8 @@ import type { Collection, Field, Kind, LinkEnd } from './catalog.ts'
 import { columnsWithoutImage } from './system-collections.ts'
 
 /**
- * What writers and readers of the log have in common: its names, its actor and its ids. The table is in
- * log-table.ts, the triggers that fill it in log-triggers.ts.
+ * The names, the actor and the ids that writers and readers of the log share. The table is in log-table.ts, the
+ * triggers that fill it in log-triggers.ts.
  *
  * Words: an *event* is a row of the log; its *position* is its place per record; its *horizon* is the oldest
  * transaction that was running when it was written.
@@ -176,12 +176,12 @@ function settingsOf(collections: readonly Collection[]): (keyof typeof imageSett
 }
 
 /**
- * `rows` yields "entityId", action, changes and the row's tenant, in the order in which positions are to be taken.
+ * `rows` yields "entityId", action, changes and the row's tenant, in the order of positions.
  *
- * What is known of the actor is taken out of its JSON here: each variable of the function would be an evaluation of its
- * own, which costs a one-row write more than all of these. `ofEvent` is an expression for the actor of each event, where they
- * differ. The horizon is of this statement's snapshot, which is older
- * than its first position: a reader that resumes from there gets all that was not yet visible at that moment.
+ * The statement itself takes the actor's members out of its JSON: a variable of the function for each would be an
+ * evaluation of its own, which costs a one-row write more than all of these. `ofEvent` is an expression for the actor
+ * of each event, where they differ. The horizon is of this statement's snapshot, which is older than its first
+ * position: a reader that resumes from there gets all that was not yet visible at that moment.
  */
 function append(collection: Collection, rows: string, ofEvent?: string): string {
   const actor = ofEvent === undefined ? 'actor' : '"svc$by".actor'
@@ -264,10 +264,10 @@ function onlyImage(collection: Collection, name: 'before' | 'after', row: string
 }
 
 /**
- * What {@link updatedRows} is for one row that kept its key: nothing to join, to number or to sort. Yields nothing for a
- * row that has not changed or has another key now, which is then left to the general statement. Where every change is
- * logged, the rows are compared byte by byte: PostgreSQL prepares every expression anew for every statement, and this is
- * one.
+ * {@link updatedRows} for one row that kept its key: nothing to join, to number or to sort. Yields nothing for a row
+ * that has not changed or has another key now, which is then left to the general statement. Where every change is
+ * logged, the rows are compared byte by byte: PostgreSQL prepares every expression anew for every statement, and this
+ * is one.
  */
 function updatedRow(collection: Collection): string {
   const id = key(collection)

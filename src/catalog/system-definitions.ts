@@ -550,7 +550,7 @@ const workflowExecution = define('svc_WorkflowExecution', {
     version: integer,
     status: oneOf(['queued', 'running', 'completed', 'failed', 'cancelled'], { defaultValue: 'queued' }),
     trigger: oneOf(['manual', 'webhook', 'schedule', 'hook', 'workflow', 'test'], { defaultValue: 'manual' }),
-    // What goes through it is kept beside the log: it may be large, and was never a row of anybody's.
+    // The data of an execution is kept beside the log: it may be large, and was never anybody's row.
     trigger_data: { ...preset(json, {}), unlogged: true },
     context_data: { ...preset(json, {}), unlogged: true },
     result_data: { ...preset(json, {}), unlogged: true },
@@ -563,9 +563,9 @@ const workflowExecution = define('svc_WorkflowExecution', {
     // The failed execution that this one goes on with, and the one whose node waits for it.
     retry_of_Id: uuid,
     parent_Id: uuid,
-    // Who asked for it to be done, where that is not who triggered it all; and what led to it.
+    // The caller, if another one than the user who triggered the first workflow of the chain; and the cause.
     caller_Id: { ...uuid, hidden: true, unlogged: true },
-    // What a program may do for the caller, where one has asked in the caller's name.
+    // The scope of a program that acts in the caller's name.
     caller_scope: { ...string, allowNull: true, hidden: true, unlogged: true },
     cause: { ...json, hidden: true, unlogged: true },
     // The claim of the process that runs it, and when it is to go on; neither while it waits for another one.
@@ -605,7 +605,7 @@ const workflowExecutionLog = define('svc_WorkflowExecutionLog', {
   indexes: [index('svc_WorkflowExecutionLog_execution_seq_unique', ['execution_Id', 'seq'], unique)],
 })
 
-/** What `{{ secrets.name }}` stands for. */
+/** The values of `{{ secrets.name }}`. */
 const secret = define('svc_Secret', {
   fields: {
     id,
@@ -672,7 +672,7 @@ const webhookDelivery = define('svc_WebhookDelivery', {
   indexes: [index('svc_WebhookDelivery_webhook_idx', ['webhook_Id', 'createdAt'])],
 })
 
-/** What somebody has set a page of the console to, to come back to it. */
+/** Saved settings of a page of the console. */
 const view = define('svc_View', {
   fields: {
     id,

@@ -135,7 +135,7 @@ async function cutDead(suspects: readonly Connection[]): Promise<void> {
     if (moved(connection, line, performance.now())) line.silentSince = performance.now()
     if (line.silentSince !== silentSince) continue
     cut(connection, performance.now() - silentSince)
-    // What broke one line may have broken its neighbours, and who is told to try again must not get one of those.
+    // The same fault may have broken neighbouring lines; a repeated statement must not get one of those.
     for (const [other, { config, heardAt }] of lines)
       if (config.isSpare && heardAt < silentSince && isFree(other) && serverOf(other) === serverOf(connection))
         cut(other, performance.now() - heardAt)
@@ -147,8 +147,8 @@ const idleSql = `
   where pid = any($1::int[]) and state like 'idle%' and state_change < clock_timestamp() - interval '1 second'`
 
 /**
- * Behind a pooler the processes that we know by number are not the server's, so nothing is found. What cannot be asked
- * is not cut either: its silence is bounded.
+ * Behind a pooler the processes that we know by number are not the server's, so none is found. A connection that cannot
+ * be asked about is not cut here: its silence has a limit.
  */
 async function idleAmong(suspects: readonly Connection[]): Promise<readonly Connection[]> {
   const { config } = lines.get(suspects[0]!)!

@@ -8,7 +8,7 @@ import type { PgClient } from './pools.ts'
  * in its turn, by the interface that `pg` has for such queries (`submit`, `handleCopyData` and so on).
  */
 
-/** What is sent to or comes from the server at a time, about. */
+/** The approximate size of the pieces sent to and from the server. */
 const pieceSize = 64 * 1024
 
 /** The connection under a client, as far as COPY uses it. */
@@ -28,7 +28,7 @@ export function copyOut(client: PgClient, statement: string): Readable {
   const rows = new Readable({
     highWaterMark: 4 * pieceSize,
     read: () => void socket.resume(),
-    // What is left must be read all the same, before the next statement.
+    // The rest must be read all the same, before the next statement.
     destroy: (error, callback) => {
       socket.resume()
       callback(error)
@@ -66,8 +66,8 @@ export function copyOut(client: PgClient, statement: string): Readable {
 }
 
 /**
- * `COPY … FROM STDIN`: sends what comes, no faster than the server takes it. Resolves to the number of rows. What the content
- * throws ends the statement, and is thrown on.
+ * `COPY … FROM STDIN`: sends the content, no faster than the server takes it. Resolves to the number of rows. An error
+ * of the content ends the statement and is rethrown.
  */
 export function copyIn(client: PgClient, statement: string, content: AsyncIterable<Uint8Array>): Promise<number> {
   const socket = streamOf(client)

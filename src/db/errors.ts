@@ -80,8 +80,8 @@ const lossesOfSockets: ReadonlySet<string> = new Set([
 const lossesOfSlonik = [ConnectionError, BackendTerminatedError, BackendTerminatedUnexpectedlyError] as const
 
 /**
- * What pg says of a line that broke during a statement, or between its being taken from the pool and the statement, and
- * slonik of a connection that it has given up meanwhile.
+ * The words of pg for a line that broke during a statement, or between leaving the pool and the statement, and those of
+ * slonik for a connection that it has given up meanwhile.
  */
 const lossInWords =
   /connection (terminated|ended)|timeout (exceeded|expired)|read timeout|is not queryable|client (is|was) (pending destroy|destroyed|closed)|released connection|pool (is being|has been) shut down/i

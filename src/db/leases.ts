@@ -3,9 +3,9 @@ import { type Listener, liveForMs } from './listener.ts'
 import type { Database } from './pools.ts'
 
 /**
- * Leases: the processes that answer from memory, and how one waits for them (ADR 25). A process may do so while its listener is live; it holds
- * a lease, which is a row of svc_Lease that it renews. Whoever has committed an end waits until each holder has heard of
- * it, or could no longer answer from memory without having heard.
+ * Leases: the processes that answer from memory, and how one waits for them (ADR 25). A process may do so while its
+ * listener is live; it holds a lease, which is a row of svc_Lease that it renews. A process that has committed the end
+ * of a session waits until each holder has heard of it, or could no longer answer from memory without having heard.
  */
 export type Leases = {
   /**
@@ -81,8 +81,8 @@ function openRound(): Round {
 }
 
 /**
- * Asks the holders, if there are any, and gives their ids. Who renewed longer ago is dead or stopped; five seconds
- * instead of one, because the last renewals are lost when the server crashes.
+ * Asks the holders, if there are any, and gives their ids. A holder that renewed longer ago is dead or stopped; five
+ * seconds instead of one, because the last renewals are lost when the server crashes.
  */
 const askHolders = `
     select id, pg_notify('svc_leases', $2) from "svc_Lease"

@@ -268,7 +268,7 @@ async function carryOut(shell: Shell, client: pg.Client, effect: Effect, cause: 
       return { is: 'answered', asked, isProof: effect.isProof }
     }
     case 'ease':
-      // What is lost when the server crashes is less than the five seconds for which a lease is looked for.
+      // A crash of the server loses less than the five seconds for which a lease is looked for.
       await query(shell, client, { text: 'set synchronous_commit to off' })
       return { is: 'eased', asked: effect.asked, isProof: true }
     case 'warn':

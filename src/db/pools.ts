@@ -157,13 +157,13 @@ type DatabaseOptions = {
   /** With it every statement is a span, wait for a connection included. */
   readonly tracing?: Tracing
   /**
-   * What follows when a connection is lost during a statement: one that only reads is run once more on another connection,
-   * or fails for somebody else to repeat it; one that may write fails with {@link AnswerLost}.
+   * The reaction to a connection that is lost during a statement: a statement that only reads runs once more on another
+   * connection, or fails so that its caller repeats it; one that may write fails with {@link AnswerLost}.
    */
   readonly onLoss: 'repeat' | 'fail' | 'tell'
   /**
-   * What ends the statements that are given no signal of their own. A face of a pool that has none is for everybody: for
-   * what several wait for, and one of them must not end for the others.
+   * Ends the statements that have no signal of their own. A view of a pool without it is for shared work, which one of
+   * its waiters must not end for the others.
    */
   readonly ends?: () => AbortSignal | undefined
 }

@@ -1,4 +1,4 @@
-/** Who does something, as the log records it: user, role, program, and what led to it (ADR 49). */
+/** The actor of a change, as the log records it: user, role, program, and the cause (ADR 49). */
 import { newId } from '../adapters/ids.ts'
 import type { Tx } from '../db/sql.ts'
 import type { RepeatableRequest } from '../db/unlogged/idempotency.ts'
@@ -12,7 +12,7 @@ export type Agent = { readonly name: string; readonly tool?: string; readonly sc
 /** By what one request leads to another. */
 export const causedBy = ['hook', 'task', 'job', 'workflow', 'webhook'] as const
 
-/** What led to a change: the request (by the log's id of it) whose hook, task or other consequence this is. */
+/** The cause of a change: the request (by the log's id of it) whose hook, task or other consequence it is. */
 export type Cause = {
   readonly request: string
   /** 1 for what a request leads to, 2 for what that leads to. */
@@ -24,7 +24,7 @@ export type Cause = {
   readonly as?: string | null
 }
 
-/** What leads on further than this is taken for a loop, where programs that users write could make one. */
+/** A longer chain counts as a loop, where programs that users write could make one. */
 export const deepestCause = 8
 
 /** The user, role and program that do something. Reaches the log with every change. */

@@ -18,8 +18,8 @@ import { type BatchedRow, rowBatchesOf } from './row-batches.ts'
 import { type Actor, actorJson, causeOf, type DomainEvent } from './types.ts'
 
 /**
- * What `commit` uses: the pool that writes, and what must know of a change before its writer is answered. The log knows
- * these by what it asks of them; the process opens them.
+ * The capabilities of `commit`: the pool that writes, and the parts that must hear of a change before its writer gets
+ * an answer. This floor declares only what it asks of them; the process opens them.
  */
 export type Writes = UnloggedWrites &
   ReservedReads &

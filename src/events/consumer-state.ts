@@ -1,4 +1,4 @@
-/** What operators see of the consumers of the log, and how they tell them where to go on. */
+/** Consumers of the log as operators see them, and the commands that tell a consumer where to continue. */
 import { logSchema, logTable } from '../catalog/log-triggers.ts'
 import { type Reader, rawQuery, type UnloggedWrites } from '../db/sql.ts'
 import { resetConsumer, type StoredCursor } from '../db/unlogged/consumers.ts'
@@ -96,7 +96,10 @@ const beforeSql = (xid: string) => `${xid}::text || ':' || ${xid}::text || ':'`
 const floorSql = `select greatest(removed::text::numeric + 1, 3) as first from ${logSchema}.floor`
 const beginningSql = `select ${beforeSql('first')} as snapshot from (${floorSql}) floor`
 
-/** What ran when the first event after the moment was written, or began later, is all that can have followed the moment. */
+/**
+ * Only transactions that ran when the first event after the moment was written, or began later, can have followed the
+ * moment.
+ */
 const momentSql = `select coalesce(
     (select ${beforeSql('greatest(floor.first, e.horizon::text::numeric)')} from (${floorSql}) floor, "${logTable}" e
       where e."createdAt" >= $1::timestamptz order by e."createdAt" limit 1),

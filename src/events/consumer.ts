@@ -1,9 +1,9 @@
 /**
- * Consumers: whoever follows the log and must miss nothing of it, whoever has written (ADR 39). A consumer is at a place
- * of the log that is kept in the database, and what it does with a page of events commits together with its next place:
- * in the database each event is handled exactly once. What it wants done elsewhere becomes a job of the same transaction.
+ * Consumers follow the log and miss none of it, whoever has written (ADR 39). The database stores the place of a
+ * consumer, and the effects of a page of events commit together with the next place: in the database each event is
+ * handled exactly once. Effects elsewhere become jobs of the same transaction.
  *
- * The processes that host consumers are in `workers/consumers.ts`; what operators see of them is in `consumer-state.ts`.
+ * `workers/consumers.ts` hosts consumers; `consumer-state.ts` shows them to operators.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logs } from '../adapters/logger.ts'
@@ -31,8 +31,8 @@ export type Consumer = {
   /** Asked before every page. */
   wants(): Wants
   /**
-   * What becomes of an event that fails on its own again and again: it is `set-aside` and the consumer goes on, or the
-   * consumer is `halt`ed before it, until an operator decides.
+   * The reaction to an event that fails on its own again and again: `set-aside` lets the consumer continue without it,
+   * `halt` stops before it until an operator decides.
    */
   readonly onFailure: 'set-aside' | 'halt'
   /** How long it rests when it has caught up, so that what is written meanwhile becomes one page; else it is woken. */
@@ -78,7 +78,7 @@ export type ConsumerPage<Event extends BriefEvent = LogEvent> = {
   readonly isRetry: boolean
 }
 
-/** What a consumer's process uses. */
+/** The capabilities of a consumer's process. */
 export type ConsumerWrites = Reads & Writes & Logs
 
 /** A consumer that this process works for; `cursor` is where it has read to, `stored` the place that is kept. */
@@ -90,7 +90,7 @@ export type ConsumerHold = {
   readonly limit: number
 }
 
-/** What has come of a page. */
+/** The outcome of a page. */
 export type Progress =
   | { readonly is: 'handled'; readonly held: ConsumerHold; readonly events: number; readonly more: boolean }
   /** The event at `position` cannot be handled: the consumer is to be halted. */
@@ -149,7 +149,7 @@ export function isAhead({ cursor, stored }: ConsumerHold): boolean {
   return snapshot !== stored.snapshot || upTo !== stored.upTo || position !== stored.position
 }
 
-/** Handles an event that was set aside. What fails again stays there. */
+/** Handles an event that was set aside. If it fails again, it stays there. */
 export async function handleSetAside(
   deps: ConsumerWrites,
   consumer: Consumer,
@@ -198,8 +198,8 @@ export async function imagesOf(
 }
 
 /**
- * What events are the cause of for those who follow the log, by position; nothing of those that no request has made. A
- * consumer that has something written because of an event writes it as `causedActor` with this.
+ * The causes that events are for consumers of the log, by position; none for events of no request. A consumer that
+ * writes because of an event does so as `causedActor` with this cause.
  */
 export async function causesOf(
   db: Reader,

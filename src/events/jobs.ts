@@ -72,8 +72,8 @@ const StoredCause = Type.Object({
 })
 
 /**
- * Who does a job: the platform, for the request that the job came from. What the job changes is to the log a request of its
- * own, with that one as its cause. Jobs of schedules have none.
+ * The actor of a job: the platform, for the request that led to the job. To the log, the changes of a job are a request
+ * of their own, with that one as their cause. Jobs of schedules have none.
  */
 export function actorOfJob(data: unknown): Actor {
   const { cause } = (data ?? {}) as { cause?: unknown }
@@ -159,7 +159,7 @@ export const queues: Readonly<Record<QueueName, Omit<Queue, 'name'>>> = {
     retentionSeconds: day,
     deleteAfterSeconds: 3600,
   },
-  // What is not deleted in time ends by its own time limit.
+  // A stale answer that is not deleted in time ends by its own time limit.
   'cache-invalidation': {
     retryLimit: 5,
     retryDelay: 2,
@@ -225,8 +225,8 @@ async function ensureQueue(boss: PgBoss, name: string, options: Omit<Queue, 'nam
 
 /**
  * Inserts jobs in the caller's transaction and wakes the workers once per queue: no job exists for a rolled-back
- * transaction. What they came from is kept with them, so that their worker continues the trace and names the cause. Throws
- * when a queue is missing (pg-boss itself would return null for some refusals).
+ * transaction. Each job keeps its origin, so that its worker continues the trace and names the cause. Throws when a
+ * queue is missing (pg-boss itself would return null for some refusals).
  */
 export async function enqueue(boss: PgBoss, tx: Tx, jobs: readonly CausedJob[], traceparent?: string): Promise<void> {
   const byQueue = Map.groupBy(jobs, (job) => job.queue)

@@ -10,7 +10,7 @@ import { logSchema, logTable } from '../catalog/log-triggers.ts'
 import { type Cursor, cursorAt, eventCursors, momentSql, parseSnapshot, type Snapshot } from './cursor.ts'
 import { eventIdSql } from './log.ts'
 
-/** What a statement needs; a pg pool and a pg client both are one. */
+/** Runs a statement; pg's pool and client both fit. */
 export type LogDb = {
   // biome-ignore lint/suspicious/noExplicitAny: the rows of a driver have the shape of the statement
   query(text: string, values?: unknown[]): Promise<{ rows: any[] }>
@@ -58,7 +58,7 @@ export type PullOptions = {
   brief?: boolean | undefined
 }
 
-/** What a brief page says of an event. */
+/** An event in a brief page. */
 export type BriefEvent = Pick<LogEvent, 'position' | 'createdAt'>
 
 /**
@@ -187,7 +187,7 @@ function toBriefEvents(rows: readonly BriefRow[]): readonly LogEvent[] {
   return events.sort(byPosition)
 }
 
-/** What a brief page does not say is empty. */
+/** The members that a brief page leaves out are empty. */
 const briefly = (position: string, createdAt: string): LogEvent => ({
   position,
   createdAt,
@@ -206,9 +206,9 @@ const byPosition = ({ position: a }: LogEvent, { position: b }: LogEvent): numbe
   a.length - b.length || (a < b ? -1 : 1)
 
 /**
- * What is not visible in a snapshot, spelled as its definition: of a transaction that began after it, or was running. Each
- * of the two is a range of the index on xid. Whoever looks for what is new, looks for this: the feed, `/changes`, the
- * consumers and the cache. `$later` and `$running` are the parameters of {@link unseenValues}.
+ * Events that are not visible in a snapshot, spelled as its definition: of a transaction that began after it, or was
+ * running. Each of the two is a range of the index on xid. The feed, `/changes`, the consumers and the cache all find
+ * new events by it. `$later` and `$running` are the parameters of {@link unseenValues}.
  */
 export const unseenSql = {
   later: (xid: string, parameter: string) => `${xid} >= ${parameter}::xid8`,
@@ -223,7 +223,7 @@ export function unseenValues({
   return [String(xmax), running.map(String)]
 }
 
-/** What a reader is told of an event. */
+/** The columns of an event that a reader gets. */
 const createdAtColumn = `to_char(e."createdAt" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt"`
 const eventColumns = `e.position::text, e.xid::text, e.type, e.entity, e."entityId", e.action, e."userId", e."tenant_Id" as "tenantId",
   ${createdAtColumn}`

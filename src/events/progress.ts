@@ -1,7 +1,7 @@
 import { AppError } from '../errors.ts'
 import type { Actor } from './types.ts'
 
-/** How far something is that takes long, told to the user who has begun it. What is quick is not told. */
+/** Reports the progress of long work to the user who began it. Quick work reports none. */
 export type Progress = {
   /** Of many calls few are told. */
   at(message: string, data: object): void

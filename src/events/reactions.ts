@@ -61,7 +61,7 @@ const reactions: { readonly [Type in EventType]: (data: EventData[Type]) => Reac
   'task.hurried': () => nothing,
   'task.cancelled': () => nothing,
   'schema.changed': () => ({ stale: ['catalog'] }),
-  // What the images said is to be removed is removed at once.
+  // Content of erased versions is removed at once.
   'history.erased': ({ collection }) =>
     collection === 'svc_File' ? { jobs: [{ queue: 'file-removal', data: {} }] } : nothing,
   'history.undone': () => nothing,

@@ -36,8 +36,8 @@ type ExpiryOptions = {
 /**
  * Removes all events written before `before`: whole months by dropping their partition, the rest in batches, each its
  * own transaction, so it may be stopped at any moment and run again. Each transaction that removes events raises the
- * retention floor, so that a reader with an older cursor has to start over. What a consumer has yet to read stays, up to
- * `forConsumers`; a consumer whose events are removed all the same is stopped in the same transaction. `db` must be
+ * retention floor, so that a reader with an older cursor has to start over. Events that a consumer has yet to read
+ * stay, up to `forConsumers`; if they are removed all the same, the same transaction stops the consumer. `db` must be
  * allowed to write.
  */
 export async function expireEvents(db: LogDb, before: Date, options: ExpiryOptions = {}): Promise<Expiry> {
@@ -84,9 +84,9 @@ export type ExpiredPartition = {
 }
 
 /**
- * What of the expired partitions, the oldest first, is dropped as a whole, and where that and the deletion of the rest
- * stops consumers that have yet to read it: beyond the days that are kept for them, and where it comes with all that
- * follows to more than `mostBytes`.
+ * Decides which of the expired partitions, the oldest first, to drop as a whole, and where that and the deletion of the
+ * rest stops consumers that have yet to read them: beyond the days that are kept for them, and where a partition with
+ * all later ones has more than `mostBytes`.
  */
 export function decideExpiry(expired: readonly ExpiredPartition[], mostBytes: number) {
   const exceeds = (partitions: readonly ExpiredPartition[]) =>

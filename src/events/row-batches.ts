@@ -20,7 +20,7 @@ export type BatchedRow = {
   readonly key?: string | undefined
 }
 
-/** What rows have in common that one statement can write; compared by identity. */
+/** The properties that rows of one statement share; compared by identity. */
 export type RowKind = {
   /**
    * The statement for rows with these values. Its first parameter, the actors, is not among the values. It answers a row for
@@ -75,7 +75,7 @@ type Line = {
   waiting: Member[]
   /** Until then each is written alone. */
   apartUntil: number
-  /** What one takes alone, as a moving mean; 0 where that is not known. */
+  /** The duration of one alone, as a moving mean; 0 if unknown. */
   aloneMs: number
   /** The same per row of a batch. */
   togetherMs: number

@@ -44,7 +44,7 @@ export type EventData = {
   'auth.email_verified': { userId: string }
   /** The owner asked for another address, which is to be confirmed from there. */
   'auth.email_change_requested': { userId: string }
-  /** What should confirm another address was wrong. */
+  /** A wrong password was given for a change of the address. */
   'auth.email_change_failed': { userId: string }
   /** An account has another address: confirmed by its owner, or set by somebody else, as the actor tells. */
   'auth.email_changed': { userId: string }
@@ -72,7 +72,7 @@ export type EventData = {
   'auth.2fa_enabled': { userId: string }
   /** A user has no second factor any more. */
   'auth.2fa_disabled': { userId: string }
-  /** What should confirm that the user is there was wrong. */
+  /** A wrong fresh proof of the user was given. */
   'auth.proof_failed': { userId: string }
   /** A passkey opens the account from now on. */
   'auth.passkey_added': { userId: string; passkey: string }
@@ -114,7 +114,10 @@ export type EventData = {
   'schema.changed': { collection: string; change: 'create' | 'update' | 'delete' }
   /** An administrator erased the images of an item's events. */
   'history.erased': { collection: string; item: string; events: number }
-  /** What a request, a transaction (by the position of an event) or a user did has been undone, so many rows. */
+  /**
+   * The changes of a request, a transaction (named by the position of an event) or a user were undone; with the number
+   * of rows.
+   */
   'history.undone': {
     undone: string
     by: 'request' | 'transaction' | 'user'

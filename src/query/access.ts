@@ -45,7 +45,7 @@ export type Access = {
   variable(name: VariableName, path: readonly string[]): unknown
 }
 
-/** What the holder of an OAuth token may do at most: `read`, also `write`, or also what administrators do. */
+/** The most that the holder of an OAuth token may do: `read`, also `write`, or also administration. */
 export type Scope = 'read' | 'write' | 'admin'
 
 export type VariableName = 'CURRENT_USER' | 'CURRENT_ROLE' | 'CURRENT_TENANT' | 'CURRENT_USERROLE' | 'CURRENT_SETTINGS'

@@ -76,7 +76,7 @@ export function meantName(name: string, known: Iterable<string>): string {
   return meant === undefined ? '' : `: did you mean ${meant}?`
 }
 
-/** What is longer is near no name. */
+/** A longer word is near no name. */
 const longestName = 66
 
 /** The request's own word in an error, cut short. */

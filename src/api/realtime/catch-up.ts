@@ -21,7 +21,7 @@ import { currentView, type Subscriber } from './subscribers.ts'
 import { changesSeen, fieldsOf, partsOf, scopesRows } from './views.ts'
 
 /*
- * What a subscriber gets before live messages: what it has missed since its cursor, or the rows themselves.
+ * The messages that a subscriber gets before live ones: the changes since its cursor, or the rows themselves.
  */
 
 export type CatchUp = {

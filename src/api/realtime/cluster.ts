@@ -16,7 +16,7 @@ export type Cluster = {
   readonly options: { readonly adapter?: Fanout['adapter'] }
   /** Calls the others' handler of that name. Nothing is sent while Redis is away. */
   notify(io: Server, name: string, ...values: readonly unknown[]): void
-  /** What the others' handlers answer, as far as they do in time. */
+  /** The answers of the other processes' handlers that come in time. */
   ask(io: Server, name: string, ...values: readonly unknown[]): Promise<readonly unknown[]>
   /** Called when messages of others may have been missed. */
   onReconnect(handler: () => void): void

@@ -215,8 +215,8 @@ function answerPings(socket: WebSocket, atMost: number): void {
 }
 
 /**
- * What waits to be sent on each connection. A client that does not read must cost no more than its share of memory:
- * senders ask before they add to what waits.
+ * Data that waits to be sent on each connection. A client that does not read must cost no more than its share of
+ * memory, so senders ask before they add to it.
  */
 export type Outbox = {
   /** Counts what waits on this connection from now on, and closes it when that is far too much. */
@@ -233,7 +233,10 @@ type Backlog = { bytes: number; messages: number; inFlight: number }
 
 const stalledMs = 10_000
 const lookMs = 5
-/** What is not asked for here, such as answers and the messages of rooms, may add up to so many times what may wait. */
+/**
+ * Messages sent without asking, such as answers and the messages of rooms, may make the waiting data so many times
+ * larger.
+ */
 const cutOffAt = 4
 /** A sender of many pages adds the next one when this share of what may wait is left. */
 const drainedShare = 0.25

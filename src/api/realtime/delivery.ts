@@ -36,10 +36,10 @@ import {
 } from './views.ts'
 
 /**
- * Delivers changes to subscribers. What a subscriber may see of a change is computed in SQL, by the same projection and
- * condition as a read, in one statement per batch and distinct shape of a view, for all subscribers who have it (ADR 23).
- * What happens to each subscription is decided in subscription.ts. While the database does not answer, changes wait; any
- * other failure delivers nothing and asks the client to read again.
+ * Delivers changes to subscribers. SQL computes the visible part of a change by the projection and condition of a read,
+ * in one statement per batch and distinct shape of a view, for all its subscribers (ADR 23). subscription.ts decides
+ * what happens to each subscription. While the database does not answer, changes wait; any other failure delivers
+ * nothing and asks the client to read again.
  */
 export type EventDelivery = {
   mayRead(access: Access, collection: string): boolean
@@ -163,7 +163,7 @@ async function follow(shell: Shell): Promise<void> {
   await shell.live?.started
 }
 
-/** What the client has missed or has not got yet; undefined when it has to read again. */
+/** Sends the changes or rows that the client still lacks; undefined when it has to read again. */
 async function sendFirst(shell: Shell, subscriber: Subscriber): Promise<{ at: Cursor; rows?: number } | undefined> {
   const { since, snapshot } = subscriber.request
   const reached = since && (await shell.catchUp.from(subscriber, since))
@@ -289,7 +289,7 @@ function noticeDisturbances(shell: Shell, batch: readonly LogEvent[]): void {
     const { watch } = subscriber
     const { seen } = subscriber.state
     if (watch === undefined) continue
-    // What happened before it subscribed is in what it has read, however late it is delivered.
+    // Its first read already shows events from before it subscribed, however late they are delivered.
     const touched = seen === undefined ? byAll : touchedBy(batch.filter(({ xid }) => !isVisible(BigInt(xid), seen)))
     try {
       if (watch(touched)) take(shell, subscriber, { is: 'disturbed' })

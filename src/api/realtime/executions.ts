@@ -7,7 +7,7 @@ import { callerOf, readMessage, tenantOf } from './messages.ts'
 
 /**
  * Executions of workflows, for sockets that have joined them: `workflow:execution:update` with every node, and
- * `workflow:execution:complete`. Who joins late is told what has happened so far.
+ * `workflow:execution:complete`. A socket that joins late gets the events so far.
  */
 export type ExecutionRooms = {
   /** `workflow:execution:join {executionId}`: without an answer; a refusal is the event `workflow:execution:error`. */
@@ -34,7 +34,7 @@ type Logged = {
   readonly durationMs: number | null
 }
 
-/** What a socket has been told of an execution: of each node its state, and whether it is over. */
+/** The state of an execution that a socket has been sent: of each node, and whether the execution is over. */
 type Told = { readonly nodes: Map<number, string>; isOver: boolean; telling: Promise<void> }
 
 const roomsAtMost = 50

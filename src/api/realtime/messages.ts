@@ -15,8 +15,8 @@ import { readAs } from '../../http/reading.ts'
 import type { RealtimeReads } from './capabilities.ts'
 
 /*
- * What clients send on the realtime channel, and how it is answered (docs/realtime.md, docs/rooms.md). A message that is
- * no object counts as an empty one; a member that does not fit is refused with 400 and its `refusal`.
+ * Messages of clients on the realtime channel, and their answers (docs/realtime.md, docs/rooms.md). A message that is
+ * not an object counts as an empty one; a member that does not fit is refused with 400 and its `refusal`.
  */
 
 const anything = Type.Optional(Type.Unknown())
@@ -130,7 +130,8 @@ const unknownEvent = () => new AppError(400, 'Unknown event', { code: 'UNKNOWN_E
 
 /**
  * `custom {event, payload}`: to the handler that an extension has registered for the event. It answers by `ack`, or by
- * what it returns where it takes no `ack`. What it throws is answered and logged; the process and the socket go on.
+ * its return value if it takes no `ack`. An error that it throws is answered and logged; the process and the socket
+ * continue.
  */
 export async function dispatchMessage(
   deps: RealtimeReads,

@@ -117,7 +117,7 @@ const nothingShared = {
   close: async () => undefined,
 }
 
-/** What other processes ask of this one, and what is to be done when they may not have been heard. */
+/** Answers the questions of other processes, and repairs rooms after messages may have been lost. */
 function hearOthers(context: RoomContext): void {
   const { deps, io, cluster, store, events, own } = context
   io.on('svc:removed', (room: Room, socketId: string, kickedBy: string) =>
@@ -166,7 +166,7 @@ function showOut(context: RoomContext, room: Room, socketId: string, kickedBy: s
   context.cluster.notify(context.io, 'svc:removed', room, socketId, kickedBy)
 }
 
-/** After its user's rights have changed. What cannot be decided is decided against it. */
+/** After a change of its user's rights. If the validator fails, the socket leaves. */
 async function reconsider(context: RoomContext, socket: Socket, room: Room): Promise<void> {
   const { deps, own, events } = context
   const membership = own.get(socket)?.get(roomKey(room))

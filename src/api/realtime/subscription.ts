@@ -2,14 +2,14 @@ import { type Cursor, includesSnapshot, isVisible, type Snapshot } from '../../e
 import type { Message } from './views.ts'
 
 /*
- * What happens to one subscription, decided without socket or database: `step` says what a subscription is after an
- * input and what is to be done. What ends in a `resync` is decided here and nowhere else.
+ * The life of one subscription, without socket or database: `step` gives the state after an input, and the effects.
+ * Only this file decides when a subscription ends in a `resync`.
  */
 
 /** Where a subscription is. */
 export type SubscriptionState =
   | {
-      /** What it has missed is being sent; messages that arrive live wait, unless they are read from the log again. */
+      /** The missed changes are being sent; live messages wait, unless they are read from the log again. */
       readonly phase: 'catching up'
       readonly waiting: WaitingMessages | undefined
       /** More arrived than may wait, or what no message says: it has to catch up again. */
@@ -18,7 +18,7 @@ export type SubscriptionState =
     }
   | {
       readonly phase: 'live'
-      /** What is visible here was sent already; undefined when all that comes is later. */
+      /** Everything visible in this snapshot was sent already; undefined when all coming events are later. */
       readonly seen: Snapshot | undefined
     }
 
@@ -43,7 +43,7 @@ export type Input =
   | { readonly is: 'read'; readonly upTo: Snapshot }
   /** Something has changed which rows it sees, and no message says so. */
   | { readonly is: 'disturbed' }
-  /** What it has missed cannot be read from the log any more, or its user may see other rows now. */
+  /** The log no longer has the missed changes, or its user may see other rows now. */
   | { readonly is: 'unknown' }
   | { readonly is: 'failed' }
   /** Its user may not have it any more, or it makes no sense any more. */

@@ -26,10 +26,10 @@ import type { RealtimeReads } from './capabilities.ts'
 import { readMessage } from './messages.ts'
 
 /*
- * What a subscriber sees: the request it made, compiled for what it may read, and the messages of a batch of events.
+ * The view of a subscriber: its request, compiled with its rights, and the messages of a batch of events.
  */
 
-/** What a socket asks for with `subscribe` (docs/realtime.md); compiling it shows whether it makes sense. */
+/** The payload of `subscribe` (docs/realtime.md); compiling validates it. */
 export type SubscribeRequest = {
   readonly collection: string
   readonly since: Cursor | undefined
@@ -193,7 +193,10 @@ export function* partsOf(events: readonly LogEvent[]): Generator<readonly LogEve
   for (let i = 0; i < events.length; i += rowsAtOnce) yield events.slice(i, i + rowsAtOnce)
 }
 
-/** What viewers with one view and own values see of a part, in its order: one statement for all of them (ADR 23). */
+/**
+ * The messages of a part, in its order, for viewers who share a view and have own values: one statement for all of them
+ * (ADR 23).
+ */
 export async function changesSeen(
   deps: FeedReads & CurrentCatalog,
   collectionName: string,

@@ -95,9 +95,9 @@ async function holderOf(claim: string): Promise<string | undefined> {
 }
 
 /**
- * Stops the server that a killed process left on this cluster, if there is one, so that there are never two. What
- * counts is a live process whose command line names the cluster: `postmaster.pid` may outlive its server, and its
- * process id may by now be anybody's.
+ * Stops the server that a killed process left on this cluster, if there is one, so that there are never two. It looks
+ * for a live process whose command line names the cluster: `postmaster.pid` may outlive its server, and its process id
+ * may by now be anybody's.
  */
 export async function stopLeftOver(clusterDir: string, log: Notes): Promise<void> {
   const file = join(clusterDir, 'postmaster.pid')

@@ -116,8 +116,8 @@ function entryOf(name: string, from: string): string | undefined {
 }
 
 /**
- * What the package's install script does: packages hold no links, and the programs load their libraries by the names of links. npm runs no
- * script of a package that the project does not allow.
+ * Does the work of the package's install script, which npm runs only where the project allows it: packages hold no
+ * links, and the programs load their libraries by the names of links.
  */
 async function linkLibraries(packageDir: string): Promise<void> {
   const list = await readFile(join(packageDir, 'native/pg-symlinks.json'), 'utf8').catch(absent)

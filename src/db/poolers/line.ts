@@ -12,8 +12,8 @@ export type LineFacts = {
 }
 
 /**
- * The way to a server, as all pools of an address know it: what a pooler in between does not keep is sent with each
- * transaction, or done without. What turns out later not to be kept counts from then on.
+ * The way to a server, as all pools of an address know it: settings that a pooler in between does not keep go with each
+ * transaction, and named statements are done without. Discoveries made later apply from then on.
  */
 export type Line = {
   facts(): LineFacts

@@ -19,7 +19,7 @@ export type HeldConsumer = StoredCursor & {
 /** An event that its consumer could not handle. */
 type SetAside = { readonly position: string; readonly reason: string }
 
-/** What registering and removing events take: a place that is registered is respected by whatever is removed later. */
+/** The lock for registering a consumer and for removing events: later removals respect a registered place. */
 export const placesLockSql = `pg_advisory_xact_lock(hashtextextended('daybook log consumers', 0))`
 
 /** Why a consumer was stopped by whoever removed what it had yet to read. */

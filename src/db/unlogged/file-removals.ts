@@ -3,8 +3,8 @@ import { nothingHeldSql } from './holds.ts'
 import { run } from './run.ts'
 
 /*
- * Content that is removed when it is due, unless a row names it by then (docs/decisions/0043). Whoever writes content that
- * no row names yet holds it by a row that is not due. A row with attempts is being removed, and can be held no more.
+ * Content to remove when it is due, unless a row names it by then (docs/decisions/0043). A writer of content that no
+ * row names yet holds it by a row that is not due. A row with attempts is being removed, and can be held no more.
  */
 
 /** Content by its place: a key of a storage service. */

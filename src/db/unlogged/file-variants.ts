@@ -2,11 +2,11 @@ import type { UnloggedWrites } from '../sql.ts'
 import { run } from './run.ts'
 
 /*
- * What was made of the content of files, such as a smaller image. It can be made again, so nobody asks the log about it. A
- * row is there before the content is written; `size` is 0 until that is whole.
+ * Content derived from files, such as smaller images. It can be made again, so nobody asks the log about it. A row is
+ * there before the content is written; `size` is 0 until that is whole.
  */
 
-/** What is made, and of which content. */
+/** A variant, and the content that it is made of. */
 type NewVariant = { readonly storage: string; readonly key: string; readonly original: string }
 
 /** Since when somebody writes it; text, because it has to be given back exactly. */
@@ -57,7 +57,7 @@ export async function forgetVariant(
   await run(deps, `delete from "svc_FileVariant" where storage = $1 and key = $2`, [storage, key])
 }
 
-/** What is more than so many of one original, but for the newest. */
+/** The oldest variants of one original beyond the limit. */
 export async function surplusVariants(
   deps: UnloggedWrites,
   { storage, original }: Pick<NewVariant, 'storage' | 'original'>,

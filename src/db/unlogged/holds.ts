@@ -2,9 +2,10 @@ import { type Reader, rawQuery, type Tx, type UnloggedWrites } from '../sql.ts'
 import { run } from './run.ts'
 
 /*
- * What is held back for a while. `effects`: whatever reaches beyond the installation or begins by itself (mails, webhooks,
- * schedules, workflows, tasks), in a copy of an installation until an operator says otherwise. `content …`: the removal of
- * content that a backup has yet to read; such a hold ends by itself when the backup does not renew it.
+ * Work that is held back for a while. `effects`: everything that reaches beyond the installation or begins by itself
+ * (mails, webhooks, schedules, workflows, tasks), in a copy of an installation until an operator says otherwise.
+ * `content …`: the removal of content that a backup has yet to read; such a hold ends by itself when the backup does
+ * not renew it.
  */
 
 const effects = 'effects'

@@ -16,8 +16,8 @@ export type RepeatableRequest = {
 }
 
 /*
- * Idempotency keys. What a commit came to rides in its own transaction, so that it is known if and only if it happened;
- * hence those take a Tx.
+ * Idempotency keys. The result of a commit is stored in its own transaction, so that it is known if and only if the
+ * commit happened; hence these functions take a Tx.
  */
 
 /** How long a request may be repeated. */

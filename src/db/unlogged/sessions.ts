@@ -120,7 +120,7 @@ export async function deleteExpiredSessions(deps: UnloggedWrites, atMost: number
   return rows.length
 }
 
-/** Whose view a session shows. */
+/** The user or role whose view a session shows. */
 export type PreviewOf = {
   readonly userId: string | null
   readonly roleId: string | null

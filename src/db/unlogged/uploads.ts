@@ -44,7 +44,7 @@ export async function insertUpload(deps: UnloggedWrites, upload: NewUpload): Pro
   return row!
 }
 
-/** What has begun and may still be finished: how many of the user's, and the bytes of all that is the tenant's. */
+/** Unfinished uploads: the number of the user's, and the bytes of all of the tenant. */
 export async function openUploads(
   deps: UnloggedWrites,
   { userId, tenantId }: Pick<UploadKey, 'userId' | 'tenantId'>,
@@ -59,7 +59,7 @@ export async function openUploads(
   return row!
 }
 
-/** Whoever asks: its creator at the tenant of then, or it is not there. */
+/** An upload as its creator finds it, at the same tenant; it exists for nobody else. */
 export type UploadKey = { readonly id: string; readonly userId: string; readonly tenantId: string | undefined }
 
 const keyValues = ({ id, userId, tenantId }: UploadKey) => [id, userId, tenantId ?? null]

@@ -1,7 +1,7 @@
 import type { UnloggedWrites } from '../sql.ts'
 import { run } from './run.ts'
 
-/* Deliveries of webhooks: who sends which now, and what became of it. What is to be delivered is decided in `commit`. */
+/* Deliveries of webhooks: the claims of workers and the outcomes. `commit` decides what is to be delivered. */
 
 /** Something that is to be delivered. */
 export type NewDelivery = {
@@ -69,7 +69,7 @@ export type DeliveryResult = {
   readonly durationMs: number
 }
 
-/** What was noted: whether the claim still counted, and for how long nothing has reached the endpoint. */
+/** The recorded outcome: whether the claim still counted, and for how long nothing has reached the endpoint. */
 export type Settled = { readonly isOwn: boolean; readonly failingMs: number }
 
 /** Notes what came of an attempt, where its claim was not lost, and of its endpoint whether anything reaches it. */
@@ -131,7 +131,10 @@ export async function returnClaims(deps: UnloggedWrites, token: string, ids: rea
   )
 }
 
-/** What is withheld says nothing of the endpoint. An endpoint that works has no row, which one statement finds out on the way. */
+/**
+ * A withheld delivery says nothing about the endpoint. An endpoint that works has no row, which one statement finds out
+ * on the way.
+ */
 const endpointSql = {
   failing: `failing as (
        insert into "svc_WebhookFailing" as f ("webhook_Id") values ($9)

@@ -164,8 +164,8 @@ export function sealLag(db: Reader): Promise<SealLag> {
 }
 
 /**
- * Of one row: {@link SealLag}. What is unsealed is unseen by the snapshot that the newest round began with, by the index on
- * transactions, and is either beyond that round's end or comes later in it than what was sealed last.
+ * Of one row: {@link SealLag}. Unsealed events are unseen by the snapshot that the newest round began with, by the
+ * index on transactions, and are either beyond that round's end or come later in it than the last sealed event.
  */
 const sealLagSql = `select s.number::float8 as number, s.key, s.sweep is not null as sweeping,
     coalesce(extract(epoch from clock_timestamp() - waiting.since), 0)::float8 as seconds

@@ -28,7 +28,7 @@ type Salted = {
   readonly day: string | undefined
 }
 
-/** What a link says of the leaves of its events, and what is stored of each of them. */
+/** The part of a link about the leaves of its events, and the stored parts of each leaf. */
 type FreshLeaves = {
   readonly count: number
   /** SHA-256, hex, of the leaves in order. */
@@ -86,7 +86,7 @@ export async function sealedLeaves(
 const timeSql = (time: string): string => `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
 const createdAtSql = timeSql('e."createdAt"')
 
-/** What an event says, in the binary form of PostgreSQL's protocol: no setting of a session changes it. */
+/** The content of an event, in the binary form of PostgreSQL's protocol: no setting of a session changes it. */
 const imagesSql = `coalesce(jsonb_send(e.changes), '')`
 const originSql = `record_send(row(e.ipaddress::text, e."userAgent"::text))`
 
@@ -122,7 +122,7 @@ const dense = `"${logTable}" e join unnest($5::bigint[]) with ordinality as p (p
 const mostSparse = 4n
 
 function freshSql(form: number, from: string): string {
-  // What was found by its id has this one: it need not be computed of the position.
+  // A leaf that was found by the event's id has that id: it need not be computed from the position.
   const leaf = leafSql(form, 'e.id', commitment(0, imagesSql), commitment(1, originSql))
   return `select count(*)::int as count, encode(sha256(coalesce(string_agg(leaf, '' order by n), '')), 'hex') as leaves,
     coalesce(string_agg(substr(leaf, 1, ${markBytes}), '' order by n), '') as marks, coalesce(${timeSql('max("createdAt")')}, '') as latest

@@ -1,12 +1,15 @@
 /**
  * The chain of seals, as values: pure. A *link* is a statement about events (or about the chain), which names the link
- * before it by its hash and is signed. Whoever holds a *head*, the newest link of some moment, can tell whether what is
- * stored before it is still what it was (ADR 42).
+ * before it by its hash and is signed. A holder of a *head*, the newest link at some moment, can verify that everything
+ * stored before it is unchanged (ADR 42).
  */
 import { createHash } from 'node:crypto'
 import { isSignedBy, type LogKey, publicLogKey } from '../../adapters/log-key.ts'
 
-/** What a link says. All events of one link were written on one day of UTC, so that retention removes whole links. */
+/**
+ * The statement of a link. All events of one link were written on one day of UTC, so that retention removes whole
+ * links.
+ */
 export type Content =
   | (SealedEvents & { readonly kind: 'events' })
   /**
@@ -39,7 +42,7 @@ export type SealedEvents = {
   readonly round?: Round
 }
 
-/** What became visible after `from` until `upTo`, both `pg_snapshot` texts. */
+/** The events that became visible after `from` until `upTo`, both `pg_snapshot` texts. */
 export type Round = { readonly from: string; readonly upTo: string }
 
 export type Statement = Content & {
@@ -67,7 +70,7 @@ export type Link = {
 /** Where a chain ends. `key` is the id of the key that has signed last. */
 type ChainEnd = { readonly number: number; readonly hash: string | null; readonly key: string | null }
 
-/** What somebody keeps elsewhere, to compare with: everything before it can be proven. */
+/** A link that somebody keeps elsewhere, to compare with: everything before it can be proven. */
 export type Head = {
   readonly number: number
   readonly hash: string
@@ -105,7 +108,7 @@ export function extend(end: ChainEnd, contents: readonly Content[], { keys, at }
   return links
 }
 
-/** What a link says of the positions of its events, and of their leaves in the same order. */
+/** The hash by which a link names the positions of its events, and their leaves in the same order. */
 export function hashOfPositions(positions: readonly string[]): string {
   const bytes = Buffer.alloc(positions.length * 8)
   for (const [i, position] of positions.entries()) bytes.writeBigInt64BE(BigInt(position), i * 8)

@@ -1,4 +1,4 @@
-/** Seals: a log that shows whether it was tampered with (ADR 42). What others use of this folder; its other files are its own. */
+/** Seals: a log that shows whether it was tampered with (ADR 42). The public face of this folder. */
 
 export {
   beginChainAnew,

@@ -2,9 +2,9 @@ import { parseSnapshot } from '../cursor.ts'
 import type { SealedEvents } from './links.ts'
 
 /**
- * What the chain says about time, against which an event can be held that was sealed after others: a transaction that had
- * not begun when a link was made cannot have written before the events of that link, and positions are given out in the
- * order of time. So an event that somebody inserts now can't be dated back, however it is dressed up.
+ * The chain's bounds on time, for events that were sealed after others: a transaction that had not begun when a link
+ * was made cannot have written before the events of that link, and positions are given out in the order of time. So
+ * nobody can date an event back that is inserted now.
  */
 type Timeline = {
   /** Links in the order of the chain; what is asked is held against those that have passed. */

@@ -221,7 +221,7 @@ async function verifyEvents(
   else state.verified += leaves.length
 }
 
-/** What has become of the event at a place: whether it is elsewhere, in the place of another. */
+/** Explains the event at a place: whether it is elsewhere, or in the place of another. */
 async function difference(state: Verifying, link: EventLink, i: number): Promise<SealProblem> {
   const position = link.ordered[i]!
   const elsewhere = await placeOf(state, link, i)

@@ -35,7 +35,7 @@ export type Chain = {
   readonly floor: string | undefined
   /** How far the log was read: what is visible in `from`, and of what is visible in `upTo` that until `position`. */
   readonly reached: Reached | undefined
-  /** What is visible in it may have been passed over, and is being sealed. */
+  /** Events visible in it may have been passed over, and are being sealed. */
   readonly sweep: Snapshot | undefined
   /** How many were compared, and how many are older than what retention has left. */
   readonly heads: { readonly compared: number; readonly tooOld: number }
@@ -121,7 +121,7 @@ function walkFrom({ keys, heads, floor }: Expectations, report: Report) {
     }
     if (statement.kind === 'sweep') {
       sweep = statement.snapshot
-      // What comes after it is read from there on, also where numbers of transactions begin anew.
+      // Later events are read from there on, even where numbers of transactions start over.
       const from = parseSnapshot(sweep)!
       reached = { from, upTo: from, position: 0n }
     }
@@ -156,8 +156,8 @@ const linkSql = `select number::float8 as number, statement, signature from ${lo
   where number >= $1 order by s.number limit 1000`
 
 /**
- * The newest floor, and the keys that are to be believed: those that are known, those of heads that somebody holds, and
- * from the newest to the oldest those that one of them vouches for. What the chain says without that is not believed.
+ * The newest floor, and the trusted keys: the known ones, those of heads that somebody holds, and from the newest to
+ * the oldest those that a trusted key vouches for. Nothing else in the chain is trusted.
  */
 async function readSpecialLinks(db: Reader, trust: SealTrust) {
   const rows = await db.any<StoredLink>(

@@ -14,7 +14,7 @@ import { rowsOf } from '../../../query/variables.ts'
 import { type ChangesReads, type ChangesRequest, readableCollections } from './request.ts'
 
 /*
- * What makes somebody who follows changes read anew (`resync`), beside the rows with events of their own, is decided here for
+ * Decides when a follower of changes must read again (`resync`), beside the rows with events of their own, for
  * `/changes`, subscribers of the socket channel and webhooks alike.
  */
 
@@ -163,8 +163,8 @@ function disturbancesIn(db: Reader, { from, upTo }: Round, watched: WatchedSourc
 }
 
 /**
- * What decides, beside a row of the collection itself, whether a caller may see that row. A change there may move rows
- * in or out of sight that have no event of their own.
+ * The rows and values, beside a row itself, that decide whether a caller may see it. A change of them may show or hide
+ * rows that have no event of their own.
  */
 export type RuleSources = {
   /** Collections of which any row may decide. */

@@ -13,7 +13,7 @@ import { MAX_LIST, quoted } from '../../../query/guards.ts'
 import { collectParameters, type Filter, readInteger, readStrings } from '../../../query/parse.ts'
 import { readableFields, requestedFields } from '../../../query/resolve.ts'
 
-/** What `GET /changes` asks for, checked against what its caller may read. */
+/** A request of `GET /changes`, checked against the rights of its caller. */
 export type ChangesRequest = {
   /** Undefined: from now. */
   readonly since: Cursor | undefined

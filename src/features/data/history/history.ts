@@ -84,9 +84,9 @@ export async function readNow(deps: Reads): Promise<{ data: { cursor: string; ti
 }
 
 /**
- * The right to be forgotten, the one exception to append-only: the images of an item's events become a
- * marker, and where the item is a user, the addresses that the user's requests came from are forgotten. Who did what and
- * when stays, and so does the item itself. The erasure is an event. Answers the number of events; 404 when there are none.
+ * The right to be forgotten, the one exception to append-only: the images of an item's events become a marker, and for
+ * a user the addresses of the user's requests are forgotten. The actor, action and time stay, and so does the item
+ * itself. The erasure is an event. Answers the number of events; 404 when there are none.
  */
 export async function eraseItem(
   deps: Writes & CurrentCatalog & SystemRules,

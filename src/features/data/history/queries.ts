@@ -10,7 +10,9 @@ import { projectionList } from '../../../query/compile-rows.ts'
 import type { ResolvedFilter } from '../../../query/resolve.ts'
 import { createParams, type Statement, statement } from '../../../query/sql.ts'
 
-/** What a caller may see of an item's rows: these fields of those that satisfy the rule (undefined: all). */
+/**
+ * The part of an item's rows that a caller may see: these fields of the rows that satisfy the rule (undefined: all).
+ */
 export type Sight = {
   readonly collection: Collection
   readonly fields: readonly Field[]
@@ -68,7 +70,7 @@ export async function presentMoment({ db }: Reads): Promise<{ snapshot: string; 
   )
 }
 
-/** Replaces the images of one item's events by the marker; how many there were. What is sealed of them stays provable. */
+/** Replaces the images of one item's events by the marker and gives their number. Their seals stay provable. */
 export async function eraseImages(tx: Tx, collection: string, id: string): Promise<number> {
   const where = `e.type = 'data' and e.entity = $1 and e."entityId" = $2`
   await keepCommitments(tx, { part: 'images', where, values: [collection, id] })

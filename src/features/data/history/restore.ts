@@ -45,7 +45,7 @@ export async function restoreItem(
 type Versions = { readonly version: Values; readonly present: Present | undefined }
 type Present = { readonly values: Values; readonly version: string }
 
-/** What differs, as a change of the caller's. */
+/** The differences, as a change by the caller. */
 function changeBack(
   { catalog }: CurrentCatalog,
   name: string,
@@ -117,7 +117,7 @@ const picked = (values: Values, fields: readonly Field[]): Values =>
 
 const same = (a: unknown, b: unknown): boolean => JSON.stringify(a ?? null) === JSON.stringify(b ?? null)
 
-/** What the caller sees of a row and a request can set. */
+/** The fields of a row that the caller sees and a request can set. */
 function restorable(deps: CurrentCatalog, { access }: Requester, name: string): readonly Field[] {
   const catalog = deps.catalog.current()
   const readable = readableFields(catalog, access, name)

@@ -7,7 +7,7 @@ import type { HistoryWrites } from './capabilities.ts'
 import { eraseItem, exportUser, readHistory, readNow } from './history.ts'
 import { RestoreBody, restoreItem } from './restore.ts'
 
-/** What happened to an item, and its way back (docs/history.md). */
+/** The history of items, and restore (docs/history.md). */
 export function historyRoutes(app: App, deps: HistoryWrites): void {
   app.get('/history/now', nowRoute, () => readNow(deps))
   app.get('/items/:collection/:id/history', listRoute, async (request, reply) => {

@@ -19,7 +19,7 @@ const hookEvents = [
 
 export type HookEvent = (typeof hookEvents)[number]
 
-/** What a hook gets: `collection` and what its event has besides. */
+/** The argument of a hook: `collection` and the members of its event. */
 type HookMembers = { readonly collection: string; readonly [member: string]: unknown }
 
 /** Returns the context with what it changed, or nothing; throwing before an operation refuses it. */
@@ -36,14 +36,14 @@ type Hooks = {
   /** False where an operation takes its ordinary path. */
   has(collection: string, event: HookEvent): boolean
   /**
-   * Runs the hooks of an event one after the other; resolves with the context that they leave. Of what a hook returns,
-   * only `data` and `query` count: it may change neither where an operation goes nor who acts.
+   * Runs the hooks of an event one after the other; resolves with the context that they leave. Of a hook's
+   * result only `data` and `query` count: a hook may change neither the target of an operation nor its actor.
    *
-   * @throws {AppError} 400 with a hook's own message, or the status 400 to 499 that its error has. What is a fault and
-   *   no refusal, a TypeError for example, or an error of the database, stays what it is.
+   * @throws {AppError} 400 with a hook's own message, or the status 400 to 499 that its error has. A fault, such as a
+   *   TypeError or an error of the database, passes unchanged.
    */
   before<Context extends HookMembers>(event: HookEvent, context: Context): Promise<Context>
-  /** Runs the hooks of an event one after the other. What they throw is logged and changes nothing. */
+  /** Runs the hooks of an event one after the other. Their errors are logged and change nothing. */
   after(event: HookEvent, context: HookMembers): Promise<void>
   /** Asks for hooks that come and go; they run after those that were registered. */
   follow(source: HookSource): void
@@ -57,7 +57,7 @@ export type HookSource = {
   after(event: HookEvent, context: HookMembers): Promise<void>
 }
 
-/** What extensions hooked into items; filled before the process serves. */
+/** The hooks that extensions registered on items; complete before the process serves. */
 export type ItemHooks = { readonly hooks: Hooks }
 
 export function openHooks(log: Logger): Hooks {
@@ -119,7 +119,7 @@ async function refusing(log: Logger, owner: string, event: HookEvent, run: () =>
   try {
     return await run()
   } catch (error) {
-    // What the platform itself threw into the hook is answered as it would be without one.
+    // An error that the platform itself threw into the hook is answered as it would be without a hook.
     if (clientError(error) !== undefined || sqlState(error) !== undefined) throw error
     const refusal = refusalOf(error)
     if (refusal === undefined) log.error({ err: error, hook: owner, event }, 'a hook failed')
@@ -157,9 +157,9 @@ function changesIn(returned: unknown): { data?: unknown; query?: unknown } {
 }
 
 /**
- * What code of an extension means by throwing something that states a `status` (or `statusCode`) from 400 to 499, an error
- * or a plain object: the caller is refused, with its `message` and, where it has one, its `code`. Undefined for anything
- * else that is thrown. One rule for hooks, endpoints and the handlers of messages.
+ * The refusal that an extension states by throwing an error or a plain object with a `status` (or `statusCode`) from
+ * 400 to 499; it has the `message` and, if given, the `code` of the thrown value. Undefined for any other thrown value.
+ * One rule for hooks, endpoints and the handlers of messages.
  */
 export function statedRefusal(thrown: unknown, code?: string): AppError | undefined {
   if (thrown instanceof AppError) return thrown

@@ -116,7 +116,7 @@ async function keysTo(run: Run, own: Collection, relation: Relation, parent: Tre
     : [key, keyCell(own.fields.get(discriminator.column)!, discriminator.value)]
 }
 
-/** What a foreign key holds of a row just written: its primary key, or another unique column of it. */
+/** The value of a foreign key to a row just written: its primary key, or another unique column of it. */
 async function targetKey(run: Run, { targetKey: name }: Relation, parent: Tree): Promise<unknown> {
   const { collection } = parent.context
   const id = await applyTree(run, parent)
@@ -285,7 +285,7 @@ type Member = {
 type PresentRow = {
   /** The primary key in its stored spelling. */
   readonly key: string
-  /** What a junction's row points at, besides its parent: text by column. */
+  /** The rows that a junction's row links, besides its parent: text by column. */
   readonly ends: Readonly<Record<string, string | null>>
   /** Whether the caller may see it, and so could have listed it. */
   readonly seen: boolean
@@ -345,7 +345,7 @@ function matched(
   return { kept, elements }
 }
 
-/** What an element says of a junction's row besides what it links. */
+/** The members of an element that belong to the junction's row and not to the linked row. */
 function restOf(set: ChildSet, { payload }: Element): Readonly<Record<string, unknown>> {
   const columns = new Set(endColumns(set).map(({ name }) => name))
   const relations = [...set.target.relations.values()].filter(({ foreignKey }) => columns.has(foreignKey))

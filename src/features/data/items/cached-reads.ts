@@ -85,7 +85,8 @@ async function make(
   const recorder: DependencyRecorder = {
     begin: (plan) => void plans.push(plan),
     ran: (statement) => void statements.push(statement),
-    // What is asked for to be kept comes from the primary; what nobody asked for must not take reads from the replicas.
+    // Answers that a caller asks to cache come from the primary; automatic caching must not take reads from the
+    // replicas.
     ...(isAutomatic && { servedBy: (position) => void replayed.push(position) }),
   }
   const { body, version } = await read.read(recorder)

@@ -122,7 +122,7 @@ type OneStatement = {
 }
 
 type Steps = {
-  /** What to answer besides the ids. */
+  /** The fields to answer besides the ids. */
   readonly asked: AnswerQuery | undefined
   readonly apply: (run: Run) => Promise<readonly RowOutcome[]>
 }

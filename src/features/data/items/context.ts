@@ -20,8 +20,8 @@ import type { ResolveEnv } from '../../../query/resolve.ts'
 import type { ItemHooks } from '../hooks/hooks.ts'
 
 /**
- * What every step of a change works with: the requester, what the caller may do, the rules of the collection, the open
- * transaction, and how errors name their place in the request.
+ * The context of every step of a change: the requester and its rights, the rules of the collection, the open
+ * transaction, and the way errors name their place in the request.
  */
 
 /** The caller of a change. */
@@ -34,7 +34,7 @@ export type Requester = {
   readonly sessionId?: string | undefined
   /** The transaction to write in; without one the write has its own. */
   readonly scope?: Scope | undefined
-  /** What the platform itself writes into the row that the change is about. */
+  /** Values that the platform itself writes into the row of the change. */
   readonly platform?: PlatformValues | undefined
 }
 
@@ -64,7 +64,7 @@ export type StoredValues = {
   readonly servers: ReadonlyMap<string, string | null>
 }
 
-/** What decides how a payload of one collection is read. */
+/** Everything that decides how a payload of one collection is read. */
 export type PayloadContext = {
   readonly catalog: Catalog
   readonly collection: Collection
@@ -80,7 +80,7 @@ export type PayloadContext = {
   readonly condition?: InsertCondition | undefined
 }
 
-/** What decides what one kind of change of one collection may do. */
+/** Everything that decides what one kind of change of one collection may do. */
 export type WriteContext = Omit<PayloadContext, 'action'> & {
   readonly action: ChangeAction
   readonly env: ResolveEnv
@@ -91,18 +91,18 @@ export type WriteContext = Omit<PayloadContext, 'action'> & {
 /** By the name of the collection; see `process/system-rules.ts` for the list. */
 export type Rules = ReadonlyMap<string, CollectionRules>
 
-/** What holds for rows of system collections. */
+/** The rules for rows of system collections. */
 export type SystemRules = { readonly systemRules: Rules }
 
-/** What holds for the rows of one collection, however they are written. A member that is absent allows everything. */
+/** The rules for the rows of one collection, however they are written. A member that is absent allows everything. */
 export type CollectionRules = {
   /** Throws where the caller may not change the collection so, whatever it was granted. */
   readonly checkCaller?: (deps: Configuration & CurrentAccess, access: Access, action: ChangeAction) => void
-  /** What it takes to write a field, where `*` may not be enough. */
+  /** The grant that a write of a field needs, where `*` may not be enough. */
   readonly protectedFields?: Readonly<Partial<Record<string, (config: Config, action: WriteAction) => GrantedBy>>>
   /** Columns that only the platform writes: payloads may repeat them, which means nothing. */
   readonly serversOwn?: ReadonlySet<string>
-  /** What is answered (400) to whoever creates rows otherwise than with values of the platform. */
+  /** The answer (400) to callers who create rows other than with values of the platform. */
   readonly createdElsewhere?: string
   /** Its rows are the tenants that rows of other collections belong to. */
   readonly holdsTenants?: boolean
@@ -121,15 +121,15 @@ export type CollectionRules = {
   readonly beforeDelete?: (deps: Reads & CurrentCatalog, ids: readonly string[]) => Promise<void>
   readonly guard?: Guard
   /**
-   * What it takes to bring a row back to a version, besides writing what a payload may: `present` is the row as it is,
-   * undefined for one that is gone. Throws where it cannot be brought back.
+   * Brings back the parts of a version that a payload cannot write: `present` is the present row, undefined for a
+   * deleted one. Throws if the version cannot be restored.
    */
   readonly restores?: (
     deps: ItemReads,
     version: Readonly<Record<string, unknown>>,
     present: Readonly<Record<string, unknown>> | undefined,
   ) => Promise<Restoration | undefined>
-  /** What has left the database because of events, and stays out there when they are undone. */
+  /** The effects of events outside the database, which an undo does not take back. */
   readonly lasting?: (db: Reader, events: UndoneEvents) => Promise<readonly LastingEffect[]>
   /** When a change of its rows is durable, before its writer is answered: what this process must know of. */
   readonly written?: () => Promise<void>
@@ -174,7 +174,7 @@ type Guard = {
 
 export type RowChange = { readonly id: string; readonly cells: readonly Cell[] }
 
-/** What a change of one row becomes. */
+/** A change of one row, as the guard lets it through. */
 export type GuardedChange = {
   /** Written with it. */
   readonly cells: readonly Cell[]
@@ -323,7 +323,7 @@ export function withCells(cells: readonly Cell[], more: readonly Cell[]): readon
   return [...new Map([...cells, ...more].map((cell) => [cell.field.name, cell])).values()]
 }
 
-/** What is wrong with a relation of a payload; `field` is its path, e.g. `lines.2.product`. */
+/** A problem with a relation of a payload; `field` is its path, e.g. `lines.2.product`. */
 type RelationProblem = { readonly field: string; readonly message: string }
 
 /** Everything wrong with one request, so that it is answered at once. */

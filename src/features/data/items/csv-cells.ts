@@ -40,7 +40,7 @@ export function jsonFileValue(value: unknown, column: CsvColumn): unknown {
   return mayBeJson && /^\s*[{[]/.test(value) ? jsonOr(value, (text) => text) : value
 }
 
-/** What a header names: a field or a relation. */
+/** The column that a header names: a field or a relation. */
 export type CsvColumn = { readonly field?: Field | undefined; readonly relation?: Relation | undefined }
 
 const numberKinds: ReadonlySet<Kind> = new Set(['integer', 'bigint', 'decimal', 'float'])

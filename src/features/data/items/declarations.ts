@@ -4,7 +4,7 @@ import { route } from '../../../http/route.ts'
 import { Count, Id, Names, Nothing, OneOf, type Representing, Row, Text } from '../../../http/shapes.ts'
 
 /**
- * What the routes of items take and answer, for their declarations. The parameters come in many spellings
+ * Parameters and answers of the routes of items, for their declarations. Parameters have many spellings
  * (docs/query-language.md), and the query parser reads them: these shapes describe the plain one.
  */
 
@@ -42,7 +42,7 @@ const asText = (shape: TSchema & { examples?: unknown }, description: string) =>
     }),
   )
 
-/* What each member means, in a query string and in a body. */
+/* The meaning of each member, in a query string and in a body. */
 
 const words = {
   fields: 'The fields and relations of a row. All fields unless given.',
@@ -55,7 +55,7 @@ const words = {
 const fields = names(['name', 'price', 'maker.name'], words.fields)
 const sort = names(['-price', 'name'], words.sort)
 
-/** What is spelled alike in both. */
+/** Members with the same spelling in both. */
 const common = {
   limit: whole(25, -1, 'How many rows at most; -1 for all, 0 for none but the count.'),
   page: whole(1, 1, 'The page, from 1.'),
@@ -76,7 +76,7 @@ const common = {
 /** Which fields and relations a row has. */
 const selection = { fields, relConditions: asText(Conditions, words.relConditions) }
 
-/** What chooses, orders and pages rows. */
+/** Members that choose, order and page rows. */
 const choice = {
   filter: asText(Filter, words.filter),
   sort,
@@ -149,7 +149,7 @@ export const ItemParams = Type.Object({
 /** The primary key of an item: a UUID unless the collection has another. */
 export const Key = Type.Union([Id(), Type.Integer(), Type.String()], { represents: 'key' })
 
-/** What a write answers: the id alone, or the fields that were asked for. */
+/** The answer to a write: the id alone, or the requested fields. */
 export const WrittenShape = Type.Object({
   data: Type.Record(Type.String(), Type.Unknown(), { represents: 'written row', examples: [{ id: 7 }] }),
 })

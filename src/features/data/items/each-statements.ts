@@ -50,7 +50,7 @@ export function eachStatement(context: WriteContext, row: Row): EachStatement {
   return { text: `${actorsCte(1)}, ${records}${statement}`, columns, values }
 }
 
-/** What follows the CTEs of the actors, `ctx`, and of the rows, `r`. */
+/** The statement after the CTEs of the actors, `ctx`, and of the rows, `r`. */
 type Each = (context: WriteContext, row: Row, params: Params) => string
 
 const insertEach: Each = (context, row, params) => {
@@ -65,7 +65,7 @@ const insertEach: Each = (context, row, params) => {
     ' order by r."svc$place"',
   )
   if (rule === 'true') return ` ${insert}`
-  // What a new row returns cannot name the values of its caller's rule. Rows come back as they were read.
+  // RETURNING cannot name the values of its caller's rule. Rows come back in the order of the input.
   const made = `(select t.*, (row_number() over ())::int - 1 as "svc$nth" from made t) t join r on r."svc$place" = t."svc$nth"`
   return `, made as (${insert}) select ${keptSql(context, rule)} from ${made} order by r."svc$place"`
 }

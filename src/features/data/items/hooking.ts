@@ -33,8 +33,8 @@ import { readList, readVersion, type Via } from './reads.ts'
 import { keyCondition, projection, ruleSql } from './statements.ts'
 
 /**
- * Where items meet the hooks of extensions (docs/extensions.md). What a hook returns is read like the caller's own
- * request; a collection without hooks never comes here beyond {@link meetsHooks}.
+ * Runs the hooks of extensions around items (docs/extensions.md). The result of a hook is read like the caller's own
+ * request. A collection without hooks gets no further than {@link meetsHooks}.
  */
 
 /** SQL for hooks; before a change it is part of the transaction, else it can only read. */
@@ -67,7 +67,7 @@ export function beforeRow(
   return hookedRow(run, context, payload, id)
 }
 
-/** What hooks made of a payload, and the row as it was; undefined for a new one. */
+/** A payload after its hooks, and the row before the change; undefined for a new one. */
 type HookedRow = { readonly payload: unknown; readonly previous: Document | undefined }
 
 async function hookedRow(
@@ -207,7 +207,7 @@ export function insideScope<Result>(deps: object, scope: Scope, work: () => Prom
   return nested(deps, scope, scope.actor, work)
 }
 
-/** Whom the log names for what the hook that asks does; undefined outside of hooks. */
+/** The actor of changes that the running hook makes; undefined outside of hooks. */
 export function actorOfHook(deps: object): Actor | undefined {
   const inside = ambient.getStore()
   return inside?.deps === deps ? inside.actor : undefined
@@ -263,7 +263,7 @@ type Ambient = {
 const ambient = new AsyncLocalStorage<Ambient>()
 const deepest = 16
 
-/** What a hook does can meet hooks again, but not without end. */
+/** A hook's own changes can meet hooks again, but only to a limited depth. */
 function nested<Result>(
   deps: object,
   scope: Scope | undefined,
@@ -341,7 +341,7 @@ export async function listItems(
   return body
 }
 
-/** What the hooks of a list make of its query: the caller's own where there are none. */
+/** The query of a list after its hooks: the caller's own if there are none. */
 export async function hookedQuery(
   deps: ItemReads,
   reader: Requester,

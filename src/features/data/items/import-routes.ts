@@ -39,14 +39,14 @@ type SentBefore = {
   readonly content: () => Promise<AsyncIterable<Uint8Array>>
 }
 
-/** What became of a file. */
+/** The result of an import. */
 export type Imported = {
   readonly success: boolean
   readonly message: string
   readonly results: { readonly imported: number; readonly failed: number; readonly errors: readonly unknown[] }
 }
 
-/** What would become of it. */
+/** The result of a dry run. */
 type Tried = {
   readonly success: boolean
   readonly dryRun: true

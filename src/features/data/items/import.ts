@@ -58,7 +58,7 @@ export async function importItems(
   })
 }
 
-/** What an import would do. */
+/** The effects that an import would have. */
 export type TriedImport = {
   /** That were read; fewer than the file has where `isComplete` is false. */
   readonly rows: number

@@ -138,7 +138,7 @@ function recordsOf(names: readonly string[], rows: readonly (readonly unknown[])
   return JSON.stringify(records)
 }
 
-/** What takes long to send and to read is not to be waited for by others. */
+/** Large values take long to send and to read; other writes must not wait for them. */
 const isSmall = (value: ParamValue): boolean =>
   typeof value === 'string' ? value.length <= longestText : !Array.isArray(value) || value.length <= longestList
 const longestText = 8_000

@@ -115,7 +115,7 @@ function entriesOf(
   return entries
 }
 
-/** What a key of a payload means: a column, a relation by the id of the other row, or a relation as rows. */
+/** The meaning of a key of a payload: a column, a relation by the id of the other row, or a relation as rows. */
 type Member = {
   /** The column; of a to-one relation its foreign key. */
   readonly field: Field | undefined
@@ -391,7 +391,7 @@ function usuallyOpenedBy(field: Field, { access }: Config): GrantedBy {
  */
 export type Reference = {
   readonly relation: Relation
-  /** What the caller may point at; undefined where every existing row will do, `none` where none will. */
+  /** The rows that the caller may point at; undefined where every existing row will do, `none` where none will. */
   readonly rule: ResolvedFilter | 'none' | undefined
   /** Named by the relation, not by its column. With what the caller may, this decides the rule. */
   readonly isStrict: boolean
@@ -407,9 +407,9 @@ type RowReference = {
 }
 
 /**
- * What must be checked of a foreign key that the payload sets; undefined where the database's constraint is enough. 403
- * when the relation is named and the caller may read nothing of its target. By the column the caller's own user, role and
- * tenant may always be pointed at (they are known to be there), and deleted rows, which can be read too.
+ * The check of a foreign key that the payload sets; undefined where the database's constraint is enough. 403 when the
+ * relation is named and the caller may read nothing of its target. By its column a foreign key may always name the
+ * caller's own user, role and tenant (they are known to exist), and deleted rows, which can be read too.
  */
 export function referenceOf(
   context: PayloadContext,

@@ -107,9 +107,9 @@ function isUnknownIn(catalog: Catalog, collection: Collection, payload: unknown)
 }
 
 /**
- * A write of one row with everything that hangs on it, read and permitted before anything is written: each nested row
- * by its own collection's permission for what happens to it, and by what the request's collection grants of the relation.
- * What depends on stored rows (row rules, what a set held before) is checked by apply.ts, in the transaction.
+ * A write of one row with all its nested rows, read and permitted before anything is written: each nested row by its
+ * own collection's permission for its action, and by the grant of the request's collection for the relation. apply.ts
+ * checks in the transaction what depends on stored rows (row rules, earlier members of a set).
  */
 export type Tree = Omit<Payload, 'relations'> & {
   readonly context: WriteContext & { readonly action: WriteAction }
@@ -125,7 +125,7 @@ export type Tree = Omit<Payload, 'relations'> & {
   readonly sets: readonly ChildSet[]
 }
 
-/** What a relation shall hold after the write. */
+/** The members that a relation is to have after the write. */
 export type ChildSet = {
   readonly relation: Relation
   readonly target: Collection

@@ -8,11 +8,11 @@ import type { ChangeAction, ItemReads, PayloadContext, WriteAction } from './con
 import { ownTenant, writableFields, writeGrant } from './payload.ts'
 import { openWrite } from './plan.ts'
 
-/** What a caller may do with the items of a collection, as far as that can be said without looking at items. */
+/** The rights of a caller on the items of a collection, as far as they are known without looking at items. */
 export type Rights = {
   /** The fields and relations that reads show; undefined where nothing may be read. */
   readonly read: ReadRights | undefined
-  /** What a payload may set; undefined where items may not be created, or changed. */
+  /** The fields that a payload may set; undefined where items may not be created, or changed. */
   readonly create: WriteRights | undefined
   readonly update: WriteRights | undefined
   readonly delete: boolean
@@ -69,7 +69,7 @@ function writeRights(
   }
 }
 
-/** What the database would refuse to be without, and neither it nor the server fills in. */
+/** Fields that the database demands, and that neither it nor the server fills in. */
 function requiredIn(context: PayloadContext): ReadonlySet<string> {
   const { collection, grant } = context
   const filled = new Set([...Object.keys(grant?.defaultValues ?? {}), ownTenant(context)?.field.name])

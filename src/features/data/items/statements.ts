@@ -72,7 +72,7 @@ export function updateStatement(
 }
 
 /**
- * What a statement on one item answers: no row where there is no such item, or with a condition on its version (always
+ * The answer of a statement on one item: no row where there is no such item, or with a condition on its version (always
  * one row) `found`, and no `id` when the version was another one.
  */
 export type ChangedRow = { readonly id: string | null; readonly found?: boolean }
@@ -419,7 +419,7 @@ function allLinks(catalog: Catalog): (Link & { readonly target: string })[] {
   )
 }
 
-/** What a statement on one row would have answered; undefined where its events do not show it. */
+/** The answer that a lost statement on one row would have given; undefined where its events do not show it. */
 export type FromLog = (events: readonly RowEvent[]) => LoggedRow | undefined
 
 type LoggedRow = { readonly id: string; readonly found: true; readonly created: boolean }

@@ -20,7 +20,7 @@ type RowRenderer = (rows: RowBatches, query: BatchReader<unknown>['query']) => A
 export type StreamOptions = {
   /** The caller that a read replica may answer; without it only the primary does. */
   readonly replicaFor?: AnyReader | undefined
-  /** What a replica must have, see `readAnywhere`. */
+  /** The changes that a replica must have, see `readAnywhere`. */
   readonly horizon?: bigint | undefined
 }
 

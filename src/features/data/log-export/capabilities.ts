@@ -4,5 +4,5 @@ import type { Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
 import type { Reads } from '../../../db/pools.ts'
 
-/** What this folder takes of the process. */
+/** The capabilities that this folder takes from the process. */
 export type LogReads = Reads & AdmissionLane & Clock & Configuration & CurrentCatalog

@@ -11,7 +11,7 @@ import { type Access, systemAccess } from '../../../query/access.ts'
 import type { LogReads } from './capabilities.ts'
 import { boundsOf, type ExportFilter, newestEvents, openPages, presentLog, type Stage } from './queries.ts'
 
-/** What is asked of an export; all that is kept, and all of it, where nothing is. */
+/** The choice of an export; without members the whole kept log. */
 export type ExportRequest = ExportFilter & {
   /** A cursor of a line, or of the answer's header. */
   readonly since?: string | undefined

@@ -21,7 +21,9 @@ export type ExportFilter = {
   readonly to?: string | undefined
 }
 
-/** What became visible after `from` until `upTo`, beyond a position; `isWhole`: whatever is visible in `upTo`. */
+/**
+ * Events that became visible after `from` until `upTo`, beyond a position; `isWhole`: all that are visible in `upTo`.
+ */
 export type Stage = {
   readonly from: string
   readonly upTo: string
@@ -109,7 +111,7 @@ export async function newestEvents(
 /** Parameters of a page before those of the filter. */
 const stageParameters = 5
 
-/** What is shown of the events that the caller may see and wants; `own` parameters of the statement come first. */
+/** The members of the events that the caller may see and wants; `own` parameters of the statement come first. */
 function selectionFor(deps: LogReads, access: Access, filter: ExportFilter, own: number) {
   const catalog = deps.catalog.current()
   const rule = resolveCondition(catalog, access, logTable, 'read', resolveEnv(deps))
@@ -152,7 +154,9 @@ function pageSql(columns: string, where: readonly string[]): string {
 
 const wireTime = `to_char(e."createdAt" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
 
-/** What the log holds of an event, in this order; those after `changes` only administrators see, they are in no collection. */
+/**
+ * The columns of an event, in this order; only administrators see those after `changes`, which are in no collection.
+ */
 const ofCollection = [
   ...['id', 'createdAt', 'type', 'entity', 'entityId', 'action', 'userId', 'tenant_Id'],
   ...['requestId', 'logRequestId', 'agent', 'cause', 'ipaddress', 'changes'],

@@ -16,7 +16,7 @@ export function logRoutes(app: App, deps: LogReads): void {
   })
 }
 
-/** What an administrator keeps elsewhere. */
+/** Heads of the log, for administrators to keep elsewhere. */
 export function logAdminRoutes(app: App, deps: LogReads): void {
   app.get('/log/head', headRoute, async () => ({ data: await readHead(deps) }))
 }

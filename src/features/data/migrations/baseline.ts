@@ -37,7 +37,7 @@ async function isUpgrade(db: Reader): Promise<boolean> {
   return upgrade
 }
 
-/** What records cannot stand in for: collections, log and the functions of their triggers. */
+/** Records cannot replace these: collections, log and the functions of their triggers. */
 async function checkSchema(db: Reader): Promise<void> {
   const { ours } = await db.one<{ ours: boolean }>(sql.unsafe`
     select to_regclass('"svc_SchemaDefinition"') is not null and to_regclass('"svc_AuditLog"') is not null

@@ -90,7 +90,7 @@ export async function down({ log }: MigrationContext): Promise<MigrationResult> 
 }
 `
 
-/** Puts definitions in the place of others, both ways. What was added to these collections meanwhile goes with it. */
+/** Replaces definitions by others, both ways. Later additions to these collections are lost. */
 function bodyFor({ before, after }: { readonly before: Schemas; readonly after: Schemas }): string {
   return `type Schemas = Readonly<Record<string, unknown>>
 

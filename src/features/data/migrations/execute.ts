@@ -121,7 +121,7 @@ function reportProgress(
 
 type ContextRunner = Pick<Runner, 'session' | 'config' | 'env'>
 
-/** What a script's functions receive. `db` is its transaction, or its session without one. */
+/** The context of a script's functions. `db` is its transaction, or its session without one. */
 export function contextOf(
   runner: ContextRunner,
   script: LoadedScript,

@@ -1,6 +1,6 @@
 import type { Tree } from '../../../adapters/sql-parser.ts'
 
-/** What the linter needs to know of the database that a script is for. */
+/** The facts that the linter needs about a script's database. */
 export type LintSubject = {
   /** Whether the script runs in one transaction, as it does unless it opts out. */
   readonly inTransaction: boolean
@@ -8,7 +8,7 @@ export type LintSubject = {
   columnType(table: string, column: string): string | undefined
   /** Whether a validated check constraint says already that the column is not null. */
   isCheckedNotNull(table: string, column: string): boolean
-  /** What relies on a table, or on one of its columns: `field title of collection book`, … */
+  /** The dependents of a table, or of one of its columns: `field title of collection book`, … */
   usesOf(table: string, column?: string): readonly string[]
 }
 

@@ -1,6 +1,7 @@
 /**
- * What a migration would stop while it runs. Every finding names the lock that is held, what waits for it, and a way
- * to the same end that nobody has to wait for. Pure: what it must know of the database comes with the {@link LintSubject}.
+ * Finds the statements of a migration that would stop traffic. Every finding names the held lock, the work that waits
+ * for it, and a way to the same end without waiting. Pure: the facts about the database come with the {@link
+ * LintSubject}.
  */
 import { type ParsedStatement, parseSql, SqlSyntaxError, type Tree } from '../../../adapters/sql-parser.ts'
 import type { Catalog } from '../../../catalog/catalog.ts'
@@ -286,7 +287,7 @@ function isSameStorage(before: Type, after: Type): boolean {
   return before.base === 'cidr' && after.base === 'inet'
 }
 
-/** What the linter must know of a database, as it is now. */
+/** Reads the linter's facts about a database as it is now. */
 export async function readSubject(db: Reader, config: Config): Promise<Omit<LintSubject, 'inTransaction'>> {
   const catalog = compileCatalog(await readDefinitions(db), { multiTenant: config.tenancy.enabled })
   const types = new Map((await columnTypes(db)).map(({ table, column, type }) => [`${table}.${column}`, type]))
@@ -298,7 +299,7 @@ export async function readSubject(db: Reader, config: Config): Promise<Omit<Lint
   }
 }
 
-/** What of the collections would be without its table or column. */
+/** The parts of the collections that would lose their table or column. */
 function usesOf(catalog: Catalog, table: string, column?: string): readonly string[] {
   const collection = catalog.collections.get(table)
   const own = column === undefined ? collection : collection?.fields.get(column)

@@ -49,7 +49,7 @@ export async function lastBatch(db: Reader): Promise<number> {
   return batch
 }
 
-/** Says that a script begins to run. What an earlier run has left is forgotten but its metadata. */
+/** Records that a script begins to run. Of an earlier run only the metadata stays. */
 export async function storeRunning(tx: Tx, script: LoadedScript, batch: number): Promise<void> {
   const { version, name, description, type, checksum, down } = script
   await tx.any(sql.unsafe`

@@ -78,12 +78,12 @@ export function checkOf(migrations: readonly Migration[]) {
   return { needed, hasPending: needed, lastVersion, currentVersion: currentVersion(migrations), pendingCount }
 }
 
-/** What is not yet applied, failed ones too. */
+/** The migrations that are not yet applied, failed ones too. */
 export function pendingOf(migrations: readonly Migration[]): readonly Migration[] {
   return migrations.filter(({ record }) => record.status !== 'completed' && record.status !== 'skipped')
 }
 
-/** What a user asks to be run: nothing for all, one version, or all up to one. */
+/** The migrations that a user asks to run: all without members, one version, or all up to one. */
 export type Selection = { readonly version?: string | undefined; readonly toVersion?: string | undefined }
 
 /**

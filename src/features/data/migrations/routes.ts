@@ -88,8 +88,8 @@ function markRoutes(app: App, deps: MigrationReads): void {
 }
 
 /**
- * One request at a time in the whole installation, the others get 409. What it has changed this process knows before it
- * answers; the others hear of it by the tables' own NOTIFY.
+ * One request at a time runs in the whole installation, the others get 409. This process knows the changes before it
+ * answers; other processes hear of them by the tables' own NOTIFY.
  */
 async function asRunner<T>(
   deps: MigrationReads,

@@ -52,8 +52,8 @@ export async function newestSystemVersion(): Promise<string> {
 }
 
 /**
- * What a process does at its start, after setup: with MIGRATIONS_AUTO_RUN it runs what is pending, after whoever does so
- * already; without, it only finds what was interrupted.
+ * The step of a process's start after setup: with MIGRATIONS_AUTO_RUN it runs the pending migrations, after any process
+ * that already does; without, it only finds interrupted ones.
  *
  * @throws AppError when one fails or has failed before: a process must not serve with a schema that it does not fit
  */

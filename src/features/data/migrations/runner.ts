@@ -8,7 +8,7 @@ import { type Direction, hasMigrationTable, runningVersions, storedRows, storeIn
 import { joined, type Migration } from './records.ts'
 import { type LoadedScript, loadScripts } from './scripts.ts'
 
-/** What migrations need of the process they run in: the API, setup or the command line. */
+/** The capabilities that migrations take from their process: the API, setup or the command line. */
 export type Host = {
   readonly config: Config
   /** Progress and failures. */
@@ -34,7 +34,8 @@ const lockName = 'daybook migrations'
 
 /**
  * Makes this the one runner of the database for the time of `work`: an advisory lock on a connection of its own, which
- * ends with the process that holds it. Whatever is `running` at that moment was interrupted and becomes `failed`.
+ * ends with the process that holds it. Migrations that are `running` at that moment were interrupted and become
+ * `failed`.
  *
  * No statement of a migration waits longer than MIGRATIONS_LOCK_TIMEOUT for a lock, since everybody else queues behind it.
  *
@@ -74,7 +75,7 @@ export async function readOnce({ config }: Host): Promise<readonly Migration[]> 
   }
 }
 
-/** What every run of user scripts ends with: tables that they made by SQL get their tenant too. */
+/** The end of every run of user scripts: tables that they made by SQL get their tenant too. */
 export async function finishRun({ session, config }: Runner, scripts: readonly LoadedScript[]): Promise<void> {
   if (config.tenancy.enabled && scripts.some(({ isSystem }) => !isSystem))
     await session.transaction(systemActor, adoptTenants)

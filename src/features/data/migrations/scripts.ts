@@ -83,7 +83,7 @@ async function loadFile(dir: string, path: string): Promise<LoadedScript> {
   return { ...script, file, checksum, isSystem: dir === systemMigrationsDir && isSystemFile(basename(path)) }
 }
 
-/** What keeps a module from being a migration script; undefined for one that is. */
+/** The reason why a module is not a migration script; undefined for one that is. */
 function problemOf(exported: Readonly<Record<string, unknown>>): string | undefined {
   const { version, name, description, type, transaction, up, down } = exported
   if (typeof version !== 'string' || !isVersion(version))

@@ -40,13 +40,13 @@ export async function readReport(
   }
 }
 
-/** What is asked: a query, or the body of a request, whose plan is remembered. */
+/** A question: a query, or the body of a request, whose plan is remembered. */
 export type ReportQuestion = { readonly query: ListQuery } | { readonly body: Readonly<Record<string, unknown>> }
 
 const textsOf = (body: Readonly<Record<string, unknown>>): Record<string, string> =>
   Object.fromEntries(Object.entries(body).map(([key, value]) => [key, JSON.stringify(value)]))
 
-/** What a body asks; 400 for one that is no object. */
+/** The question of a body; 400 for one that is not an object. */
 export function questionOf(body: unknown): ReportQuestion {
   return isObject(body) ? { body } : { query: parseReport(body) }
 }

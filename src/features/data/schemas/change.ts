@@ -36,7 +36,7 @@ export type ChangeOptions = {
   readonly dryRun: boolean
 }
 
-/** What a request wants of the definitions. */
+/** A requested change of the definitions. */
 type SchemaChange = {
   /** The operation's words for whatever goes wrong. */
   readonly message: string
@@ -48,7 +48,7 @@ type SchemaChange = {
 
 type Edit = (catalog: Catalog) => Definitions
 
-/** What was done, or what would be done. */
+/** The changes made, or of a dry run the changes to make. */
 export type SchemaChanged = {
   readonly changes: readonly CollectionChange[]
   readonly dropped: readonly DropCount[]
@@ -68,9 +68,9 @@ type Preview = {
 type SchemasByName = Readonly<Record<string, SchemaJson | null>>
 
 /**
- * Changes definitions and tables in one transaction, with an event per collection touched. What cannot be done answers
- * 400 or 409 under the operation's message, its reason in `details`; 503 with Retry-After when a
- * table is in use for longer than a second. With `dryRun` nothing is changed, and nothing waits for it.
+ * Changes definitions and tables in one transaction, with an event per collection touched. An impossible change answers
+ * 400 or 409 under the operation's message, with the reason in `details`; 503 with Retry-After when a table is in use
+ * for longer than a second. With `dryRun` nothing is changed, and nothing waits for it.
  */
 export async function changeSchemas(
   deps: Reads & Writes,
@@ -105,7 +105,10 @@ export function applyChange(
   })
 }
 
-/** What {@link applyChange} would do, from the definitions as they are now. The statements are not tried, casts of values are. */
+/**
+ * The changes that {@link applyChange} would make, from the present definitions. It does not try the statements, but it
+ * tries casts of values.
+ */
 export async function previewChange(
   deps: Reads & Configuration,
   { edit, means }: Omit<SchemaChange, 'message'>,
@@ -252,8 +255,8 @@ const refusals: Readonly<Record<string, string>> = {
 }
 
 /**
- * What administrators may not do to definitions: touch what the system itself relies on (403), use reserved names or
- * types that are turned off (400). Looks only at collections that differ from the catalog's.
+ * Refuses changes that administrators may not make: to parts that the system itself relies on (403), with reserved
+ * names or types that are turned off (400). Looks only at collections that differ from the catalog's.
  */
 function checkChanges(config: Config, catalog: Catalog, next: Definitions): void {
   for (const [name, schema] of next) checkChange(config, catalog, name, schema)

@@ -123,7 +123,10 @@ function relationshipRoutes(app: App, deps: SchemaWrites): void {
   })
 }
 
-/** What was done and dropped, or what would be; with `migration` the file that does it, in a dry run only its text. */
+/**
+ * The changes and dropped parts, made or planned; with `migration` the file that makes them, in a dry run only its
+ * text.
+ */
 function answer(
   { clock, config }: Configuration & Clock,
   message: string,

@@ -1,11 +1,12 @@
 /**
- * What keeps a parsed SQL expression out of a definition. Pure. Only what is known to be harmless passes: a node, a member
- * of a node or a name that is not listed is refused, also one that a later version of PostgreSQL adds.
+ * Finds the reason to refuse a parsed SQL expression in a definition. Pure. Only parts that are known to be harmless
+ * pass: a node, a member of a node or a name that is not listed is refused, also one that a later version of PostgreSQL
+ * adds.
  */
 import type { ParsedStatement, Tree } from '../../../adapters/sql-parser.ts'
 import { coreFunctions, coreTypes, extensionFunctions, extensionTypes, operators } from './sql-names.ts'
 
-/** What an expression may refer to: the row's own columns, none in a default; `secret` are columns it may not read. */
+/** The columns that an expression may refer to: those of its row, none in a default; it may not read `secret` ones. */
 export type Row = {
   readonly table: string
   readonly columns: ReadonlySet<string>
@@ -96,7 +97,7 @@ const known: Readonly<Record<string, Readonly<Record<string, Rule>>>> = {
   TypeCast: { arg: node, typeName: typeRefusal },
 }
 
-/** What users call the things that are refused most. */
+/** The users' names for the kinds that are refused most. */
 const namesOfKinds: Readonly<Record<string, string>> = {
   SubLink: 'a subquery',
   ParamRef: 'a parameter',

@@ -27,8 +27,8 @@ export async function refusedTexts(collection: Collection): Promise<readonly Ref
 }
 
 /**
- * What the tables' expressions use that is neither PostgreSQL's nor of an extension on the list: a function, an operator
- * or a type that somebody has made, under whatever name. The collections' tables must be there.
+ * Objects in the tables' expressions that belong neither to PostgreSQL nor to a listed extension: functions, operators
+ * or types that somebody has made, under any name. The collections' tables must be there.
  */
 export async function refusedObjects(db: Reader, collections: readonly Collection[]): Promise<readonly RefusedSql[]> {
   const parts = collections.flatMap((collection) =>

@@ -68,7 +68,7 @@ export function readImport(json: unknown): SchemaImport {
   return { version, timestamp, schemas: definitions }
 }
 
-/** What an import would do. Collections that it does not name stay, so nothing is ever listed as deleted. */
+/** The effects of an import. Collections that it does not name stay, so nothing is ever listed as deleted. */
 export function previewImport(
   deps: CurrentCatalog,
   { version, timestamp, schemas }: SchemaImport,

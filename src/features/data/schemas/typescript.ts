@@ -69,7 +69,7 @@ function relationText(relation: Relation, fields: ReadonlyMap<string, Field>): s
   return `{ to: ${JSON.stringify(relation.target)}; many: ${isMany}; nullable: ${!isMany && isNullable} }`
 }
 
-/** What a payload may hold: fields, and relations beside or instead of their keys. */
+/** The members of a payload: fields, and relations beside or instead of their keys. */
 function written(
   own: readonly Field[],
   relations: readonly Relation[],

@@ -27,7 +27,7 @@ export async function applyPlan(
     throw new AppError(409, 'The rows to be undone need each other in a circle, and no column of it may be null', {
       code: 'UNDO_CIRCLE',
     })
-  // What the platform writes into a row is said of one row at a time.
+  // Values that the platform writes into a row are passed for one row at a time.
   for (const wave of waves)
     for (const steps of Map.groupBy(wave, (step) => groupOf(rows, step)).values())
       if (steps.some(({ move }) => rows[move]!.restoring !== undefined))
@@ -37,7 +37,7 @@ export async function applyPlan(
           await applySteps(deps, run, rows, steps.slice(at, at + chunk), past, cleared)
 }
 
-/** What must be null because what it referred to is gone. */
+/** Fields that must be null because the row that they referred to is gone. */
 export const clearedOf = ({ reasons }: PlannedRow): ReadonlySet<string> =>
   new Set(reasons.flatMap((reason) => (reason.reason === 'reference gone' ? reason.fields : [])))
 
@@ -129,7 +129,7 @@ function valuesOf(
     if ((position === undefined && !isNull) || (only !== undefined && !only.includes(name))) continue
     const was = isNull ? undefined : before.get(position!)!
     const value = was?.exact[name] ?? null
-    // What is hidden is stored as it was, a password's hash too.
+    // Hidden values are stored as they were, a password's hash too.
     if (isServers(collection, name) || field.hidden) servers.set(name, value)
     else if (action !== 'create' || value !== null || isFilled(collection, field)) {
       payload[name] = was === undefined ? null : was.shown[name]

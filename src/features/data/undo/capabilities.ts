@@ -1,7 +1,7 @@
 import type { ItemReads, ItemWrites } from '../items/items.ts'
 
-/** What this folder takes of the process where it reads: what reading items takes. */
+/** The capabilities that this folder takes to read: those of reading items. */
 export type UndoReads = ItemReads
 
-/** What this folder takes of the process where it changes: what changing items takes. */
+/** The capabilities that this folder takes to change: those of changing items. */
 export type UndoWrites = ItemWrites

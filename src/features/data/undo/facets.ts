@@ -8,7 +8,7 @@ import type { UndoReads } from './capabilities.ts'
 import { type Sight, sightOf } from './log-sight.ts'
 import { checkFilter, type RequestFilter } from './requests.ts'
 
-/** What the log holds in a time, counted: for who looks for something in it. */
+/** Counts of the events in a period, for a search in the log. */
 
 type FacetFilter = Pick<RequestFilter, 'actor' | 'from' | 'to' | 'collection' | 'action' | 'tenant' | 'agent'> & {
   readonly buckets?: number

@@ -5,7 +5,7 @@ import { readableFields, resolveCondition } from '../../../query/resolve.ts'
 import type { Params } from '../../../query/sql.ts'
 import type { UndoReads } from './capabilities.ts'
 
-/** What the caller may see of the log: a condition on its rows, as `l`, and the fields of svc_AuditLog. */
+/** The part of the log that the caller may see: a condition on its rows, as `l`, and the fields of svc_AuditLog. */
 export type Sight = { readonly where: (params: Params) => string; readonly names: ReadonlySet<string> }
 
 /** @throws {AppError} 403 without the permission to read svc_AuditLog */

@@ -3,11 +3,11 @@
 /** A row to be written, with the places of others that it takes or leaves. Places are texts, equal where they are the same. */
 export type Move = {
   readonly action: 'create' | 'update' | 'delete'
-  /** What others may refer to once the row is there. */
+  /** Values that others may refer to once the row is there. */
   readonly offers: readonly string[]
-  /** What must be there before, by the column that refers to it. */
+  /** Rows that must be there before, by the column that refers to them. */
   readonly needs: ReadonlyMap<string, Need>
-  /** What it refers to now and does not any more afterwards, by column. */
+  /** Rows that it refers to now and no longer afterwards, by column. */
   readonly releases: ReadonlyMap<string, Need>
   /** Unique values that it will have, each with a column of it that may be null until then. */
   readonly takes: readonly Taken[]

@@ -53,12 +53,12 @@ export type PlannedRow = {
   /** Columns to be set to what they were before these events, by name. */
   readonly fields: ReadonlyMap<string, string>
   readonly reasons: readonly Reason[]
-  /** What else it takes where the row names something outside of the database. */
+  /** The restoration of parts outside of the database that the row names. */
   readonly restoring?: Restoration | undefined
   readonly move: Move
 }
 
-/** What speaks against it, and whether it can be forced. */
+/** A conflict with later changes, and whether it can be forced. */
 export type Reason =
   /** Others have written these fields since, or made the row again with other values. */
   | { readonly reason: 'changed'; readonly fields: readonly string[] }
@@ -70,7 +70,7 @@ export type Reason =
   | { readonly reason: 'erased' }
   /** Rows that are not undone refer to it. */
   | { readonly reason: 'referenced'; readonly by: readonly { readonly collection: string; readonly rows: number }[] }
-  /** What these fields referred to is gone. */
+  /** The row that these fields referred to is gone. */
   | { readonly reason: 'reference gone'; readonly fields: readonly string[]; readonly required: boolean }
 
 /** Columns that follow the writer of now, or other columns of the row: no undo has to set them. */
@@ -134,7 +134,7 @@ export async function planUndo(
   return { rows: checked, notUndone: [...kept, ...lasting, ...facts], token: tokenOf(checked) }
 }
 
-/** What one row takes to come back. */
+/** The reversal of one row. */
 export type RowReversal = { readonly collection: string; readonly id: string; readonly reversal: Reversal | undefined }
 
 export const reversalsOf = (logged: readonly LoggedRow[]): readonly RowReversal[] =>

@@ -86,7 +86,9 @@ function chosenSql(chosen: EventChoice, params: Params, event = 'l'): string {
   }
 }
 
-/** Whose the row was before or after the event: its image says so, and the event itself where that was erased. */
+/**
+ * The tenant of the row before or after the event: from its image, and from the event itself if the image was erased.
+ */
 function ofTenant({ id, home, parts }: TenantRows, params: Params, event: string): string {
   const tenant = params.bind(id, 'text')
   const has = (images: string, column: string, value: string) =>
@@ -107,7 +109,7 @@ export async function requireReached(db: Reader, point: Point): Promise<void> {
   await db.any(rawQuery(`select ${reached}`, params.values))
 }
 
-/** What lets the index of times, and only the partitions concerned, be used. */
+/** Limits the statement to the index of times and to the partitions concerned. */
 function withinSql(requests: readonly string[], params: Params, event: string): string {
   const times = requests.map(madeAt)
   const time = (ms: number) => params.bind(new Date(ms).toISOString(), 'timestamptz')
@@ -182,7 +184,7 @@ function connected(requests: readonly RequestInTransaction[], own: string): Read
   return together
 }
 
-/** What the chosen events are about, without the rows themselves. */
+/** The subjects of the chosen events, without the rows themselves. */
 export type Outline = {
   /** Of row changes. */
   readonly events: number
@@ -321,7 +323,7 @@ export async function rowsLoaded(
   return new Map(rows.map((row) => [row.position, row]))
 }
 
-/** What it takes to come back to loaded rows: they are all of the part that there were in their collection. */
+/** The changes that bring back the loaded rows, which are all of the part in their collection. */
 export async function differencesFrom(
   db: Reader,
   collection: Collection,

@@ -13,8 +13,8 @@ import { causedBy, isRequestId, madeAt, requestWindow, transactionAt, wireTime }
 import { positionOf, unknownRequest } from './undo.ts'
 
 /**
- * The requests of the log: events that were caused together. Whoever may read svc_AuditLog sees them, as far as the rule and
- * the fields of that permission go.
+ * The requests of the log: events that were caused together. Callers who may read svc_AuditLog see them, within the
+ * rule and the fields of that permission.
  */
 
 export type RequestFilter = {
@@ -198,7 +198,7 @@ function filterSql(filter: RequestFilter, params: Params): string[] {
   ]
 }
 
-/** What requests did, counted over all their events, in the given order. */
+/** The effects of requests, counted over all their events, in the given order. */
 async function detailsOf(db: Reader, sight: Sight, groups: readonly Group[]): Promise<readonly RequestEntry[]> {
   if (groups.length === 0) return []
   const params = createParams()

@@ -33,7 +33,7 @@ import {
   rowsLoaded,
 } from './queries.ts'
 
-/** What is brought back: `name` stands in the log. */
+/** The part to bring back: `name` stands in the log. */
 export type RestoredPart = Part & { readonly what: 'collection' | 'tenant'; readonly name: string }
 
 /** Which state: that of a moment (a time or a cursor) by the log, or rows that `load` puts into tables of the transaction. */
@@ -70,7 +70,7 @@ export type StateReport = {
     readonly skipped: number
     readonly conflicts: number
   }[]
-  /** What the choices do not answer; the first 1,000. */
+  /** The conflicts that no choice resolves; the first 1,000. */
   readonly conflicts: readonly RowConflict[]
   /** Rows that stay as they are. */
   readonly kept: readonly ExcludedRows[]
@@ -163,7 +163,7 @@ async function fromLog(deps: UndoReads, tx: Tx, part: Part, at: string): Promise
   const before = await outlineOf(tx, chosen)
   requireFew(before.rows)
   await lockAll(tx, deps.catalog.current(), chosen)
-  // What others did until their rows were locked is seen by now.
+  // The snapshot shows all changes that others made until their rows were locked.
   const { first, rows } = await outlineOf(tx, chosen)
   requireFew(rows)
   if (first === null) return { reversals: [], past: pastOfLog(new Date().toISOString()), at }
@@ -198,7 +198,7 @@ async function fromBackup(
   return { reversals, past, at }
 }
 
-/** What the platform hides it also seals, or hashes, when it is written. */
+/** Hidden fields of the platform are also sealed or hashed when they are written. */
 const holdsHidden = ({ system }: Collection): boolean => !system
 
 const held = (collection: Collection, table: LoadedRows | undefined): readonly Field[] =>

@@ -1,10 +1,10 @@
-/** What undoes some of the changes of one row: decided by its events alone, without a database. */
+/** The reversal of some changes of one row: decided by its events alone, without a database. */
 
 /** An event of a row. */
 export type RowChange = {
   readonly position: string
   readonly action: 'create' | 'update' | 'delete'
-  /** What an update changed. */
+  /** The fields that an update changed. */
   readonly fields: readonly string[]
   /** Its images are gone. */
   readonly isErased: boolean
@@ -20,7 +20,7 @@ export type Reversal = {
   readonly action: 'create' | 'update' | 'delete'
   readonly image: string | undefined
   readonly fields: ReadonlyMap<string, string>
-  /** What others have changed since, so that it must not be overwritten unasked. */
+  /** Fields that others have changed since, which must not be overwritten unasked. */
   readonly since: ReadonlySet<string>
   /** Others have deleted the row since, or made it again. */
   readonly isRemade: boolean
@@ -80,7 +80,7 @@ function step(walk: Walk, { action, position, fields, isUndone }: RowChange): 'e
     return undefined
   }
   if (action !== 'update') {
-    // What was done before somebody else made or deleted the row has been overwritten.
+    // Later, somebody else made or deleted the row, which has overwritten the earlier changes.
     if (walk.isWhole || walk.fields.size > 0) return 'end'
     walk.isRemade = true
     walk.wasThere = action === 'delete'

@@ -11,7 +11,7 @@ import { listRequests, readRequest } from './requests.ts'
 import { listDeleted } from './trash.ts'
 import { undo } from './undo.ts'
 
-/** What requests did, and its way back (docs/undo.md). */
+/** Requests and their effects, and undo (docs/undo.md). */
 export function undoRoutes(app: App, deps: UndoWrites): void {
   app.get('/log/requests', requestsRoute, (request) => listRequests(deps, request.caller.access, request.query))
   app.get('/log/facets', facetsRoute, async ({ caller, query }) => ({
@@ -24,7 +24,7 @@ export function undoRoutes(app: App, deps: UndoWrites): void {
   app.post('/log/undo', undoRoute, async (request) => ({ data: await undo(deps, requesterOf(request), request.body) }))
 }
 
-/** What was deleted and can be restored; open to whoever might have read it. */
+/** Deleted items that can be restored; open to callers who might have read them. */
 export function trashRoutes(app: App, deps: UndoReads): void {
   app.get('/items/:collection/deleted', deletedRoute, async (request, reply) => {
     const list = await listDeleted(deps, request.caller.access, request.params.collection, queryOf(request))

@@ -76,7 +76,7 @@ function deletedStatement(
   return statement(text, params.values)
 }
 
-/** In the order of time, as the index has it. What came before an event that is gone is gone, too. */
+/** In the order of time, as the index has it. If an event is gone, so are all events before it. */
 const isBefore = (position: string): string =>
   `(e."createdAt", e.position) < (coalesce((select c."createdAt" from "${logTable}" c where c.id = ${eventIdSql(position)}), '-infinity'), ${position})`
 

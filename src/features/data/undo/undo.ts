@@ -35,7 +35,7 @@ export {
   type StateReport,
 } from './restore.ts'
 
-/** What is to be undone, and how; see `UndoBody` in routes.ts. */
+/** The choice of an undo and its options; see `UndoBody` in routes.ts. */
 type UndoRequest = {
   readonly requestId?: string
   readonly position?: string | number
@@ -49,7 +49,7 @@ type UndoRequest = {
   readonly force?: readonly { readonly collection: string; readonly id: string | number }[]
 }
 
-/** What an undo does or would do, as far as the caller may read the rows. */
+/** The effects of an undo, made or planned, as far as the caller may read the rows. */
 type UndoReport = {
   readonly plan: string
   readonly counts: readonly Count[]
@@ -95,7 +95,7 @@ export async function undo(deps: UndoWrites, requester: Requester, request: Undo
     const { tx, scope } = run
     await outlined(deps, tx, requester, chosen)
     await lockAll(tx, deps.catalog.current(), chosen)
-    // What others did until their rows were locked is seen by now, and they can do no more.
+    // The snapshot shows all changes that others made until their rows were locked; they can make no more.
     const { plan, outline } = await planned(deps, tx, requester, chosen)
     const { token, rows } = plan
     if (request.plan !== undefined && request.plan !== token)
@@ -161,7 +161,7 @@ export const unknownRequest = (id: string): AppError =>
     details: `${isUuid(id) ? 'its changes may have been removed by retention' : 'an id that a client chose is looked up by GET /log/requests?requestId='}`,
   })
 
-/** What an undo names as undone. */
+/** The undone part as the event names it. */
 function nameOf({ requestId, position, actor, from, to }: UndoRequest) {
   if (requestId !== undefined) return { undone: requestId.toLowerCase(), by: 'request' } as const
   if (actor === undefined) return { undone: positionOf(String(position))!, by: 'transaction' } as const
