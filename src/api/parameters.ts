@@ -63,7 +63,7 @@ export function checkParameters(scope: App): void {
   scope.addHook('onRoute', (route) => {
     if (!isOfData(route.url)) return
     const own = ownParameters(route)
-    // A list parameter that routes of the log do not have would be ignored, and the answer would hold what was to be left out.
+    // A list parameter that these routes do not have would be ignored, and the answer would hold what was to be left out.
     const known = new Set([...(isOfLog(route.url) ? ofClients : common), ...own])
     const check = (request: FastifyRequest, _reply: unknown, done: HookHandlerDoneFunction) => {
       refuseUnknown(request.query as Readonly<Record<string, unknown>>, known, own)
@@ -83,7 +83,9 @@ export function ownParameters({ schema, url }: Pick<RouteOptions, 'schema' | 'ur
 export const isOfData = (url: string): boolean =>
   /^\/(items|estimates|files|reports|schemas|changes|permissions)(\/|$)/.test(url) || isOfLog(url)
 
-const isOfLog = (url: string): boolean => /^\/(log|webhooks)(\/|$)/.test(url)
+/** What follows the log. No other program has these routes, so a parameter that they do not declare is a mistake. */
+const isOfLog = (url: string): boolean =>
+  /^\/(log|webhooks|changes)(\/|$)/.test(url) || /^\/items\/[^/]+\/deleted$/.test(url)
 
 function refuseUnknown(
   query: Readonly<Record<string, unknown>>,

@@ -30,7 +30,7 @@ describe('a parameter of one value', () => {
     ['/log/requests?limit[]=1', 'limit: takes no brackets'],
     ['/log/facets?from[0]=2026-01-01', 'from: takes no brackets'],
     ['/log/export?actor[a][b]=x', 'actor: takes no brackets'],
-    ['/changes?cursor[]=x', 'cursor: takes no brackets'],
+    ['/changes?since[]=x', 'since: takes no brackets'],
     ['/items/job/deleted?limit[]=1', 'limit: takes no brackets'],
     ['/items/job?limit[]=1', 'limit: takes no brackets'],
     ['/log/requests?collection=a%00b', 'collection: NUL characters are not allowed'],
@@ -123,6 +123,16 @@ describe('an unknown parameter', () => {
     expect((await api.admin('GET', '/log/requests?limit=1&meta=*&_=1')).status).toBe(200)
   })
 
+  it.each(['/changes', '/items/job/deleted'])('of what follows the log: %s takes no filter', async (path) => {
+    const { status, body } = await api.admin('GET', `${path}?filter={"rank":2}`)
+    expect([status, body.error.code, body.error.details]).toEqual([
+      400,
+      'UNKNOWN_PARAMETER',
+      'unknown parameter "filter"',
+    ])
+    expect((await api.admin('GET', `${path}?meta=*&_=1`)).status).toBe(200)
+  })
+
   it('is said after what the caller may not do at all', async () => {
     expect((await api.anonymous('GET', '/reports/job?bogus=1')).status).toBe(401)
     expect((await api.anonymous('POST', '/permissions?bogus=1', {})).status).toBe(401)
@@ -196,6 +206,7 @@ it('every route of data takes the parameters that it declares', async () => {
   expect(seen.size).toBe(82)
   expect(own).toEqual({
     'GET /items/:collection': ['changesCursor'],
+    'GET /items/:collection/deleted': ['limit', 'cursor'],
     'PUT /items/:collection': ['key'],
     'GET /items/:collection/export': ['format'],
     'POST /files/migrate-storage-structure': ['dryRun'],
@@ -212,7 +223,7 @@ it('every route of data takes the parameters that it declares', async () => {
     'PATCH /schemas/:collection/relationships/:field': ['dryRun', 'migration'],
     'DELETE /schemas/:collection/relationships/:field': ['dryRun', 'migration'],
     'POST /schemas/import': ['drop', 'dryRun'],
-    'GET /changes': ['since', 'collections'],
+    'GET /changes': ['since', 'collections', 'fields', 'limit'],
     'GET /permissions/explain': ['collection', 'action', 'role', 'user', 'id', 'field'],
     'GET /log/requests': [
       ...['actor', 'from', 'to', 'collection', 'action', 'tenant', 'requestId', 'agent', 'cause', 'limit', 'cursor'],
