@@ -1,5 +1,6 @@
 import { isIP } from 'node:net'
-import type { FastifyRequest } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Caller } from '../access/principal.ts'
 import { AppError, errors } from '../errors.ts'
 import { callerOfPassword, isTrustedOrigin, passwordInHeaders, resolveCaller } from '../features/accounts/auth/auth.ts'
 import { mcpRoutes } from '../features/operations/mcp/routes.ts'
@@ -12,17 +13,22 @@ import { openLocalCalls } from './local-calls.ts'
 export function openMcp(app: App, deps: WebWrites, declared: () => readonly DeclaredRoute[]): (scope: App) => void {
   if (!deps.config.mcp.enabled) return () => undefined
   const call = openLocalCalls(app)
+  const callerOfToken = async (request: FastifyRequest, reply: FastifyReply): Promise<Caller> => {
+    const found = await resolveCaller(deps, request, reply)
+    if (typeof found === 'string') throw errors.badCredential(found)
+    // A cookie is what a browser sends whoever asks it to.
+    if (request.sessionCookie !== 'none' || found.userId === undefined) throw errors.unauthorized()
+    return found
+  }
   return (scope) =>
     mcpRoutes(scope, deps, {
       declared,
-      callerOf: async (request, reply) => {
+      callerOf: (request, reply) => {
         const held = passwordInHeaders(request)
-        if (held !== undefined) return callerOfPassword(deps, request, held)
-        const found = await resolveCaller(deps, request, reply)
-        if (typeof found === 'string') throw errors.badCredential(found)
-        // A cookie is what a browser sends whoever asks it to.
-        if (request.sessionCookie !== 'none' || found.userId === undefined) throw errors.unauthorized()
-        return found
+        return held === undefined ? callerOfToken(request, reply) : callerOfPassword(deps, request, held)
+      },
+      refuseStranger: async (request, reply) => {
+        if (passwordInHeaders(request) === undefined) await callerOfToken(request, reply)
       },
       callFor: (request, reply) => {
         const held = passwordInHeaders(request)

@@ -353,6 +353,13 @@ describe('the endpoint', () => {
     }
   })
 
+  it.each(['', '{bad', '[]'])('asks who calls before it reads a body: %s', async (text) => {
+    for (const path of ['/mcp', '/mcp/stateless']) {
+      const answer = await api.anonymous('POST', path, Buffer.from(text), { 'content-type': 'application/json' })
+      expect([path, answer.status, answer.body.error.code]).toEqual([path, 401, 'UNAUTHORIZED'])
+    }
+  })
+
   it('has no sessions and no stream to open', async () => {
     expect((await api.admin('GET', '/mcp')).status).toBe(405)
     const ended = await api.admin('DELETE', '/mcp', undefined, { 'mcp-session-id': 'abc' })

@@ -21,6 +21,8 @@ type McpDoors = {
   readonly declared: () => readonly DeclaredRoute[]
   /** The caller of a request as of now; an error where its credential opens nothing, or nothing any more. */
   readonly callerOf: (request: FastifyRequest, reply: FastifyReply) => Promise<Caller>
+  /** Rejects as `callerOf` would, before the body is read; says nothing of passwords, which count as attempts first. */
+  readonly refuseStranger: (request: FastifyRequest, reply: FastifyReply) => Promise<void>
   readonly callFor: (request: FastifyRequest, reply: FastifyReply) => CallLocally
   /** Refuses what a page of another site has made a browser send. */
   readonly checkOrigin: (request: FastifyRequest) => void
@@ -40,8 +42,11 @@ export function mcpRoutes(app: App, deps: McpReads, doors: McpDoors): void {
   })
   const answer = (plainJson: boolean) => (request: FastifyRequest, reply: FastifyReply) =>
     answerClient({ deps, doors, listeners, plainJson }, request, reply)
-  app.post(path, callRoute('Call tools by the Model Context Protocol'), answer(false))
-  app.post(`${path}/stateless`, callRoute('The same, with plain JSON where the client accepts no stream'), answer(true))
+  const preParsing = (request: FastifyRequest, reply: FastifyReply) => doors.refuseStranger(request, reply)
+  const streamed = callRoute('Call tools by the Model Context Protocol')
+  const plain = callRoute('The same, with plain JSON where the client accepts no stream')
+  app.post(path, { ...streamed, preParsing }, answer(false))
+  app.post(`${path}/stateless`, { ...plain, preParsing }, answer(true))
   app.get(path, streamRoute, async (_request, reply) => {
     reply.header('allow', 'POST, DELETE')
     throw new AppError(405, 'There is no stream to open: the answer to a POST may be one')
