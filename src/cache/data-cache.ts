@@ -9,7 +9,7 @@ import { parseSnapshot } from '../events/cursor.ts'
 import { type AdmissionPolicy, openAdmissionPolicy } from './admission-policy.ts'
 import { enqueueInvalidations } from './invalidations.ts'
 import { type LogWatch, type Look, openLogWatch } from './log-watch.ts'
-import { type Answer, type CachedAnswer, openResultCache } from './result-cache.ts'
+import { type Answer, type CachedAnswer, openResultCache, type TimeWindow } from './result-cache.ts'
 import { isShared, openSharedStore, type SharedEntry, type SharedStore } from './shared-store.ts'
 
 type Lookup = {
@@ -21,6 +21,8 @@ type Lookup = {
   readonly maxAgeMs: number
   /** Whether it must be made anew, for those who come later. */
   readonly reload: boolean
+  /** The time that the request means by now, by the database's clock. */
+  readonly now: number
   /** Nobody asked to keep it: it is kept where that pays, in memory alone, and a kept answer is as new as the database. */
   readonly isAutomatic?: boolean
   /** A condition that the log knows nothing of. */
@@ -32,7 +34,12 @@ type Lookup = {
  * been replayed by the standbys that it came from, before it was read.
  */
 export type Made<Other> =
-  | { readonly answer: Answer; readonly tables: readonly string[]; readonly replayed?: readonly WalPosition[] }
+  | {
+      readonly answer: Answer
+      readonly tables: readonly string[]
+      readonly window?: TimeWindow
+      readonly replayed?: readonly WalPosition[]
+    }
   | { readonly answer?: undefined; readonly other: Other }
 
 type CacheResult<Other> =
@@ -235,7 +242,8 @@ function inMemory(parts: Parts, lookup: Lookup): Entry | undefined {
   const memory = memoryFor(parts, lookup)
   const entry = memory.get(lookup.key)
   if (entry === undefined) return undefined
-  if (watch.isUnchanged(entry.tables, entry.look)) return isFit(entry, lookup) ? entry : undefined
+  if (watch.isUnchanged(entry.tables, entry.look) && !isOver(entry, lookup))
+    return isFit(entry, lookup) ? entry : undefined
   memory.delete(lookup.key)
   if (lookup.isAutomatic) policy.dropped(lookup.key)
   counts.stale += 1
@@ -255,14 +263,21 @@ async function inStore(parts: Parts, store: SharedStore, lookup: Lookup, look: L
   return memory.set(lookup.key, kept) ? kept : undefined
 }
 
-const isFit = (entry: Pick<Entry, 'madeAt'>, { maxAgeMs }: Lookup) => Date.now() - entry.madeAt <= maxAgeMs
+const isFit = (entry: Pick<Entry, 'madeAt' | 'window'>, { maxAgeMs, now }: Lookup) =>
+  Date.now() - entry.madeAt <= maxAgeMs && includesTime(entry, now)
+
+const includesTime = ({ window }: Pick<Entry, 'window'>, now: number) =>
+  window === undefined || (window.from <= now && now < window.until)
+
+/** Whether it will not be right again by passing of time. */
+const isOver = ({ window }: Pick<Entry, 'window'>, { now }: Lookup) => window !== undefined && window.until <= now
 
 /** The answer of a read that is under way, if nothing has changed since it began. Its failure is not shared. */
 async function besides({ making, watch }: Parts, lookup: Lookup): Promise<Answer | undefined> {
   const other = making.get(lookup.key)
   if (other === undefined || !watch.isQuiet(other.look)) return undefined
   const made = await other.made.catch(() => undefined)
-  if (made?.answer === undefined) return undefined
+  if (made?.answer === undefined || !includesTime(made, lookup.now)) return undefined
   const since = sinceOf(watch, made, other.look)
   // A standby may have shown less than the look that came before.
   return since === other.look || (since !== undefined && watch.isQuiet(since)) ? made.answer : undefined
@@ -309,14 +324,15 @@ async function makeNow<Other>(
 function keep(parts: Parts, lookup: Lookup, look: Look, made: Keepable): void {
   const { watch, shared, failed } = parts
   const { key, ttlMs } = lookup
-  const { answer, tables } = made
+  const { answer, tables, window } = made
   const since = sinceOf(watch, made, look.number)
+  if (window !== undefined && window.until <= window.from) return
   if (since === undefined || !watch.isUnchanged(tables, since)) return
   const madeAt = Date.now()
-  const kept = { ...answer, tables, madeAt, look: since, expiresAt: madeAt + ttlMs }
+  const kept = { ...answer, tables, window, madeAt, look: since, expiresAt: madeAt + ttlMs }
   const fits = memoryFor(parts, lookup).set(key, kept)
   if (!fits || shared === undefined || lookup.isAutomatic || made.replayed !== undefined) return
-  const entry = { ...answer, tables, madeAt, ttlMs, snapshot: look.snapshot }
+  const entry = { ...answer, tables, window, madeAt, ttlMs, snapshot: look.snapshot }
   void shared.put(hashed(key), entry).catch(failed('the shared cache took no answer'))
 }
 

@@ -9,9 +9,13 @@ export type Answer = {
   readonly version: string | undefined
 }
 
-/** `tables`: what it is made from. Times are in milliseconds since 1970. */
+/** The times at which an answer is right, by the database's clock, as long as no row changes; `until` is not among them. */
+export type TimeWindow = { readonly from: number; readonly until: number }
+
+/** `tables`: what it is made from; `window`: of an answer that depends on the time. Times are in milliseconds since 1970. */
 export type CachedAnswer = Answer & {
   readonly tables: readonly string[]
+  readonly window?: TimeWindow | undefined
   readonly madeAt: number
   readonly expiresAt: number
 }

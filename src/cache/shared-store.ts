@@ -2,6 +2,7 @@ import type { Logger } from 'pino'
 import { openRedis } from '../adapters/redis.ts'
 import { openUpstash, type RemoteRedis } from '../adapters/upstash.ts'
 import type { Config } from '../config/config.ts'
+import type { TimeWindow } from './result-cache.ts'
 
 /** An answer as processes share it. `snapshot` was taken before it was read: a reader judges the entry by it (ADR 19). */
 export type SharedEntry = {
@@ -9,6 +10,7 @@ export type SharedEntry = {
   readonly tag: string
   readonly version: string | undefined
   readonly tables: readonly string[]
+  readonly window?: TimeWindow | undefined
   readonly snapshot: string
   /** Milliseconds since 1970, by the clock of who made it. */
   readonly madeAt: number

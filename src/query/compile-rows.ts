@@ -15,27 +15,57 @@ import {
   type SortTerm,
   type Step,
 } from './plan.ts'
-import { ident, literal, type Params } from './sql.ts'
+import { type Dependencies, ident, literal, type Params } from './sql.ts'
 
 /* Predicates. Nothing here wraps an indexed column, so indexes stay usable. */
 
 /** State of one statement under construction. */
 export type CompilerState = {
   readonly params: Params
-  /** A table alias that is new in the statement: q1, q2, … */
-  readonly alias: () => string
+  /** A table alias that is new in the statement, q1, q2, …, for rows of the collection. */
+  readonly alias: (collection: Collection | undefined) => string
+  /** The column of a row. Nothing else names a column of a table, so `dependsOn` holds all that is read. */
+  readonly column: (name: string, row: string) => string
+  /** The shown form of a field is read. */
+  readonly show: (field: Field, row: string) => void
+  readonly dependsOn: Dependencies
 }
 
-export function startCompiling(params: Params): CompilerState {
+/** `rows`: the collections of the aliases that the statement begins with; `g` are groups, whose columns are outputs. */
+export function startCompiling(params: Params, rows: Readonly<Record<string, Collection>>): CompilerState {
+  const tables = new Map<string, Collection | undefined>(Object.entries(rows))
+  const collections = new Set(Object.values(rows).map(({ name }) => name))
+  const unlogged = new Set<string>()
+  const read = (name: string, row: string) => {
+    const collection = tables.get(row)
+    const field = collection?.fields.get(name)
+    if (row !== GROUPS && field?.unlogged !== false) unlogged.add(`${collection?.name ?? ''}.${name}`)
+  }
   let count = 0
   return {
     params,
-    alias: () => {
+    alias: (collection) => {
       count += 1
-      return `q${count}`
+      const alias = `q${count}`
+      tables.set(alias, collection)
+      if (collection !== undefined) collections.add(collection.name)
+      return alias
     },
+    column: (name, row) => {
+      read(name, row)
+      return `${row}.${ident(name)}`
+    },
+    show: (field, row) => {
+      for (const name of columnsShown(field)) read(name, row)
+      // Its function reads other tables.
+      if (field.shownBy !== undefined) unlogged.add(`${tables.get(row)?.name}.${field.name}`)
+    },
+    dependsOn: { collections, unlogged },
   }
 }
+
+/** The alias of groups (compile.ts). */
+const GROUPS = 'g'
 
 /** The condition on the row `rows.at(-1)`; the aliases before it are the rows around it. */
 export function predicateSql(predicate: Predicate, rows: readonly string[], compiling: CompilerState): string {
@@ -75,8 +105,6 @@ export function conditions(predicate: Predicate, rows: readonly string[], compil
 export const clause = (keyword: string, parts: readonly string[], separator = ' and '): string =>
   parts.length === 0 ? '' : ` ${keyword} ${parts.join(separator)}`
 
-export const columnSql = (name: string, alias: string): string => `${alias}.${ident(name)}`
-
 /** How the rows of a step's target hang on a source row. */
 type Join = {
   readonly alias: string
@@ -87,16 +115,16 @@ type Join = {
 
 function joinStep(step: Step, rows: readonly string[], compiling: CompilerState): Join {
   const source = rows.at(-1)!
-  const alias = compiling.alias()
+  const alias = compiling.alias(step.target)
   const rule = conditions(step.rule, [...rows, alias], compiling)
   const table = `${ident(step.target.name)} ${alias}`
   if (step.relation.kind !== 'belongsToMany') {
-    return { alias, from: table, on: [...correlation(step, source, alias), ...rule] }
+    return { alias, from: table, on: [...correlation(step, source, alias, compiling), ...rule] }
   }
-  const link = compiling.alias()
-  const targetKey = columnSql(step.target.primaryKey.name, alias)
-  const from = `${ident(step.relation.through!)} ${link} join ${table} on ${targetKey} = ${columnSql(step.relation.otherKey!, link)}`
-  return { alias, from, on: [...linkConditions(step, source, link), ...rule] }
+  const link = compiling.alias(step.through)
+  const targetKey = compiling.column(step.target.primaryKey.name, alias)
+  const from = `${ident(step.relation.through!)} ${link} join ${table} on ${targetKey} = ${compiling.column(step.relation.otherKey!, link)}`
+  return { alias, from, on: [...linkConditions(step, source, link, compiling), ...rule] }
 }
 
 /** A scalar subquery or join that reads the far end of a path: `build` gets the last alias. */
@@ -115,39 +143,51 @@ function joinPath(steps: readonly Step[], rows: readonly string[], compiling: Co
 /** A join of its own must be parenthesised before it is joined. */
 const parenthesised = (from: string): string => (from.includes(' join ') ? `(${from})` : from)
 
-function correlation({ relation, source }: Step, sourceAlias: string, alias: string): string[] {
+function correlation(
+  { relation, source }: Step,
+  sourceAlias: string,
+  alias: string,
+  compiling: CompilerState,
+): string[] {
   if (relation.kind !== 'belongsTo') {
-    const key = `${columnSql(relation.foreignKey, alias)} = ${columnSql(source.primaryKey.name, sourceAlias)}`
-    return [key, ...discriminated(relation, alias)]
+    const key = `${compiling.column(relation.foreignKey, alias)} = ${compiling.column(source.primaryKey.name, sourceAlias)}`
+    return [key, ...discriminated(relation, alias, compiling)]
   }
-  const key = `${columnSql(relation.targetKey, alias)} = ${columnSql(relation.foreignKey, sourceAlias)}`
-  return [key, ...discriminated(relation, sourceAlias)]
+  const key = `${compiling.column(relation.targetKey, alias)} = ${compiling.column(relation.foreignKey, sourceAlias)}`
+  return [key, ...discriminated(relation, sourceAlias, compiling)]
 }
 
-const discriminated = ({ discriminator }: Relation, alias: string): string[] =>
-  discriminator === undefined ? [] : [`${columnSql(discriminator.column, alias)} = ${literal(discriminator.value)}`]
+const discriminated = ({ discriminator }: Relation, alias: string, compiling: CompilerState): string[] =>
+  discriminator === undefined
+    ? []
+    : [`${compiling.column(discriminator.column, alias)} = ${literal(discriminator.value)}`]
 
-function linkConditions({ relation, source, through, includeDeleted }: Step, sourceAlias: string, link: string) {
-  const key = `${columnSql(relation.foreignKey, link)} = ${columnSql(source.primaryKey.name, sourceAlias)}`
-  return through?.paranoid && !includeDeleted ? [key, `${columnSql('deletedAt', link)} is null`] : [key]
+function linkConditions(
+  { relation, source, through, includeDeleted }: Step,
+  sourceAlias: string,
+  link: string,
+  compiling: CompilerState,
+): string[] {
+  const key = `${compiling.column(relation.foreignKey, link)} = ${compiling.column(source.primaryKey.name, sourceAlias)}`
+  return through?.paranoid && !includeDeleted ? [key, `${compiling.column('deletedAt', link)} is null`] : [key]
 }
 
 function testSql(test: Predicate & { kind: 'test' }, rows: readonly string[], compiling: CompilerState): string {
   const { left, operator, operand } = test
   const placeholders = operand.values.map(({ value, pgType }) => compiling.params.bind(value, pgType))
-  return operator.sql(referenceSql(left, rows), placeholders, operand.variant, left.cast ?? left.column)
+  return operator.sql(referenceSql(left, rows, compiling), placeholders, operand.variant, left.cast ?? left.column)
 }
 
-function referenceSql({ column, up, cast }: ColumnRef, rows: readonly string[]): string {
-  return castSql(columnSql(column.name, rows.at(-1 - up)!), column, cast)
+function referenceSql({ column, up, cast }: ColumnRef, rows: readonly string[], compiling: CompilerState): string {
+  return castSql(compiling.column(column.name, rows.at(-1 - up)!), column, cast)
 }
 
 function compareSql(test: Predicate & { kind: 'compare' }, rows: readonly string[], compiling: CompilerState): string {
-  const left = referenceSql(test.left, rows)
-  if (test.steps.length === 0) return `${left} ${test.comparison} ${referenceSql(test.right, rows)}`
+  const left = referenceSql(test.left, rows, compiling)
+  if (test.steps.length === 0) return `${left} ${test.comparison} ${referenceSql(test.right, rows, compiling)}`
   const { column, up, cast } = test.right
   const join = joinPath(test.steps, rows.slice(0, rows.length - up), compiling)
-  const right = castSql(columnSql(column.name, join.alias), column, cast)
+  const right = castSql(compiling.column(column.name, join.alias), column, cast)
   return `${left} ${test.comparison} any (select ${right} from ${join.from}${clause('where', join.on)})`
 }
 
@@ -167,7 +207,7 @@ const searchSql = ({ query }: Search, { params }: CompilerState): string =>
   `to_tsquery('english', ${params.bind(query, 'text')})`
 
 function textSql({ steps, column }: ColumnPath, rows: readonly string[], compiling: CompilerState): string {
-  const text = (alias: string) => `${columnSql(column.name, alias)}${column.kind === 'uuid' ? '::text' : ''}`
+  const text = (alias: string) => `${compiling.column(column.name, alias)}${column.kind === 'uuid' ? '::text' : ''}`
   if (steps.length === 0) return text(rows.at(-1)!)
   const join = joinPath(steps, rows, compiling)
   const value = steps.some(({ relation }) => isToMany(relation))
@@ -180,7 +220,11 @@ function textSql({ steps, column }: ColumnPath, rows: readonly string[], compili
 
 /** The select list of a selection over the row `rows.at(-1)`. */
 export function selectionSql(selection: Selection, rows: readonly string[], compiling: CompilerState): string {
-  const columns = selection.columns.map((field) => `${projectionSql(field, rows.at(-1)!)} as ${ident(field.name)}`)
+  const row = rows.at(-1)!
+  const columns = selection.columns.map((field) => {
+    compiling.show(field, row)
+    return `${projectionSql(field, row)} as ${ident(field.name)}`
+  })
   const nested = selection.nested.map(
     (child) => `${nestedSql(child, rows, compiling)} as ${ident(child.step.relation.name)}`,
   )
@@ -205,25 +249,27 @@ function nestedSql(child: NestedSelection, rows: readonly string[], compiling: C
   const { step, selection, where, only } = child
   const join = joinStep(step, rows, compiling)
   const inner = [...rows, join.alias]
-  const kept = [...join.on, ...conditions(where, inner, compiling), ...onlySql(only, join.alias)]
+  const kept = [...join.on, ...conditions(where, inner, compiling), ...onlySql(only, join.alias, compiling)]
   const list = selectionSql(selection, inner, compiling)
   const query = `select ${list} from ${join.from}${clause('where', kept)}`
   if (isToMany(step.relation)) {
-    const ordered = `${query} order by ${naturalOrder(step.target, join.alias)}`
+    const ordered = `${query} order by ${naturalOrder(step.target, join.alias, compiling)}`
     return `(select coalesce(json_agg(o.*), '[]') from (${ordered}) o)`
   }
-  const single = isUnique(step) ? query : `${query} order by ${naturalOrder(step.target, join.alias)} limit 1`
+  const single = isUnique(step)
+    ? query
+    : `${query} order by ${naturalOrder(step.target, join.alias, compiling)} limit 1`
   return `(select row_to_json(o.*) from (${single}) o)`
 }
 
-const onlySql = (only: NestedSelection['only'], alias: string): string[] =>
-  only === undefined ? [] : [`${columnSql(only.column, alias)} in (${only.values.map(literal).join(', ')})`]
+const onlySql = (only: NestedSelection['only'], alias: string, compiling: CompilerState): string[] =>
+  only === undefined ? [] : [`${compiling.column(only.column, alias)} in (${only.values.map(literal).join(', ')})`]
 
 /** The order of nested rows: as sorted by hand, else by primary key. */
-function naturalOrder(collection: Collection, alias: string): string {
+function naturalOrder(collection: Collection, alias: string, compiling: CompilerState): string {
   const { primaryKey } = collection
-  const byHand = collection.sortEnabled && collection.fields.has('sort') ? [columnSql('sort', alias)] : []
-  return [...byHand, columnSql(primaryKey.name, alias)].join(', ')
+  const byHand = collection.sortEnabled && collection.fields.has('sort') ? [compiling.column('sort', alias)] : []
+  return [...byHand, compiling.column(primaryKey.name, alias)].join(', ')
 }
 
 /** Whether the step leads to one row at most by a constraint, not only by intent. */
@@ -288,21 +334,21 @@ function sortKeySql(
   const row = rows.at(-1)!
   switch (by.kind) {
     case 'output':
-      return columnSql(by.name, row)
+      return compiling.column(by.name, row)
     case 'relevance':
       return `ts_rank(${documentSql(by.search, rows, compiling)}, ${searchSql(by.search, compiling)})`
     case 'distance': {
       const point = [by.longitude, by.latitude].map((n) => compiling.params.bind(n, 'double precision')).join(', ')
-      return `${columnSql(by.column.name, row)}::geography <-> ST_SetSRID(ST_MakePoint(${point}), 4326)::geography`
+      return `${compiling.column(by.column.name, row)}::geography <-> ST_SetSRID(ST_MakePoint(${point}), 4326)::geography`
     }
     case 'vectorDistance':
-      return `${columnSql(by.column.name, row)} ${by.operator} ${compiling.params.bind(by.vector.value, by.vector.pgType)}`
+      return `${compiling.column(by.column.name, row)} ${by.operator} ${compiling.params.bind(by.vector.value, by.vector.pgType)}`
     case 'path': {
       const { steps, column } = by.path
-      if (steps.every(isUnique)) return columnSql(column.name, joins.alias(steps))
+      if (steps.every(isUnique)) return compiling.column(column.name, joins.alias(steps))
       // Of several related rows the first in the direction of the sort decides: the least, or the greatest.
       const join = joinPath(steps, rows, compiling)
-      const key = columnSql(column.name, join.alias)
+      const key = compiling.column(column.name, join.alias)
       return `(select ${key} from ${join.from}${clause('where', join.on)} order by ${key} ${direction} nulls last limit 1)`
     }
   }

@@ -6,7 +6,6 @@ import type { Collection, Field } from '../catalog/catalog.ts'
 import {
   type CompilerState,
   clause,
-  columnSql,
   columnsRead,
   conditions,
   createJoins,
@@ -70,7 +69,7 @@ export function compileStream(plan: Plan): Statement {
 
 /** As {@link compileStream}, for COPY, which has no parameters: `params` give values in another way than as `$1`. */
 export function compileCopy(plan: Plan, params: Params): string {
-  const compiling = startCompiling(params)
+  const compiling = startCompiling(params, { t: plan.collection })
   return inPast(plan.past, itemsSql(plan, limitSql(plan, compiling), compiling), params)
 }
 
@@ -88,12 +87,13 @@ export function compileCount(plan: Plan): Statement {
  * {@link Params} let a caller supply the values in another way than as `$1`.
  */
 export function compileCondition(filter: ResolvedFilter, alias: string, params: Params): string {
-  return predicateSql(filter.predicate, [alias], startCompiling(params))
+  return predicateSql(filter.predicate, [alias], startCompiling(params, { [alias]: filter.collection }))
 }
 
 function compiled(plan: PlanContent, build: (compiling: CompilerState) => string): Statement {
   const params = createParams()
-  return statement(inPast(plan.past, build(startCompiling(params)), params), params.values)
+  const compiling = startCompiling(params, { t: plan.collection })
+  return statement(inPast(plan.past, build(compiling), params), params.values, compiling.dependsOn)
 }
 
 function listSql(plan: PlanContent, compiling: CompilerState): string {
@@ -135,7 +135,7 @@ function itemsSql(plan: PlanContent, window: string, compiling: CompilerState): 
 /** The selected rows of a plan: found, ordered and cut first, made into JSON form only then. */
 function rowsSql(plan: PlanContent, where: string, window: string, compiling: CompilerState): string {
   const { joins, order } = orderSql(plan.sort, ['t'], compiling)
-  const columns = columnsRead(plan.selection).map((field: Field) => columnSql(field.name, 't'))
+  const columns = columnsRead(plan.selection).map((field: Field) => compiling.column(field.name, 't'))
   const found = `select ${columns.join(', ')} from ${ident(plan.collection.name)} t${joins}${where}${order}${window}`
   return `(select ${selectionSql(plan.selection, ['t'], compiling)} from (${found}) t)`
 }
@@ -189,7 +189,7 @@ function groupPageSql(
  */
 export function compilePage(plan: Plan & { readonly keyset: Keyset; readonly limit: number }): Statement {
   const params = createParams()
-  const compiling = startCompiling(params)
+  const compiling = startCompiling(params, { t: plan.collection })
   const { sort } = plan
   const limit = limitValueSql(plan.limit, params)
   const found = foundSql(plan, limit, compiling)
@@ -201,7 +201,7 @@ export function compilePage(plan: Plan & { readonly keyset: Keyset; readonly lim
   const data = `coalesce(json_agg(p.item) filter (where p.n <= ${limit}), '[]')::text`
   const next = `min(p.keys) filter (where p.n = ${limit})`
   const text = `select ${data} as data, ${total} as total, case when count(*) > ${limit} then ${next} end as next from (${rows}) p`
-  return statement(inPast(plan.past, text, params), params.values)
+  return statement(inPast(plan.past, text, params), params.values, compiling.dependsOn)
 }
 
 /** A sort key with the value that it has in the row before the page. */
@@ -248,7 +248,7 @@ function rangeSql(plan: PlanContent, after: After | undefined, limit: string, co
   const { collection, selection, sort } = plan
   const { joins, keys } = sortKeysSql(sort, ['t'], compiling)
   const columns = [
-    ...columnsRead(selection).map((field) => columnSql(field.name, 't')),
+    ...columnsRead(selection).map((field) => compiling.column(field.name, 't')),
     ...keys.map((key, i) => `${key} as ${keyName(i)}`),
   ]
   const isAfter = after === undefined ? [] : afterSql(keysOf(sort, keys, after.values), after.part)
@@ -317,10 +317,9 @@ function isIndexed(by: SortBy, { fields, indexes }: Collection): boolean {
 function groupsSql(plan: PlanContent, grouping: Grouping, compiling: CompilerState): string {
   const joins = createJoins(['t'], compiling)
   const keys = grouping.keys.map((key) => `${keySql(key, grouping.timezone, joins, compiling)} as ${key.name}`)
-  const primaryKey = columnSql(plan.collection.primaryKey.name, 't')
-  const aggregates = grouping.aggregates.map((each) => `${aggregateSql(each, primaryKey, joins)} as ${each.name}`)
+  const aggregates = grouping.aggregates.map((each) => `${aggregateSql(each, plan, joins, compiling)} as ${each.name}`)
   const isRead = grouping.detail !== undefined && keyRowSql(grouping) === undefined
-  const first = isRead ? [`${firstRowSql(plan)} as r`] : []
+  const first = isRead ? [`${firstRowSql(plan, compiling)} as r`] : []
   const list = [...keys, ...aggregates, ...first].join(', ')
   const where = whereSql(plan.where, ['t'], compiling)
   const by = clause(
@@ -352,37 +351,42 @@ function keySql(
   { path, part }: GroupKey,
   timezone: string | undefined,
   joins: Joins,
-  { params }: CompilerState,
+  compiling: CompilerState,
 ): string {
-  const column = columnSql(path.column.name, joins.alias(path.steps))
+  const column = compiling.column(path.column.name, joins.alias(path.steps))
   if (part === undefined) return column
   if (path.column.kind === 'date') return partSql(part, `${column}::timestamp`)
   if (path.column.kind !== 'datetime') return partSql(part, column)
-  const zone = timezone === undefined ? `'UTC'` : params.bind(timezone, 'text')
+  const zone = timezone === undefined ? `'UTC'` : compiling.params.bind(timezone, 'text')
   return partSql(part, `${column} at time zone ${zone}`)
 }
 
 const partSql = (part: DatePart, time: string): string =>
   part === 'yearmonth' ? `to_char(${time}, 'YYYY-MM')` : `extract(${part} from ${time})::integer`
 
-function aggregateSql({ fn, path }: Aggregate, primaryKey: string, joins: Joins): string {
+function aggregateSql(
+  { fn, path }: Aggregate,
+  { collection: { primaryKey } }: PlanContent,
+  joins: Joins,
+  compiling: CompilerState,
+): string {
   if (path === undefined) return 'count(*)'
-  const column = columnSql(path.column.name, joins.alias(path.steps))
+  const column = compiling.column(path.column.name, joins.alias(path.steps))
   switch (fn) {
     case 'distinct':
       return `count(distinct ${column})`
     case 'avg':
       return `avg(${column})::double precision`
     case 'array_agg':
-      return `coalesce(json_agg(${wireSql(column, path.column)} order by ${primaryKey}), '[]')`
+      return `coalesce(json_agg(${wireSql(column, path.column)} order by ${compiling.column(primaryKey.name, 't')}), '[]')`
     default:
       return `${fn}(${column})`
   }
 }
 
 /** The first row of a group by primary key. PostgreSQL has no min(uuid); its text has the same order in this collation. */
-function firstRowSql({ collection: { primaryKey } }: PlanContent): string {
-  const column = columnSql(primaryKey.name, 't')
+function firstRowSql({ collection: { primaryKey } }: PlanContent, compiling: CompilerState): string {
+  const column = compiling.column(primaryKey.name, 't')
   return primaryKey.kind === 'uuid' ? `min(${column}::text collate "C")::uuid` : `min(${column})`
 }
 
@@ -409,13 +413,15 @@ function objectSql({ keys, aggregates, detail }: Grouping, { params }: CompilerS
   const members = [
     ...keys.flatMap((key) => key.keys.map((name) => `${literal(name)}, ${keyValueSql(key)}`)),
     ...aggregates.map((aggregate) => `${params.bind(aggregate.alias, 'text')}, ${aggregateValueSql(aggregate)}`),
-    ...(detail?.columns ?? []).map(({ name }) => `${literal(name)}, ${columnSql(name, 'd')}`),
+    ...(detail?.columns ?? []).map(({ name }) => `${literal(name)}, ${outputSql(name, 'd')}`),
     ...(detail?.nested ?? []).map(
-      ({ step }) => `${literal(step.relation.name)}, ${columnSql(step.relation.name, 'd')}`,
+      ({ step }) => `${literal(step.relation.name)}, ${outputSql(step.relation.name, 'd')}`,
     ),
   ]
   return `json_build_object(${members.join(', ')})`
 }
+
+const outputSql = (name: string, alias: string): string => `${alias}.${ident(name)}`
 
 const keyValueSql = ({ name, part, path }: GroupKey): string =>
   part === undefined ? wireSql(`g.${name}`, path.column) : `g.${name}`
@@ -442,6 +448,6 @@ function detailSql(
   const list = selectionSql(detail, ['t'], compiling)
   const keyRow = keyRowSql(grouping)
   if (keyRow !== undefined) return ` cross join lateral (select ${list} from (${keyRow}) t) d`
-  const isFirst = `${columnSql(collection.primaryKey.name, 't')} = g.r`
+  const isFirst = `${compiling.column(collection.primaryKey.name, 't')} = g.r`
   return ` left join lateral (select ${list} from ${ident(collection.name)} t where ${isFirst}) d on true`
 }

@@ -46,6 +46,21 @@ export type Step = {
 /** A column at the end of a chain of steps (none: the row's own). */
 export type ColumnPath = { readonly steps: readonly Step[]; readonly column: Column }
 
+/**
+ * How a plan depends on the time. Its answer is the same at every time from `at` until a test changes its outcome for some
+ * row; `tests` are all that name the time, undefined where it may be used in another way.
+ */
+export type TimeUse = { readonly at: Date; readonly tests: readonly TimeTest[] | undefined }
+
+/** A comparison of a moment or a day in rows of `collection` with `$NOW`, so many milliseconds later. */
+export type TimeTest = {
+  readonly collection: Collection
+  readonly test: Predicate & { readonly kind: 'test' }
+  readonly shiftMs: number
+  /** Undefined for days, whose tests change their outcomes at midnight only. */
+  readonly comparison: '<' | '<=' | '>' | '>=' | undefined
+}
+
 export type Predicate =
   | { readonly kind: 'always' | 'never' }
   | { readonly kind: 'and' | 'or'; readonly of: readonly Predicate[] }
@@ -145,6 +160,8 @@ export type PlanContent = {
   readonly collections: ReadonlySet<string>
   /** The values of the request's filter, in its order. */
   readonly slots: readonly Slot[]
+  /** Undefined where it means the same at every time. */
+  readonly time: TimeUse | undefined
 }
 
 export const ALWAYS: Predicate = { kind: 'always' }
@@ -205,6 +222,29 @@ function collectionsOf(predicate: Predicate): string[] {
       return [...collectionsOfStep(predicate.step), ...collectionsOf(predicate.where)]
     case 'search':
       return predicate.search.columns.flatMap(({ steps }: ColumnPath) => steps.flatMap(collectionsOfStep))
+  }
+}
+
+/** Whether one of the tests is a part of the predicate, or of a rule on its way. */
+export function includesTest(predicate: Predicate, tests: ReadonlySet<Predicate>): boolean {
+  const inStep = ({ rule }: Step): boolean => includesTest(rule, tests)
+  switch (predicate.kind) {
+    case 'always':
+    case 'never':
+      return false
+    case 'test':
+      return tests.has(predicate)
+    case 'and':
+    case 'or':
+      return predicate.of.some((part) => includesTest(part, tests))
+    case 'not':
+      return includesTest(predicate.of, tests)
+    case 'compare':
+      return predicate.steps.some(inStep)
+    case 'exists':
+      return inStep(predicate.step) || includesTest(predicate.where, tests)
+    case 'search':
+      return predicate.search.columns.some(({ steps }) => steps.some(inStep))
   }
 }
 

@@ -3,13 +3,14 @@
  * multiply. Tests for a missing value (`isNull`, `eq null`, `empty`) on such a path also hold where there is no
  * related row.
  */
-import type { Field } from '../catalog/catalog.ts'
+import type { Collection, Field } from '../catalog/catalog.ts'
 import { comparable, isObject, member, readCast, type ValueType } from '../catalog/values.ts'
 import { errors } from '../errors.ts'
 import { meantName, quoted } from './guards.ts'
 import { comparisonOf, findOperator, type Operator, operatorNames } from './operators.ts'
 import { type Filter, type FilterEntry, parseFilter } from './parse.ts'
-import { ALWAYS, allOf, anyOf, isToMany, negate, type Predicate, type Step } from './plan.ts'
+import { ALWAYS, allOf, anyOf, isToMany, negate, type Predicate, type Step, type TimeTest } from './plan.ts'
+import { shiftFromNow } from './variables.ts'
 import { resolveColumn, resolvePath, type View } from './view.ts'
 
 /** Throws 400 for unknown names, operators and operands, 403 for what the view does not show. */
@@ -30,6 +31,7 @@ export function resolveFilter(filter: Filter | undefined, view: View, parameter 
 /** The left side of a test. */
 type FilterSubject = {
   readonly field: Field
+  readonly collection: Collection
   readonly cast: ValueType | undefined
   readonly steps: readonly Step[]
   /** Where the entry stands; `$COL(…)` counts from here. */
@@ -47,7 +49,10 @@ function resolveEntry(entry: FilterEntry, view: View, parameter: string): Predic
     return resolveRelated(entry.value, [...steps, entered.step], entered.view, parameter, label)
   }
   const { tests, cast } = testsOf(entry.value, label)
-  const subject: FilterSubject = { field: target.column, cast, steps, view, parameter, label }
+  const subject: FilterSubject = {
+    ...{ field: target.column, collection: last.collection },
+    ...{ cast, steps, view, parameter, label },
+  }
   return throughSteps(
     tests.map(([name, raw]) => resolveTest(name, raw, subject)),
     subject,
@@ -107,8 +112,30 @@ function resolveTest(name: string, raw: unknown, subject: FilterSubject): Predic
   const label = `${subject.label}.${name}`
   const operand = operator.read(value, type, label)
   if (subject.parameter === 'filter') subject.view.note?.({ raw, operator, type, label, operand })
-  return { kind: 'test', left: { column: subject.field, up: 0, cast: subject.cast }, operator, operand }
+  const test = { kind: 'test', left: { column: subject.field, up: 0, cast: subject.cast }, operator, operand } as const
+  const timed = timeTest(test, found.name, raw, subject)
+  if (timed !== undefined) subject.view.noteTime(timed)
+  return test
 }
+
+/** Undefined for tests that name no time, and for those whose outcomes may change at any. */
+function timeTest(test: TimeTest['test'], name: string, raw: unknown, subject: FilterSubject): TimeTest | undefined {
+  const { collection, field, cast, parameter } = subject
+  const shiftMs = shiftFromNow(raw)
+  // The fields of `having` are no columns.
+  if (shiftMs === undefined || cast !== undefined || parameter === 'having') return undefined
+  if (field.kind === 'date') return { collection, test, shiftMs, comparison: undefined }
+  const comparison = timeComparisons.get(name)
+  const isMoment = field.kind === 'datetime' || field.kind === 'datetime_no_tz'
+  return isMoment && comparison !== undefined ? { collection, test, shiftMs, comparison } : undefined
+}
+
+const timeComparisons = new Map([
+  ['lt', '<'],
+  ['lte', '<='],
+  ['gt', '>'],
+  ['gte', '>='],
+] as const) as ReadonlyMap<string, TimeTest['comparison']>
 
 /** A variable over a to-many relation has several values: equal to it means equal to one of them. */
 function spread(name: string, raw: unknown, value: unknown): Operator | undefined {

@@ -21,7 +21,7 @@ import {
 import { guard } from './guards.ts'
 import { type Extension, findOperator } from './operators.ts'
 import { type Filter, parseFilter } from './parse.ts'
-import { ALWAYS, allOf, NEVER, type Predicate, type Slot, type Step } from './plan.ts'
+import { ALWAYS, allOf, NEVER, type Predicate, type Slot, type Step, type TimeTest } from './plan.ts'
 import { resolveFilter } from './resolve-filter.ts'
 import { substitute, type VariableScope } from './variables.ts'
 import type { RelationEntry, View } from './view.ts'
@@ -38,6 +38,8 @@ export type ResolveContext = {
   readonly collections: Set<string>
   /** Every value of the request's filter is added, in its order. */
   readonly slots: Slot[]
+  /** How often the time was asked for, and the tests that this was for. */
+  readonly time: { uses: number; readonly tests: TimeTest[] }
 }
 
 /** The view that a query of `collection` starts from. 403 without a read grant. */
@@ -200,11 +202,20 @@ function trustedView(collection: Collection, context: ResolveContext): View {
   }
 }
 
-function shared(context: ResolveContext, ofRequest: boolean): Pick<View, 'substitute' | 'hasExtension'> {
-  const scope: VariableScope = { catalog: context.catalog, access: context.access, now: context.now, ofRequest }
+function shared(context: ResolveContext, ofRequest: boolean): Pick<View, 'substitute' | 'hasExtension' | 'noteTime'> {
+  const scope: VariableScope = {
+    catalog: context.catalog,
+    access: context.access,
+    ofRequest,
+    get now() {
+      context.time.uses += 1
+      return context.now
+    },
+  }
   return {
     substitute: (value) => substitute(value, scope),
     hasExtension: (name) => context.extensions.has(name),
+    noteTime: (test) => void context.time.tests.push(test),
   }
 }
 

@@ -11,7 +11,16 @@ import { MAX_CURSOR_ROWS, quoted } from './guards.ts'
 import { type Extension, findOperator, type Operand } from './operators.ts'
 import type { Filter, ListQuery } from './parse.ts'
 import { type Past, parsePoint } from './past.ts'
-import { ALWAYS, allOf, type Keyset, type PlanContent, type Predicate, type Search, type SortTerm } from './plan.ts'
+import {
+  ALWAYS,
+  allOf,
+  type Keyset,
+  type PlanContent,
+  type Predicate,
+  type Search,
+  type SortTerm,
+  type TimeUse,
+} from './plan.ts'
 import { resolveFields, resolveGrouping, resolveGroupSort } from './resolve-fields.ts'
 import { resolveFilter } from './resolve-filter.ts'
 import { isKeyTerm, readPageCursor, resolveSearch, resolveSort } from './resolve-sort.ts'
@@ -86,6 +95,7 @@ export function resolveList(
     past: resolvePast(query.asOf, context),
     collections: context.collections,
     slots: context.slots,
+    time: timeUse(context),
   })
 }
 
@@ -123,6 +133,7 @@ export function resolveAny(
     past: resolvePast(query.asOf, context),
     collections: context.collections,
     slots: context.slots,
+    time: timeUse(context),
   })
 }
 
@@ -274,7 +285,13 @@ function contextOf(catalog: Catalog, access: Access, env: ResolveEnv, includeDel
     includeDeleted,
     collections: new Set(),
     slots: [],
+    time: { uses: 0, tests: [] },
   }
+}
+
+/** Call it last. */
+function timeUse({ now, time: { uses, tests } }: ResolveContext): TimeUse | undefined {
+  return uses === 0 ? undefined : { at: now, tests: uses === tests.length ? tests : undefined }
 }
 
 function selectionOf(query: ListQuery, view: View) {

@@ -5,10 +5,19 @@ import type { ParamValue } from '../catalog/values.ts'
 /** Takes a value, gives the SQL that stands for it. Realtime supplies its own, whose values are joined in as rows. */
 export type Params = { bind(value: ParamValue, pgType: string): string }
 
+/** What the result of a statement changes with, beside its values. */
+export type Dependencies = {
+  readonly collections: ReadonlySet<string>
+  /** Columns whose changes are no events of the collections, and what is computed from other tables: `svc_User.lastAccess`. */
+  readonly unlogged: ReadonlySet<string>
+}
+
 /** A statement as the drivers want it. */
 export type Statement = {
   readonly text: string
   readonly values: readonly ParamValue[]
+  /** Of what compile.ts has made. */
+  readonly dependsOn?: Dependencies | undefined
 }
 
 /** Numbered placeholders: `$1::uuid`. `values` grows with every `bind`; the first number follows those given. */
@@ -28,4 +37,8 @@ export const ident = (name: string): string => `"${name.includes('"') ? name.rep
 /** A quoted string constant; for names of the catalog only, values are bound. */
 export const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`
 
-export const statement = (text: string, values: readonly ParamValue[]): Statement => ({ text, values })
+export const statement = (text: string, values: readonly ParamValue[], dependsOn?: Dependencies): Statement => ({
+  text,
+  values,
+  ...(dependsOn && { dependsOn }),
+})

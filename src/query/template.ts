@@ -99,10 +99,10 @@ export function templateOfStatement(
 }
 
 export function bindStatement(
-  { statement: { text, values }, slots }: StatementTemplate,
+  { statement: { text, values, dependsOn }, slots }: StatementTemplate,
   { operands }: BoundPlan,
 ): Statement {
   const bound = [...values]
   for (const { at, operand, value } of slots) bound[at] = operands[operand]!.values[value]!.value
-  return statement(text, bound)
+  return statement(text, bound, dependsOn)
 }

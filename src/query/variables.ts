@@ -10,6 +10,7 @@ import type { Access, VariableName } from './access.ts'
 export type VariableScope = {
   readonly catalog: Catalog
   readonly access: Access
+  /** Read only where a value names the time. */
   readonly now: Date
   /** False for the administrator's own texts (permission rows), which may use every variable. */
   readonly ofRequest: boolean
@@ -76,9 +77,18 @@ function substituteText(text: string, scope: VariableScope): unknown {
   return scope.access.variable(name, path) ?? UNRESOLVED
 }
 
-function shiftedNow([, sign, unit, count]: readonly (string | undefined)[], now: Date): string | undefined {
-  const shift = unit === undefined ? 0 : UNITS[unit]! * Number(count) * (sign === '-' ? -1 : 1)
-  const moment = new Date(now.getTime() + shift)
+/** How many milliseconds after now the moment is that the text means; undefined for every other value. */
+export function shiftFromNow(value: unknown): number | undefined {
+  const now = typeof value === 'string' ? NOW.exec(value) : null
+  return now === null ? undefined : shiftOf(now)
+}
+
+function shiftOf([, sign, unit, count]: readonly (string | undefined)[]): number {
+  return unit === undefined ? 0 : UNITS[unit]! * Number(count) * (sign === '-' ? -1 : 1)
+}
+
+function shiftedNow(match: readonly (string | undefined)[], now: Date): string | undefined {
+  const moment = new Date(now.getTime() + shiftOf(match))
   // Beyond the years 1 to 9999 there is no ISO form that the columns take.
   return Number.isNaN(moment.getTime()) || moment.getUTCFullYear() > 9999 || moment.getUTCFullYear() < 1
     ? undefined

@@ -6,7 +6,7 @@ import type { Collection, Field, Relation } from '../catalog/catalog.ts'
 import { errors } from '../errors.ts'
 import { MAX_RELATION_DEPTH, meantName, quoted } from './guards.ts'
 import type { Extension } from './operators.ts'
-import type { ColumnPath, Slot, Step } from './plan.ts'
+import type { ColumnPath, Slot, Step, TimeTest } from './plan.ts'
 
 export type View = {
   readonly collection: Collection
@@ -21,6 +21,8 @@ export type View = {
   hasExtension(name: Extension): boolean
   /** Records a value of the request's filter; absent where stored texts are resolved. */
   note?(slot: Slot): void
+  /** Records a test that names the time. */
+  noteTime(test: TimeTest): void
 }
 
 /** `step.rule` holds for exactly the rows of `view` that the caller may see. */

@@ -251,6 +251,37 @@ it('counts no longer when a collection has changed, and after TRUNCATE', async (
   for (const one of [api, other]) expect((await report(one)).body.data).toEqual([])
 })
 
+it('an answer that names the time is kept until a row crosses it, whoever wrote that row', async () => {
+  const filter = { text: { contains: 'needle' }, updatedAt: { lte: '$NOW' } }
+  const path = `/items/tally?sort=text&fields=text&filter=${encodeURIComponent(JSON.stringify(filter))}`
+  const ask = (by: Api) => by.admin('GET', path)
+  await psql.query(`insert into tally (id, value, bucket, text, "updatedAt")
+    select gen_random_uuid(), 0, 0, repeat('x', 100), now() from generate_series(1, 20000)`)
+  await psql.query(`insert into tally (id, value, bucket, text, "updatedAt")
+    values (gen_random_uuid(), 0, 0, 'needle', now() - interval '1 day')`)
+  for (const one of [api, other]) expect((await warm(() => ask(one))).body.data).toHaveLength(1)
+  const crossing = api.runtime.clock().getTime() + 1000
+  await psql.query(
+    `insert into tally (id, value, bucket, text, "updatedAt")
+    values (gen_random_uuid(), 0, 0, 'needle too', to_timestamp($1::float8 / 1000))`,
+    [crossing],
+  )
+  const crossed = new Set<Api>()
+  const hits: unknown[] = []
+  while (crossed.size < 2)
+    for (const one of [api, other]) {
+      const began = one.runtime.clock().getTime()
+      const { body, headers } = await ask(one)
+      if (headers['x-cache'] === 'HIT') hits.push(body.data.length)
+      if (one.runtime.clock().getTime() < crossing) expect(body.data).toHaveLength(1)
+      if (began < crossing) continue
+      expect(body.data).toHaveLength(2)
+      crossed.add(one)
+    }
+  expect(hits).toContain(1)
+  for (const one of [api, other]) expect((await warm(() => ask(one))).body.data).toHaveLength(2)
+})
+
 describe('nothing is kept', () => {
   it('of single items, of the past and of the moment, with a place in the log, and where it is refused', async () => {
     const { id } = (await api.admin('POST', '/items/quiet', { value: 1 })).body.data
@@ -258,7 +289,7 @@ describe('nothing is kept', () => {
     for (const path of [
       `/items/quiet/${id}`,
       `/items/quiet?asOf=${now}`,
-      '/items/quiet?filter={"createdAt":{"lt":"$NOW"}}',
+      '/items/quiet?filter={"createdAt":{"ne":"$NOW"}}',
       '/items/quiet?changesCursor=true',
       '/items/quiet?cache=false',
       '/items/svc_User',
@@ -266,7 +297,7 @@ describe('nothing is kept', () => {
     ])
       await never(() => api.admin('GET', path))
     const { call: reader } = await api.user([
-      { collection: 'quiet', action: 'read', fields: '*', conditions: { createdAt: { lt: '$NOW' } } },
+      { collection: 'quiet', action: 'read', fields: '*', conditions: { createdAt: { ne: '$NOW' } } },
     ])
     await never(() => reader('GET', '/items/quiet'))
     const made = await api.admin('POST', '/schemas', {

@@ -3,17 +3,17 @@ import type { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import packageJson from '../../../../package.json' with { type: 'json' }
 import type { Made, ResultCache } from '../../../cache/data-cache.ts'
-import type { Answer } from '../../../cache/result-cache.ts'
+import type { Answer, TimeWindow } from '../../../cache/result-cache.ts'
 import type { Collection } from '../../../catalog/catalog.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Config, Configuration } from '../../../config/config.ts'
+import type { Clock } from '../../../db/clock.ts'
 import type { WalPosition } from '../../../db/replicas/wal.ts'
 import { errors } from '../../../errors.ts'
 import { oncePer } from '../../../language/once.ts'
-import type { Access, Grant } from '../../../query/access.ts'
 import { envOf } from '../../../query/env.ts'
 import type { Plan } from '../../../query/resolve.ts'
-import { ident, type Statement } from '../../../query/sql.ts'
+import type { Statement } from '../../../query/sql.ts'
 import type { DependencyRecorder } from './reads.ts'
 import type { Versions } from './statements.ts'
 
@@ -37,12 +37,14 @@ type CacheableRead = {
   isStill?(answer: Answer): Promise<boolean>
 }
 
+type CachedReads = Configuration & CurrentCatalog & ResultCache & Clock
+
 /**
  * A read by way of the data cache, where configuration, schema and request want it (docs/caching.md). Says in `X-Cache`
  * what happened: HIT, MISS (read, and kept) or BYPASS. 400 for a `cache` parameter that makes no sense.
  */
 export async function readCached(
-  deps: Configuration & CurrentCatalog & ResultCache,
+  deps: CachedReads,
   request: FastifyRequest,
   reply: FastifyReply,
   read: CacheableRead,
@@ -62,6 +64,7 @@ export async function readCached(
     ttlMs: seconds * 1000,
     maxAgeMs: (asked.seconds ?? seconds) * 1000,
     reload: asked.reload,
+    now: deps.clock().getTime(),
     isAutomatic,
     ...(read.isStill && { isStill: read.isStill }),
   }
@@ -78,13 +81,14 @@ async function make(
   read: CacheableRead,
   { key, isAutomatic }: { readonly key: string; readonly isAutomatic: boolean },
 ): Promise<Made<ServedAnswer>> {
-  const { access } = request.caller
   const plans: Plan[] = []
   const statements: Statement[] = []
+  const windows: TimeWindow[] = []
   const replayed: WalPosition[] = []
   const recorder: DependencyRecorder = {
     begin: (plan) => void plans.push(plan),
     ran: (statement) => void statements.push(statement),
+    lasts: ({ time }, until) => void windows.push({ from: time!.at.getTime(), until }),
     // Answers that a caller asks to cache come from the primary; automatic caching must not take reads from the
     // replicas.
     ...(isAutomatic && { servedBy: (position) => void replayed.push(position) }),
@@ -93,13 +97,19 @@ async function make(
   const isKeepable =
     typeof body === 'string' &&
     plans.length > 0 &&
-    plans.every((plan) => isLasting(deps, access, plan, statements)) &&
+    plans.every((plan) => isLogged(deps, plan)) &&
+    statements.every(({ dependsOn }) => dependsOn?.unlogged.size === 0) &&
+    windows.length === plans.filter(({ time }) => time !== undefined).length &&
     // The meaning of names, or the caller's rights, may have changed meanwhile.
     key === cacheKey(deps, request)
   if (!isKeepable) return { other: serve(read, { body, version }) }
   const tables = [...new Set(plans.flatMap((plan) => [...plan.collections]))]
   const answer = { body, tag: read.tagOf(body, version), version }
-  return { answer, tables, ...(replayed.length > 0 && { replayed }) }
+  return {
+    ...{ answer, tables },
+    ...(windows.length > 0 && { window: commonWindow(windows) }),
+    ...(replayed.length > 0 && { replayed }),
+  }
 }
 
 const readUncached = async (read: CacheableRead): Promise<ServedAnswer> => serve(read, await read.read(undefined))
@@ -108,32 +118,17 @@ function serve(read: CacheableRead, { body, version }: ReadAnswer): ServedAnswer
   return typeof body === 'string' ? { body, tag: read.tagOf(body, version) } : { body }
 }
 
-/** Whether the answer stays the same until the log tells of a change in one of its collections. */
-function isLasting(deps: CurrentCatalog, access: Access, plan: Plan, statements: readonly Statement[]): boolean {
-  if (plan.past !== undefined) return false
-  const { collections } = deps.catalog.current()
-  return [...plan.collections].every((name) => {
-    const collection = collections.get(name)
-    return collection?.logged === true && !dependsOnTime(access, name) && !readsUnlogged(collection, statements)
-  })
+/** Whether the log tells of every change of the collections that a plan reads as they are. */
+function isLogged(deps: CurrentCatalog, { past, collections }: Plan): boolean {
+  const known = deps.catalog.current().collections
+  return past === undefined && [...collections].every((name) => known.get(name)?.logged === true)
 }
 
-/** A rule with `$NOW` lets other rows through as time goes by. */
-function dependsOnTime(access: Access, collection: string): boolean {
-  const grant = access.admin ? undefined : access.grant(collection, 'read')
-  return grant !== undefined && namesTime(grant)
-}
-
-const namesTime = oncePer((grant: Grant) => JSON.stringify(grant).includes('$NOW'))
-
-function readsUnlogged(collection: Collection, statements: readonly Statement[]): boolean {
-  return silentOf(collection).some((column) => statements.some(({ text }) => text.includes(column)))
-}
-
-/** Fields whose changes are no events, and fields that are computed from other tables. */
-const silentOf = oncePer(({ fields }: Collection) =>
-  [...fields.values()].filter((field) => field.unlogged || field.shownBy !== undefined).map(({ name }) => ident(name)),
-)
+/** The times at which all parts of an answer are right. */
+const commonWindow = (windows: readonly TimeWindow[]): TimeWindow => ({
+  from: Math.max(...windows.map(({ from }) => from)),
+  until: Math.min(...windows.map(({ until }) => until)),
+})
 
 /** The `cache` parameter of a request (docs/caching.md). */
 type CacheRequest = {
@@ -192,27 +187,17 @@ const textOf = (request: FastifyRequest): string =>
 
 /**
  * The key of a request: path, query and body as they came, who asks, and what names and queries mean. Undefined where the
- * caller can't be told, and for a request that may depend on the time: a text that could spell `$NOW`.
+ * caller can't be told.
  */
 function cacheKey(deps: Configuration & CurrentCatalog, request: FastifyRequest): string | undefined {
   const text = textOf(request)
-  const namesVariables = mayNameVariables.test(text)
-  if (namesVariables && mayNameTime(text)) return undefined
-  const identity = request.caller.access.identity?.(namesVariables)
+  const identity = request.caller.access.identity?.(mayNameVariables.test(text))
   if (identity === undefined) return undefined
   return `${meaningOf(deps.config)} ${deps.catalog.current().version}\0${identity}\0${text}`
 }
 
 /** A variable begins with `$`, which may be written as `%24` or, in JSON, as an escape. */
 const mayNameVariables = /\$|%24|\\|%5c/i
-
-function mayNameTime(text: string): boolean {
-  try {
-    return /\$NOW|\\u/i.test(decodeURIComponent(text.replaceAll('+', ' ')))
-  } catch {
-    return true
-  }
-}
 
 function withoutCacheParameter(url: string): string {
   const start = url.indexOf('?')

@@ -40,7 +40,8 @@ type RawQuery = Readonly<Record<string, unknown>>
  *
  * Exact: a plan is cached with the catalog that it was resolved against and found by everything else that resolving looks
  * at, which is the question, but for values that are read anew each time (query/template.ts), and what the caller may
- * (`Access.meaning`). A question that could name a variable is always resolved anew; errors are never cached.
+ * (`Access.meaning`). A question that could name a variable is always resolved anew; errors and plans that
+ * name the time are never cached.
  */
 export function preparedPlan(
   catalog: Catalog,
@@ -125,7 +126,7 @@ function cachedExactly({ plans, once }: Memory, key: string, plan: () => Plan): 
   const known = plans.get(key)
   if (known !== undefined) return known
   const made: PreparedPlan = { plan: plan() }
-  if (isRepeated(once, key)) plans.set(key, made, 0)
+  if (isLasting(made.plan) && isRepeated(once, key)) plans.set(key, made, 0)
   return made
 }
 
@@ -136,11 +137,13 @@ function cachedAsTemplate(
   values: readonly unknown[],
 ): PreparedPlan {
   const made = plan()
-  if (isRepeated(once, key)) {
+  if (isLasting(made) && isRepeated(once, key)) {
     templates.set(key, { template: templateOfPlan(made, values) }, 0)
   }
   return { plan: made }
 }
+
+const isLasting = ({ time }: Plan): boolean => time === undefined
 
 /** A question that is asked once is not worth the collector's work. */
 function isRepeated(once: Set<string>, key: string): boolean {

@@ -11,8 +11,9 @@ import { errors } from '../../../errors.ts'
 import { momentSql } from '../../../events/cursor.ts'
 import type { Access } from '../../../query/access.ts'
 import { compileList, compileListUpTo, compileOne, compilePage } from '../../../query/compile.ts'
-import { clause, columnSql, conditions, selectionSql, startCompiling } from '../../../query/compile-rows.ts'
+import { clause, conditions, selectionSql, startCompiling } from '../../../query/compile-rows.ts'
 import { resolveEnv } from '../../../query/env.ts'
+import { NEVER_MS, nextChange } from '../../../query/next-change.ts'
 import { parseListQuery } from '../../../query/parse.ts'
 import { horizonOf } from '../../../query/past.ts'
 import { ofItem, type Plan, resolveAny, resolveList } from '../../../query/resolve.ts'
@@ -70,7 +71,24 @@ async function answerPrepared(deps: ItemReads, prepared: PreparedPlan, via: Via)
   if (via.marked) return streamMarkedList(deps, plan)
   const list = via.tx === undefined ? statementOf(prepared, compileWhole) : compileList(plan)
   const [row] = await run<ListRow>(deps, plan, list, via)
-  return listBody(plan, row!) ?? streamList(deps, plan, via)
+  const body = listBody(plan, row!)
+  if (body === undefined) return streamList(deps, plan, via)
+  await noteTime(deps, plan, via)
+  return body
+}
+
+/**
+ * Finds out, for an answer that is to be kept, until when it is right. In a statement of its own: if a row changes between
+ * the two, the log tells, and the answer is not kept.
+ */
+async function noteTime(deps: Reads & ReplicaReads & AdmissionLane, plan: Plan, via: Via): Promise<void> {
+  const { recorder } = via
+  if (recorder === undefined || plan.time === undefined) return
+  const next = nextChange(plan)
+  if (next === undefined) return
+  const { atMs, statement: ofRows } = next
+  const [row] = ofRows === undefined ? [] : await run<{ at: string | null }>(deps, plan, ofRows, via)
+  recorder.lasts(plan, Math.min(atMs, Number(row?.at ?? NEVER_MS)))
 }
 
 /** Of a list that might be long, only as much as may be held at once. */
@@ -98,6 +116,7 @@ const isPage = (plan: Plan): plan is Page => plan.keyset !== undefined
 async function listPage(deps: Reads & ReplicaReads & AdmissionLane, plan: Page, via: Via): Promise<string> {
   const [row] = await run<PageRow>(deps, plan, via.marked ? inSnapshot(compilePage(plan)) : compilePage(plan), via)
   const { data, total, next, snapshot } = row!
+  await noteTime(deps, plan, via)
   const cursor = next === null ? null : writePageCursor(plan.collection, plan.sort, JSON.parse(next))
   const count = plan.count ? `"totalCount":${total},` : ''
   return `{"data":${data},${count}"nextCursor":${JSON.stringify(cursor)}${snapshot === undefined ? '' : markOf(snapshot)}}`
@@ -138,12 +157,13 @@ export async function readVersion(
   via.recorder?.begin(plan)
   if (plan.past !== undefined) return readPast(deps, ofItem(plan, id), via)
   const { value } = readValue(id, plan.collection.primaryKey, 'id')
-  const { text, values } = statementOf(prepared, compileVersion)
-  const ofId = { text, values: [value, ...values.slice(1)] }
+  const { text, values, dependsOn } = statementOf(prepared, compileVersion)
+  const ofId = statement(text, [value, ...values.slice(1)], dependsOn)
   // A row that is found by its key alone takes no time, and so it waits for nothing that does.
   const presumed = plan.selection.nested.length === 0 ? 'nothing' : 'cheap'
   const [row] = await run<{ data: string; version: string }>(deps, plan, ofId, via, presumed)
   if (row === undefined) throw errors.itemDenied('read')
+  await noteTime(deps, ofItem(plan, id), via)
   return { body: `{"data":${row.data}}`, version: row.version }
 }
 
@@ -175,13 +195,13 @@ async function readPast(deps: Reads & ReplicaReads & AdmissionLane, plan: Plan, 
  */
 function compileVersion({ collection, where, selection }: Plan): Statement {
   const params = createParams()
-  const compiling = startCompiling(params)
+  const compiling = startCompiling(params, { t: collection })
   const { primaryKey } = collection
-  const hasId = `${columnSql(primaryKey.name, 't')} = ${params.bind(null, parameterType(primaryKey))}`
+  const hasId = `${compiling.column(primaryKey.name, 't')} = ${params.bind(null, parameterType(primaryKey))}`
   const kept = clause('where', [hasId, ...conditions(where, ['t'], compiling)])
   const list = selectionSql(selection, ['t'], compiling)
   const text = `select (select row_to_json(o.*)::text from (select ${list}) o) as data, t.xmin::text as version from ${ident(collection.name)} t${kept}`
-  return statement(text, params.values)
+  return statement(text, params.values, compiling.dependsOn)
 }
 
 /** Where a read runs: by itself or in somebody's transaction. */
@@ -201,6 +221,8 @@ export type Via = {
 export type DependencyRecorder = {
   begin(plan: Plan): void
   ran(statement: Statement): void
+  /** An answer to a plan that names the time is right until then; not called where that is not known. */
+  lasts(plan: Plan, untilMs: number): void
   /** Where replicas may answer: what the one had replayed before it was asked. Without it only the primary answers. */
   servedBy?: (replayed: WalPosition) => void
 }

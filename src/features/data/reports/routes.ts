@@ -4,6 +4,7 @@ import { Type } from '../../../adapters/typebox.ts'
 import type { ResultCache } from '../../../cache/data-cache.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
+import type { Clock } from '../../../db/clock.ts'
 import { type App, sendJson, turnOf } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'
 import { Count, Row, Text } from '../../../http/shapes.ts'
@@ -61,7 +62,7 @@ export function reportRoutes(app: App, deps: ReportReads): void {
 }
 
 async function cached(
-  deps: Configuration & CurrentCatalog & ResultCache,
+  deps: Configuration & CurrentCatalog & ResultCache & Clock,
   request: FastifyRequest,
   reply: FastifyReply,
   collections: readonly string[],
