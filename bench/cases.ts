@@ -1,7 +1,8 @@
+import type pg from 'pg'
 import type { Account, Role } from './daybook.ts'
 
 export type Request = {
-  readonly method: 'GET' | 'POST' | 'PATCH'
+  readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE'
   readonly path: string
   readonly body?: string
   readonly headers?: Readonly<Record<string, string>>
@@ -27,6 +28,8 @@ export type Case = {
   /** The rows that one request writes, where it writes many. */
   readonly rowsEach?: number
   request(asked: Asked): Request
+  /** Before so many requests are sent, for a case that uses up what it asks for. */
+  prepare?(sql: pg.Client, asked: Omit<Asked, 'n'>, requests: number): Promise<void>
   /** Whether a body can be an answer to it; called for every response, so cheap. */
   accepts(body: string): boolean
   /** What must be equal on both sides, of a parsed body; undefined where they answer what they made themselves. */

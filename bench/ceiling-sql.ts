@@ -65,6 +65,9 @@ export const updateSql = (table: Twin, owned: boolean): string =>
   `update ${table} set name = $2, stock = $3, "updatedAt" = now() where id = $1${owned ? ' and "owner_Id" = $4' : ''}
    returning to_json(id)::text as data`
 
+export const deleteSql = (table: Twin, owned: boolean): string =>
+  `delete from ${table} where id = $1${owned ? ' and "owner_Id" = $2' : ''} returning to_json(id)::text as data`
+
 export const meSql = `select json_build_object(
     'user', (select row_to_json(o) from (select u.id, u."firstName", u."lastName", u."fullName", u.phone, u.email,
       u."emailVerified", u."avatar_Id", ${time('lastAccess', 'u')}, u.status, u.session_limits, ${time('createdAt', 'u')},

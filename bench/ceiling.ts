@@ -15,6 +15,7 @@ import pg from 'pg'
 import {
   bulkSql,
   createSql,
+  deleteSql,
   listSql,
   loginSql,
   meSql,
@@ -158,6 +159,12 @@ app.register(async (api) => {
       if (own !== undefined && request.body.some(({ owner_Id }) => owner_Id !== own)) return reply.code(403).send()
       const [row] = await rows(bulkSql(table), [JSON.stringify(request.body)])
       return reply.code(201).type(json).send(`{"data":${row!.data}}`)
+    })
+    api.delete<Item>(`/${table}/:id`, async (request, reply) => {
+      const own = owner(request)
+      const [row] = await rows(deleteSql(table, own.length > 0), [request.params.id, ...own])
+      if (row === undefined) return reply.code(403).send()
+      return reply.type(json).send(`{"data":{"id":${row.data}}}`)
     })
     api.patch<Item>(`/${table}/:id`, async (request, reply) => {
       const { name, stock } = request.body

@@ -94,7 +94,7 @@ async function makeLimitedUser(call: Call): Promise<void> {
   await grant({ collection: 'svc_User', action: 'read', fields: ['*'], conditions: { id: '$CURRENT_USER' } })
   const own = { fields: ['*', 'category.*'], conditions: { owner_Id: '$CURRENT_USER' } }
   for (const collection of twins) await grant({ collection, action: 'read', ...own })
-  for (const action of ['create', 'update']) await grant({ collection: 'article', action, ...own })
+  for (const action of ['create', 'update', 'delete']) await grant({ collection: 'article', action, ...own })
   await grant({ collection: 'product', action: 'update', ...own })
   const person = { firstName: 'Limited', lastName: 'User', email: emails.limited, password, emailVerified: true }
   const user_Id = await create('svc_User', person)

@@ -5,7 +5,9 @@ import type { Account, Role } from './daybook.ts'
 import type { Contest } from './rounds.ts'
 
 /** Before anything is timed: both sides must answer the first requests of a case alike, or the comparison is worth nothing. */
-export async function assertSameAnswers({ servers, accounts }: Contest, what: Case, role: Role): Promise<void> {
+export async function assertSameAnswers({ servers, accounts, sql }: Contest, what: Case, role: Role): Promise<void> {
+  const as = accounts[role]
+  for (const kind of ['ceiling', 'daybook'] as const) await what.prepare?.(sql, { as, role, kind }, 10)
   for (let n = -1; n >= -5; n -= 1) {
     const expected = await answer(servers.ceiling!.url, what, role, accounts[role], 'ceiling', n)
     for (const server of [servers.daybook, servers.cached])

@@ -1,5 +1,5 @@
 import autocannon from 'autocannon'
-import type { Case, Kind } from './cases.ts'
+import type { Case, Kind, Request } from './cases.ts'
 import type { Account, Role } from './daybook.ts'
 import type { Server } from './processes.ts'
 
@@ -20,13 +20,16 @@ export type Load = {
   readonly server: Server
   /** Gives every request of a case on a side another number. */
   readonly next: () => number
+  /** Makes what so many requests use up. */
+  readonly prepare?: ((requests: number) => Promise<void>) | undefined
 }
 
 /**
  * Sends so many requests over keep-alive connections, each connection its next one when it has its answer. All of them
  * are answered when it ends: none runs into the next round, and each is in the figures.
  */
-export function fire({ what, role, as, kind, server, next }: Load, amount: number): Promise<Round> {
+export async function fire({ what, role, as, kind, server, next, prepare }: Load, amount: number): Promise<Round> {
+  await prepare?.(requestsMade(amount, what))
   return shoot(server, as, {
     amount,
     connections: what.connections,
@@ -35,13 +38,23 @@ export function fire({ what, role, as, kind, server, next }: Load, amount: numbe
       {
         setupRequest: (request) => {
           const asked = what.request({ n: next(), as, role, kind })
-          return { ...request, ...asked, headers: { ...request.headers, ...asked.headers } }
+          return { ...request, ...asked, headers: { ...typed(request.headers, asked), ...asked.headers } }
         },
       },
     ],
     verifyBody: (body) => what.accepts(String(body)),
   })
 }
+
+/** A request without a body has no type of one. */
+function typed(headers: object | undefined, { body }: Request): Readonly<Record<string, string>> {
+  const { 'content-type': type, ...others } = { ...headers } as Record<string, string>
+  return body === undefined || type === undefined ? others : { ...others, 'content-type': type }
+}
+
+/** Each connection has its first request made twice, and one more than it sends. */
+export const requestsMade = (amount: number, { connections }: Pick<Case, 'connections'>): number =>
+  amount + 3 * connections
 
 type Shots = Pick<autocannon.Options, 'requests' | 'verifyBody'> & {
   readonly amount: number

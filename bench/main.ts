@@ -1,3 +1,4 @@
+import type pg from 'pg'
 import { measureAssets } from './assets.ts'
 import { measureBackup } from './backup.ts'
 import { measureConsole } from './console.ts'
@@ -42,13 +43,13 @@ async function bench(options: Options, cleanup: AsyncDisposableStack): Promise<R
     },
     daybook: { script: webScript, env: prepared.env },
   }
-  const contest = await startContest(options, place, prepared, launches.ceiling, cleanup)
+  const contest = await startContest(options, place, sql, prepared, launches.ceiling, cleanup)
   const lines = await runRounds(options, contest)
   const figures = await runParts(options, {
     P9: () => measureMixed(contest),
     P13: () => measureFollowers(contest, prepared, options.quick),
     P12: () => measureAssets(contest, { sql, filesDir }, options),
-    W10: () => measureRealtime(prepared, options.quick),
+    W10: () => measureRealtime(prepared, options),
     W11: () => measureStart(contest, launches, options.quick ? 1 : 5),
     W13: () => measureJobs(prepared, options.quick),
     W16: () => measureWorkflows(contest, prepared, options.quick),
@@ -73,6 +74,7 @@ function sizesOf(options: Options) {
 async function startContest(
   { withCache, profile, profileOf, rounds, seconds }: Options,
   { serverPid }: Place,
+  sql: pg.Client,
   prepared: Prepared,
   ceiling: Launch,
   cleanup: AsyncDisposableStack,
@@ -84,7 +86,7 @@ async function startContest(
     daybook: await startDaybook(prepared, {}, cleanup, argsOf('daybook')),
     ...(withCache && { cached: await startDaybook(prepared, cacheOn, cleanup, argsOf('cached')) }),
   }
-  return { servers, accounts: prepared.accounts, rounds, seconds, databasePid: serverPid }
+  return { servers, accounts: prepared.accounts, rounds, seconds, databasePid: serverPid, sql }
 }
 
 async function runRounds(options: Options, contest: Contest): Promise<readonly Line[]> {

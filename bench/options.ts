@@ -6,6 +6,8 @@ import type { Role } from './daybook.ts'
 export type Options = {
   /** Fewer and shorter rounds, fewer rows, subscribers and jobs, no growth, V8 still compiling: for a first idea. */
   readonly quick: boolean
+  /** The realtime channel at the size that one web process is meant to hold. */
+  readonly large: boolean
   readonly json: boolean
   /** Ids of workloads (`W1`), all when empty. */
   readonly only: readonly string[]
@@ -26,6 +28,7 @@ export type Options = {
 
 export const usage = `npm run bench -- [options]
   --quick            a first idea in under two minutes: shorter rounds, fewer rows, subscribers and jobs, no W14, P-backup, P-console
+  --large            W10 with 10,000 idle connections, and with 5,000 subscribers of 500 users at 1,000 changes a second
   --json             the figures as JSON instead of the table
   --only W1,W4       these workloads only
   --as ROLE          as admin or as limited only
@@ -43,6 +46,7 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Op
     args: [...args],
     options: {
       quick: { type: 'boolean', default: false },
+      large: { type: 'boolean', default: false },
       json: { type: 'boolean', default: false },
       only: { type: 'string', default: '' },
       as: { type: 'string' },
@@ -54,9 +58,10 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Op
       'profile-of': { type: 'string', default: 'daybook' },
     },
   })
-  const { quick, json, profile } = values
+  const { quick, large, json, profile } = values
   return {
     quick,
+    large,
     json,
     only: values.only === '' ? [] : values.only.toUpperCase().split(','),
     roles: rolesOf(values.as),

@@ -1,6 +1,7 @@
 import pg from 'pg'
 import { type Prepared, startDaybook } from './daybook.ts'
 import type { Figure } from './figures.ts'
+import type { Options } from './options.ts'
 import { startServer } from './processes.ts'
 import {
   commitToSocket,
@@ -38,14 +39,24 @@ const quick: Sizes = {
   fanOut: { subscribers: 100, changes: 50 },
 }
 
+/** With `--large`: what one web process is meant to hold. */
+const large: Sizes = {
+  ...whole,
+  idle: 10_000,
+  rules: { subscribers: 5_000, users: 500, perSecond: 1_000, seconds: 10 },
+}
+
 /** W10: the realtime channel of a web process of its own; the ceiling of its fan-out is a plain socket.io server. */
-export async function measureRealtime(prepared: Prepared, isQuick: boolean): Promise<readonly Figure[]> {
+export async function measureRealtime(
+  prepared: Prepared,
+  options: Pick<Options, 'quick' | 'large'>,
+): Promise<readonly Figure[]> {
   await using cleanup = new AsyncDisposableStack()
   const target = await openTarget(prepared, cleanup)
   await prepareRealtime(target)
-  const sizes = isQuick ? quick : whole
+  const sizes = options.large ? large : options.quick ? quick : whole
   return [
-    await idle(target, sizes.idle),
+    ...(await idle(target, sizes.idle)),
     ...(await alone(target, 1, sizes.alone)),
     ...(await alone(target, 50, sizes.alone)),
     ...(await ruled(target, sizes.rules)),
@@ -55,9 +66,13 @@ export async function measureRealtime(prepared: Prepared, isQuick: boolean): Pro
 
 const figure = (title: string, unit: string, daybook: number): Figure => ({ id: 'W10', title, unit, daybook })
 
-async function idle(target: Target, count: number): Promise<Figure> {
-  const bytes = await idleConnections(target, count)
-  return figure(`resident memory of each of ${count.toLocaleString('en')} idle connections`, 'kB', bytes / 1024)
+async function idle(target: Target, count: number): Promise<readonly Figure[]> {
+  const { each, all } = await idleConnections(target, count)
+  const connections = `${count.toLocaleString('en')} idle connections`
+  return [
+    figure(`resident memory of each of ${connections}`, 'kB', each / 1024),
+    figure(`resident memory of a web process with ${connections}`, 'MB', all / 1024 ** 2),
+  ]
 }
 
 async function alone(target: Target, subscribers: number, changes: number): Promise<readonly Figure[]> {

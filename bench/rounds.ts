@@ -1,6 +1,7 @@
+import type pg from 'pg'
 import type { Case, Side } from './cases.ts'
 import type { Account, Role } from './daybook.ts'
-import { fire, type Load, type Round, warmUp } from './load.ts'
+import { fire, type Load, type Round, requestsMade, warmUp } from './load.ts'
 import { meterOf } from './meter.ts'
 import type { Server } from './processes.ts'
 
@@ -30,6 +31,8 @@ export type Contest = {
   readonly rounds: number
   readonly seconds: number
   readonly databasePid: number | undefined
+  /** For what a case needs in the tables. */
+  readonly sql: pg.Client
 }
 
 /**
@@ -57,14 +60,16 @@ export async function breakIn(contest: Contest, light: Case, role: Role): Promis
 }
 
 /** Requests of a case to one side, each with another number. */
-export function loadOf({ servers, accounts }: Contest, side: Side, what: Case, role: Role): Load {
+export function loadOf({ servers, accounts, sql }: Contest, side: Side, what: Case, role: Role): Load {
   let n = 0
   const next = () => {
     n += 1
     return n
   }
   const kind = side === 'ceiling' ? 'ceiling' : 'daybook'
-  return { what, role, as: accounts[role], kind, server: servers[side]!, next }
+  const as = accounts[role]
+  const prepare = what.prepare && ((requests: number) => what.prepare!(sql, { as, role, kind }, requests))
+  return { what, role, as, kind, server: servers[side]!, next, prepare }
 }
 
 /** One side's part in a contest. */
@@ -80,8 +85,9 @@ function entryOf(contest: Contest, side: Side, what: Case, role: Role) {
       amount = await warmUp(load, contest.seconds)
     },
     run: async () => {
+      await load.prepare?.(requestsMade(amount, what))
       const before = meters.map((meter) => meter())
-      const round = await fire(load, amount)
+      const round = await fire({ ...load, prepare: undefined }, amount)
       const [serverCpu, databaseCpu] = meters.map((meter, i) => perRequest(meter(), before[i], round.requests))
       took.push({ ...round, serverCpu, databaseCpu })
     },

@@ -1,11 +1,13 @@
-import type { Asked, Case, Request } from './cases.ts'
+import { randomUUID } from 'node:crypto'
+import type pg from 'pg'
+import type { Asked, Case, Kind, Request } from './cases.ts'
 import { scattered, someRow } from './reads.ts'
 import { categories, idOf, type Twin } from './shape.ts'
 
 const each = { roles: ['admin', 'limited'], connections: 16 } as const
 const isId = (body: string): boolean => /^\{"data":\{"id":"[0-9a-f-]{36}"\}\}$/.test(body)
 
-/** Create, update and create by the thousand. `rows` is how many the table is seeded with. */
+/** Create, update, delete and create by the thousand. `rows` is how many the table is seeded with. */
 export function writeCases(rows: number): readonly Case[] {
   return [
     { id: 'W4', title: 'create', ...createIn('article') },
@@ -21,6 +23,7 @@ export function writeCases(rows: number): readonly Case[] {
       accepts: isId,
       comparable: (body) => body,
     },
+    deleteCase(),
     {
       ...each,
       connections: 2,
@@ -38,6 +41,38 @@ export function writeCases(rows: number): readonly Case[] {
       comparable: ({ data }: { data: string[] }) => data.length,
     },
   ]
+}
+
+/** W4d: every request has a row of its own, made before the round; the seeded rows stay. */
+function deleteCase(): Case {
+  return {
+    ...each,
+    id: 'W4D',
+    title: 'delete',
+    status: 200,
+    prepare: async (sql, { as, kind }, requests) => {
+      const ids = Array.from({ length: requests }, () => randomUUID())
+      await makeRows(sql, kind, as.id, ids)
+      doomed[kind].push(...ids)
+    },
+    request: ({ kind }) => {
+      const id = doomed[kind].pop() ?? 'none'
+      return { method: 'DELETE', path: `${kind === 'daybook' ? '/items' : ''}/article/${id}` }
+    },
+    accepts: isId,
+    comparable: () => 'an id',
+  }
+}
+
+/** Rows that are there to be deleted, of each side. */
+const doomed: Readonly<Record<Kind, string[]>> = { ceiling: [], daybook: [] }
+
+async function makeRows(sql: pg.Client, kind: Kind, owner: string, ids: readonly string[]): Promise<void> {
+  await sql.query(
+    `insert into ${kind === 'ceiling' ? 'ceiling' : 'public'}.article (id, sku, name, price, stock, "owner_Id", "category_Id", "createdAt", "updatedAt")
+     select id, 'DOOMED-' || id, 'Product to be deleted', 1, 1, $2, $3, now(), now() from unnest($1::uuid[]) id`,
+    [ids, owner, idOf(1)],
+  )
 }
 
 export function createIn(table: Twin): Omit<Case, 'id' | 'title'> {
