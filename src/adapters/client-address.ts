@@ -2,9 +2,9 @@ import { isIPv4 } from 'node:net'
 import ipaddr from 'ipaddr.js'
 
 /**
- * What of an address stands for one client: IPv4 whole, also where it is written as IPv6 (`::ffff:192.0.2.1`); of IPv6
- * the network of 64 bits, within which anybody takes any address. A port that a proxy has appended is dropped. Any other
- * text stands for itself.
+ * The part of an address that identifies one client: IPv4 whole, also if it is written as IPv6 (`::ffff:192.0.2.1`); of
+ * IPv6 the network of 64 bits, within which a client may take any address. A port that a proxy has appended is dropped.
+ * Any other text stands for itself.
  */
 export function clientNetwork(address: string): string {
   if (isIPv4(address)) return address

@@ -45,7 +45,9 @@ type ParsedRecord = { readonly record: readonly CsvCell[]; readonly info: { read
 
 const countOf = (text: string, pattern: RegExp): number => text.match(pattern)?.length ?? 0
 
-/** Records as CSV text. What a reader would trim, line breaks and empty text are in quotes; null is nothing. */
+/**
+ * Records as CSV text. Cells that a reader would trim, line breaks and empty text are in quotes; null is an empty cell.
+ */
 export function writeCsv(records: readonly (readonly CsvCell[])[]): string {
   return csvStringify().stringify(records as CsvCell[][], {
     record_delimiter: '\r\n',

@@ -1,6 +1,6 @@
 import type { Metadata, ResizeOptions, Sharp } from 'sharp'
 
-/** What a picture is made into: a size, where it changes, and a format. */
+/** The form of a rendered picture: a size, if it changes, and a format. */
 type Rendering = {
   readonly resize: (ResizeOptions & { readonly width: number; readonly height: number }) | undefined
   readonly format: 'jpeg' | 'png' | 'webp' | 'avif'
@@ -59,7 +59,7 @@ function opened(): Promise<typeof import('sharp').default> {
   return opening
 }
 
-/** What the header of an image file says. Throws {@link UnreadableImageError}. */
+/** Reads the header of an image file. Throws {@link UnreadableImageError}. */
 export async function readImageFacts(path: string): Promise<ImageFacts> {
   const sharp = await opened()
   const facts = await attempted(() => sharp(path, { limitInputPixels: false }).metadata())

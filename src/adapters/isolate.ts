@@ -9,7 +9,7 @@ const isolatedVm = onFirstUse<typeof ivm>('isolated-vm')
 type IsolateModules = Readonly<Record<string, string>>
 
 type IsolateOptions = {
-  /** What the heap may hold, in megabytes. Buffers and what the engine itself takes do not count. */
+  /** The limit of the heap, in megabytes. Buffers and the engine's own memory do not count. */
   readonly memoryMb: number
   /**
    * Source of a function. It is called in the isolate, once, with the modules, before anything else; what it returns runs a
@@ -22,8 +22,8 @@ type IsolateOptions = {
 }
 
 /**
- * What the prelude returns, as its own isolate sees it. Only text crosses: `call` answers what the script asks of its host,
- * `log` is told and not waited for, `script` is the script itself, undefined where it is called to be read only.
+ * The prelude's result, as its own isolate sees it. Only text crosses: `call` answers the script's calls to its host,
+ * `log` takes lines without an answer, `script` is the script itself, undefined if it is only to be parsed.
  */
 export type RunInside = (
   call: (kind: string, text: string) => Promise<string>,
@@ -45,7 +45,7 @@ export type Isolate = {
   run(code: string, contextText: string, host: ScriptHost): Promise<string>
   /** @throws {SyntaxError} whose stack begins with `script.js:LINE` */
   check(code: string): void
-  /** What it has computed, in milliseconds. */
+  /** Its computing time, in milliseconds. */
   computedMs(): number
   /** Ends what runs in it. Does nothing the second time. */
   dispose(): void

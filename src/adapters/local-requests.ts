@@ -24,7 +24,7 @@ export type LocalAnswer = {
   readonly text: string | undefined
 }
 
-/** What answers requests: of a server its handler, which also works while the server closes. */
+/** The handler of requests: a server's handler also works while the server closes. */
 type Dispatch = (request: IncomingMessage, response: ServerResponse) => void
 
 /**

@@ -32,7 +32,7 @@ export type OutgoingMail = {
 }
 
 /**
- * What became of an attempt. `accepted`: the server has it. `refused`: the server will never take this message.
+ * The outcome of an attempt. `accepted`: the server has it. `refused`: the server will never take this message.
  * `delayed`: it surely was not taken, another attempt may succeed. `uncertain`: the line broke before the answer.
  */
 export type MailDelivery =
@@ -120,8 +120,8 @@ export async function checkSender(sender: SmtpSender, longestMs = longestCheckMs
 }
 
 /**
- * What an SMTP error means for the message. Only an answer of the server about this message or its recipient ends it;
- * refused credentials, senders, TLS and the like are faults of the configuration, which somebody can mend meanwhile.
+ * Judges an SMTP error. Only an answer of the server about this message or its recipient ends it; refused credentials,
+ * senders, TLS and the like are faults of the configuration, which somebody can fix meanwhile.
  */
 export function failedDelivery(error: NodemailerError): Exclude<MailDelivery, { outcome: 'accepted' }> {
   return { outcome: outcomeOf(error), reason: reasonOf(error), problem: problemOf(error) }

@@ -15,7 +15,7 @@ export type ToolDescription = {
   }
 }
 
-/** What a call has come to: a value, or why it was refused. */
+/** The result of a call: a value, or the reason of its refusal. */
 export type ToolResult = {
   readonly value: Readonly<Record<string, unknown>>
   readonly isRefused: boolean
@@ -26,7 +26,7 @@ export type ToolResult = {
 export type ToolCall = {
   readonly name: string
   readonly arguments: unknown
-  /** What the client says it is; only clients of the newer protocol say so with every request. */
+  /** The client's own name; only clients of the newer protocol send it with every request. */
   readonly client: string | undefined
   /** Aborts when the client cancels the call or is gone. */
   readonly signal: AbortSignal
@@ -35,7 +35,7 @@ export type ToolCall = {
 /** The tools of one caller. */
 export type Toolbox = {
   readonly server: { readonly name: string; readonly title: string; readonly version: string }
-  /** What a model is told before it sees any tool. */
+  /** The instructions that a model gets before it sees any tool. */
   readonly instructions: string
   list(): readonly ToolDescription[]
   /** Undefined where there is no such tool. */

@@ -1,4 +1,4 @@
-/** What a file of sound or film says of itself. */
+/** The facts that an audio or video file contains about itself. */
 export type MediaFacts = {
   readonly container?: string
   /** Seconds. */

@@ -60,7 +60,7 @@ export async function openOAuthClient(options: OAuthClientOptions): Promise<OAut
       : new (oauth().Configuration)(metadataOf(server), clientId, metadata, authenticate)
   if (allowPrivate) oauth().allowInsecureRequests(config)
   config[oauth().customFetch] = fetchOf(options, config.serverMetadata().token_endpoint)
-  // What the client's secret signs has come from the token endpoint over TLS (OpenID Connect Core 3.1.3.7, 6).
+  // A token signed with the client's secret has come from the token endpoint over TLS (OpenID Connect Core 3.1.3.7, 6).
   if (hmacSecret === undefined && config.serverMetadata().jwks_uri !== undefined)
     oauth().enableNonRepudiationChecks(config)
   return { clientId, config, options }

@@ -70,8 +70,8 @@ function nobody(cost: number): Promise<string> {
 }
 
 /**
- * Does work that computes a hash when it is its turn to. Whatever is read for the hash belongs inside: a flood would
- * otherwise queue for the database before anybody refuses it. 503 when too many hashes are waiting.
+ * Runs work that computes a hash when its turn comes. Reads for the hash belong inside: otherwise a flood would queue
+ * for the database before anything refuses it. 503 when too many hashes are waiting.
  */
 export function inTurn<T>(work: () => Promise<T>): Promise<T> {
   const isPatient = asker() === undefined

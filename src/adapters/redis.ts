@@ -22,8 +22,8 @@ const longestPauseMs = 1000
 
 /**
  * Connects with the first command, and for ever again after a loss. Nothing of Redis is worth waiting for: a command
- * that is not answered in `waitMs` (default 250) is rejected, and so is every one in the second after such a failure, unasked. What
- * Redis answers with an error (a wrong command) is rejected with it and pauses nothing.
+ * that is not answered in `waitMs` (default 250) is rejected, and so is every one in the second after such a failure,
+ * unasked. A command that Redis answers with an error (a wrong command) is rejected with it and pauses nothing.
  */
 export function openRedis(url: string, log: Logger, waitMs = longestWaitMs): Redis {
   const client = connectRedis(url, log, waitMs)

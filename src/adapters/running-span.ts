@@ -5,7 +5,7 @@ export type Attributes = Readonly<Record<string, string | number | boolean | und
 export type SpanOptions = {
   readonly kind?: 'internal' | 'server' | 'client' | 'producer' | 'consumer'
   readonly attributes?: Attributes
-  /** A `traceparent` from outside, which the span continues. Whatever else is given, undefined too, begins a trace. */
+  /** A `traceparent` from outside, which the span continues. Any other value, undefined too, begins a trace. */
   readonly parent?: unknown
 }
 

@@ -19,7 +19,7 @@ export type TokenClaims = {
   readonly delegation?: Delegation | undefined
 }
 
-/** What a user lets a program do: the scopes that were granted, and the resources that its token is for (`aud`). */
+/** The delegation of a user to a program: the granted scopes, and the resources that its token is for (`aud`). */
 export type Delegation = {
   readonly clientId: string
   readonly scopes: readonly string[]
@@ -128,7 +128,7 @@ function payloadOf(token: string, key: KeyObject, options: VerifyOptions): JwtPa
   }
 }
 
-/** Clocks may differ. What says that it lives longer than any token is none of this program's, whatever signed it. */
+/** Clocks may differ. A token that claims to live longer than any of ours is not ours, whatever signed it. */
 const clockLeewaySeconds = 86_400
 
 const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null && !Array.isArray(value)

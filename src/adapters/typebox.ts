@@ -100,5 +100,5 @@ export function compiled(shape: TSchema): (value: unknown) => boolean {
   return (value) => validator.Check(value)
 }
 
-/** What is wrong with a value that does not fit. */
+/** The problems of a value that does not fit. */
 export const problemsOf = (shape: TSchema, value: unknown) => checker().Errors(shape, value)[1]

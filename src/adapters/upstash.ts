@@ -18,7 +18,7 @@ type UpstashAddress = { readonly url: string; readonly token: string }
 
 /**
  * A Redis behind Upstash's REST interface, with the promises of `openRedis`: a command is answered or rejected within a
- * second, and after a failure none is tried for another one. What Redis answers with an error pauses nothing.
+ * second, and after a failure none is tried for another one. An error that Redis answers pauses nothing.
  */
 export function openUpstash(address: UpstashAddress, log: Logger): RemoteRedis {
   const client = openClient(address, longestWaitMs)

@@ -2,10 +2,10 @@ import compareBuild from 'semver/functions/compare-build.js'
 import valid from 'semver/functions/valid.js'
 
 /**
- * The one total order of migration versions. Semantic versions come first, in the order of
- * semver.org (a prerelease before its release; what differs in build metadata only, by that). Timestamps come after all
- * of them, by time, then by sequence number, then by the text that follows: an installation's own steps build on the
- * releases they were written for. What is neither comes last, by its text.
+ * The one total order of migration versions. Semantic versions come first, in the order of semver.org (a prerelease
+ * before its release; versions that differ only in build metadata, by that). Timestamps come after all of them, by
+ * time, then by sequence number, then by the text that follows: an installation's own steps build on the releases they
+ * were written for. Any other text comes last, by itself.
  */
 export function compareVersions(a: string, b: string): number {
   const [left, right] = [readVersion(a), readVersion(b)]

@@ -16,8 +16,8 @@ export type Asker = {
 }
 
 /**
- * Does work, and all that follows from it, for somebody. Statements of the routes' pool and transactions of `commit` end
- * when that one is gone. What several share must not be read there: see `ends` in db/pools.ts.
+ * Does work, and all that follows from it, for somebody. Statements of the routes' pool and transactions of `commit`
+ * end when that one is gone. Shared work must not run there: see `ends` in db/pools.ts.
  */
 export function workFor<T>(asker: Asker, work: () => T): T {
   asked += 1

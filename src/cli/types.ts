@@ -61,7 +61,7 @@ async function write(source: Source, out: string | undefined, watch: boolean | u
     if (text === undefined) await delay(watchMs)
     else if (out === undefined) process.stdout.write(text)
     else {
-      // Whoever compiles meanwhile reads the old file or the new one.
+      // A compiler that runs meanwhile reads the old file or the new one.
       const draft = `${out}.${process.pid}.tmp`
       await mkdir(dirname(out), { recursive: true })
       await writeFile(draft, text)

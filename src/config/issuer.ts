@@ -1,6 +1,6 @@
 import type { Config } from './config.ts'
 
-/** What an access token may be for: the API, or its MCP endpoint. */
+/** The audiences of access tokens: the API, or its MCP endpoint. */
 export type ResourceName = 'api' | 'mcp'
 
 /** The identifiers of the OAuth server (RFC 8414) and of what it gives access to (RFC 8707). */

@@ -5,7 +5,7 @@ export type Variable<T> = Readonly<{
   name: string
   parser: Parser<T>
   fallback: Fallback | undefined
-  /** What the variable decides, in one line; ends up in docs/config.md and in messages. */
+  /** The effect of the variable, in one line; ends up in docs/config.md and in messages. */
   doc: string
   /** The value must never be printed. */
   secret: boolean

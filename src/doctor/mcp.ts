@@ -5,7 +5,7 @@ import { type Finding, ok, warning } from './finding.ts'
 /** With which credential a client comes: an API key in a header, or what its user allows in a browser. */
 type Credential = 'key' | 'OAuth'
 
-/** What to paste into clients of the MCP endpoint, by client. */
+/** The lines to paste into clients of the MCP endpoint, by client. */
 export function clientLines(url: string, by: Credential): readonly (readonly [string, string])[] {
   const key = 'Bearer <API key>'
   const server = { url, ...(by === 'key' && { headers: { Authorization: key } }) }

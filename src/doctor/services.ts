@@ -55,8 +55,8 @@ const atOnce = 10
 const longestMs = 20_000
 
 /**
- * The SMTP servers of tenants' own settings: whether they let us in. Nothing is sent. What does not work is a warning: it
- * is the tenant that has to mend it, and everybody else has mail.
+ * Whether the SMTP servers of tenants' own settings let us in. Nothing is sent. A failure is a warning: the tenant has
+ * to fix it, and everybody else has mail.
  */
 export async function checkTenantMail(config: Config, db: Reader): Promise<Finding[]> {
   const semaphore = openSemaphore(atOnce)

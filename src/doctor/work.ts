@@ -99,7 +99,7 @@ export async function checkTasks(db: Reader, { tasks }: Config): Promise<Finding
   return [warning('tasks', says, 'start a worker, or more of it: npx daybook worker tasks')]
 }
 
-/** Who follows the log, and whether they can go on. */
+/** Consumers of the log, and whether they can go on. */
 export async function checkConsumers(db: Reader): Promise<Finding[]> {
   const states = await consumerStates(db)
   const found = states.flatMap(({ name, state, reason, lagSeconds, setAside }) => [

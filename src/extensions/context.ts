@@ -38,7 +38,7 @@ import { type SocketService, socketServiceFor } from './socket-service.ts'
 import { type StorageService, storageServiceFor } from './storage-service.ts'
 import type { TasksService } from './tasks-service.ts'
 
-/** What the platform gives an extension to work with; see docs/extensions.md. */
+/** The platform's context for an extension; see docs/extensions.md. */
 export type ExtensionContext = {
   readonly db: ExtensionDb
   readonly ItemsService: ItemsServiceClass
@@ -81,7 +81,7 @@ const MailShape = Type.Object(
     /** The type of mail (features/messaging/mail/types.ts), or of a template; `templateName` is another word for it. */
     type: Type.Optional(Text('export-ready')),
     templateName: Type.Optional(Text('export-ready')),
-    /** What the type needs to know, and whom the mail is about. */
+    /** The data that the type needs, and the user that the mail concerns. */
     context: Type.Optional(Type.Unsafe<About>(Type.Object({ user: Named, tenant: Named }))),
     /** Stored files that go with it: their ids, or `{ file, filename }`. */
     attachments: Type.Optional(Type.Unsafe<readonly (string | Attachment)[]>({})),
@@ -107,7 +107,7 @@ type ContextOptions = {
   readonly tasksService?: TasksService | undefined
   /** Asked before every write. */
   readonly guard?: Actor['guard']
-  /** What led to all that it does. */
+  /** The cause of all its changes. */
   readonly cause?: Cause | undefined
 }
 
@@ -116,7 +116,8 @@ export function contextFor(
   extension: string,
   { tasksService, guard, cause }: ContextOptions = {},
 ): ExtensionContext {
-  // What it does in nobody's name is a request of its own to the log; in a hook it is one with what else the hook does.
+  // Its changes in nobody's name are a request of their own to the log; in a hook they share one with the hook's other
+  // changes.
   const actor = (): Actor => {
     const own = { ...systemActor, userAgent: `daybook ${extension}`, guard }
     const hook = actorOfHook(deps)

@@ -23,7 +23,10 @@ export type LoadedExtension<Definition> = Folder & {
   readonly context: ExtensionContext
 }
 
-/** What was found. Hooks are registered already; whoever serves HTTP registers the endpoints, whoever runs tasks the schedules. */
+/**
+ * The extensions found. Hooks are registered already; the web process registers the endpoints, the task worker the
+ * schedules.
+ */
 export type Extensions = {
   readonly hooks: readonly Folder[]
   readonly endpoints: readonly LoadedExtension<EndpointExtension>[]

@@ -106,7 +106,7 @@ class Items implements ItemsService {
     return ids.map((id) => JSON.parse(id))
   }
 
-  /** What is part of a transaction can only be run again together with all of it. */
+  /** Within a transaction a retry must run all of the transaction again. */
   #fresh<Result>(work: (requester: Requester) => Promise<Result>): Promise<Result> {
     const requester = this.#requester()
     return requester.scope === undefined ? withFreshCatalog(this.#deps.catalog, () => work(requester)) : work(requester)

@@ -1,2 +1,2 @@
-/** What a migration script of the user's is given and gives back (docs/migrations.md): `daybook/migrations`. */
+/** The context and the result of a user's migration script (docs/migrations.md): `daybook/migrations`. */
 export type { MigrationContext, MigrationResult, MigrationScript, MigrationType } from '../events/direct-session.ts'

@@ -14,8 +14,8 @@ type RoomMember = {
 }
 
 /**
- * The realtime channel for extensions (docs/rooms.md). What it sends reaches the sockets of all web
- * processes, in a before-hook if and when the change is committed. What it asks is known in web processes only.
+ * The realtime channel for extensions (docs/rooms.md). Its messages reach the sockets of all web processes, in a
+ * before-hook if and when the change is committed. Its questions have answers in web processes only.
  */
 export type SocketService = {
   /** For `custom {event, payload}` of clients. Throws when somebody has registered one for the event. */

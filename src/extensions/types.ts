@@ -5,8 +5,7 @@ import type { App } from '../http/http.ts'
 import type { ExtensionContext } from './context.ts'
 
 /**
- * What an extension's file exports by default (docs/extensions.md). An extension takes these types from
- * `daybook/extensions`.
+ * The types of an extension's default export (docs/extensions.md). An extension imports them from `daybook/extensions`.
  */
 
 export type { HookEvent } from '../features/data/hooks/hooks.ts'
@@ -35,7 +34,7 @@ export type HooksService = {
   registerHook(collection: string, event: string, hook: (context: HookContext) => unknown): void
 }
 
-/** What every hook is told; `data`, `query`, `document` and so on depend on the event. */
+/** The members that every hook gets; `data`, `query`, `document` and so on depend on the event. */
 export type HookContext = {
   readonly collection: string
   /** Null for what the platform itself or an extension does in nobody's name. */
@@ -72,7 +71,7 @@ export type TaskExtension = {
   readonly type: string
   /** After this an attempt is ended with its process; TASK_TIMEOUT where not given. */
   readonly timeoutSeconds?: number
-  /** What it returns becomes `result_data`; what it throws ends the task in `Error`. */
+  /** Its result becomes `result_data`; an error that it throws ends the task in `Error`. */
   handler(task: TaskToDo, context: ExtensionContext): unknown
 }
 
@@ -108,7 +107,7 @@ export type ConsoleExtension = {
   readonly roles?: readonly string[]
 }
 
-/** What a handler is told of its task, and how it reports. */
+/** The task as its handler sees it, with the functions to report. */
 export type TaskToDo = Omit<ClaimedTask, 'token' | 'creatorLeft'> & {
   /** Shows how far it is, from 0 to 1. Of reports in quick succession the last one counts. */
   progress(share: number, message?: string): void

@@ -4,17 +4,17 @@ import type { RequiredScope } from '../access/scopes.ts'
 import type { App } from './http.ts'
 
 /**
- * Who may call the routes of a group. `public`: anybody. `bearer`: a live session or an API key. `session`: a live
- * session. `leaving`: a live session, or a cookie of one that has ended. `admin`: the administrator role, also by a key;
- * `admin session`: only by a session. An Authorization header that opens nothing is 401 for all of them.
+ * The callers of the routes of a group. `public`: anybody. `bearer`: a live session or an API key. `session`: a live
+ * session. `leaving`: a live session, or a cookie of one that has ended. `admin`: the administrator role, also by a
+ * key; `admin session`: only by a session. An Authorization header without a valid credential is 401 for all of them.
  */
 export type AccessClass = 'public' | 'bearer' | 'session' | 'leaving' | 'admin' | 'admin session'
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Who may call the route; set for its group. Anybody where it is not. */
+    /** The callers of the route; set for its group. Anybody if it is not set. */
     access?: AccessClass
-    /** What a client's token needs; for routes of extensions that do not say `read` to read, else `write`. */
+    /** The scope that a client's token needs; for routes of extensions without one `read` to read, else `write`. */
     scope?: RequiredScope
     /** The endpoint of an extension that the route belongs to. */
     endpoint?: string
@@ -54,7 +54,7 @@ export function declaredRoutes(app: App): () => readonly DeclaredRoute[] {
 }
 
 function declaredOf({ method, url, schema = {}, config }: RouteOptions): DeclaredRoute[] {
-  // What answers browsers' questions whether they may ask declares nothing.
+  // Handlers of CORS preflights declare nothing.
   const isDescribed = (one: string) => one !== 'HEAD' && (one !== 'OPTIONS' || 'summary' in schema)
   const methods = [method].flat().filter(isDescribed)
   return methods.map((one) => ({

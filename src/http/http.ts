@@ -16,7 +16,7 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** The caller; set before the handler of every route, the public role without a valid session. */
     caller: Caller
-    /** What its session cookie is worth: `live` makes the caller, `dead` nobody. `none` too where the header decides. */
+    /** The state of its session cookie: `live` makes the caller, `dead` nobody. `none` also if the header decides. */
     sessionCookie: 'none' | 'live' | 'dead'
     /** The log's own id of it: `id`, unless the client chose that. */
     logId: string
@@ -29,7 +29,9 @@ declare module 'fastify' {
   }
   interface FastifyContextConfig {
     errorStyle?: ErrorStyle
-    /** What tokens of programs must be for here, the API unless given; 401 for others, with the address to begin at. */
+    /**
+     * The audience that tokens of programs need here, by default the API; 401 for others, with the address to begin at.
+     */
     resource?: ResourceName
     /** In a preview: `as owner` runs as the administrator whose session it is, `allowed` reads by a method that others write by. */
     inPreview?: 'as owner' | 'allowed'
@@ -41,7 +43,7 @@ declare module 'fastify' {
     streamedBody?: boolean
     /** The parameter `access_token` stands for an Authorization header where there is none: pages cannot send one with an image. */
     takesTokenInQuery?: boolean
-    /** What differs from the configured CORS. An OPTIONS route that answers more than whether a browser may ask continues. */
+    /** Differences from the configured CORS. An OPTIONS route that answers more than a preflight continues. */
     cors?:
       | { readonly strictPreflight: boolean; readonly preflightContinue: boolean }
       | { readonly origin: '*'; readonly credentials: false }
@@ -70,7 +72,10 @@ export function actorOf(
   return preview === undefined ? actor : previewing(actor, request.caller, preview.owner)
 }
 
-/** Whoever looks at what another sees is the actor, and the other is named beside. Every transaction of it is refused. */
+/**
+ * The previewing administrator is the actor, and the previewed user is named beside. Every transaction of it is
+ * refused.
+ */
 function previewing(actor: Actor, seen: Caller, { userId, role, tenantId }: Caller): Actor {
   const agent = { name: `preview as ${seen.userId === userId ? seen.role.id : (seen.userId ?? seen.role.id)}` }
   const guard = () => Promise.reject(errors.previewOnly())

@@ -13,8 +13,8 @@ export function acceptJsonUploads(app: App, { server }: Config): void {
 }
 
 /**
- * What the JSON file (or field) in a part of a form says. 400 with the message `missing` where there is no such part,
- * with others for what is no form, no JSON, or nested more deeply than any other body may be.
+ * Reads the JSON file (or field) in a part of a form. 400 with the message `missing` if there is no such part, with
+ * other messages if the body is no form, or the part no JSON or nested more deeply than any other body may be.
  */
 export async function uploadedJson(request: FastifyRequest, part: string, missing: string): Promise<unknown> {
   return (await uploadedForm(request, part, missing)).value

@@ -87,8 +87,9 @@ export const deepestJson = 500
 const mostValues = 1_000_000
 
 /**
- * What speaks against parsing JSON text: 400 where it nests more than {@link deepestJson} levels, 413 where it holds more
- * than a million values. Looks at the text, because the parser has no limits of its own. Most texts are too short for both.
+ * The reason not to parse a JSON text: 400 where it nests more than {@link deepestJson} levels, 413 where it holds more
+ * than a million values. Looks at the text, because the parser has no limits of its own. Most texts are too short for
+ * both.
  */
 export function excessOf(text: string): AppError | undefined {
   if (text.length <= 2 * deepestJson) return undefined

@@ -10,8 +10,8 @@ type Refusal =
   | { readonly message: string; readonly status: number; readonly code?: string; readonly details?: unknown }
 
 /**
- * What a shape says when a value does not fit, under `refusal`: the same words for every fault, or by the keyword that
- * failed (`required`, `type`, `maxLength` …) with `otherwise` for the rest.
+ * The words of a shape for a value that does not fit, under `refusal`: the same words for every fault, or by the
+ * keyword that failed (`required`, `type`, `maxLength` …) with `otherwise` for the rest.
  */
 type Refusals = Refusal | { readonly otherwise: Refusal; readonly [keyword: string]: Refusal }
 

@@ -8,10 +8,13 @@ import { AuthError, GeneralError, OAuthError, RealtimeError } from './shapes.ts'
 
 /** The declaration of a route. OpenAPI and the reference pages show it, and requests are read by it. */
 export type Declaration = {
-  /** What it does, in a few words: "Sign in with a password". */
+  /** Its purpose, in a few words: "Sign in with a password". */
   readonly summary: string
   readonly tag: Tag
-  /** What a client's token needs (`access/scopes.ts`). No token opens routes that only a session opens, whatever they say. */
+  /**
+   * The scope that a client's token needs (`access/scopes.ts`). No token opens routes that need a session, whatever
+   * they declare.
+   */
   readonly scope: RequiredScope
   /** More than the summary says, in Markdown. */
   readonly description?: string

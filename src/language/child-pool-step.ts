@@ -5,7 +5,7 @@ export const ready = { kind: 'ready' } as const
 
 export type Job = {
   readonly id: number
-  /** Who takes turns with others. */
+  /** The caller who takes turns with others. */
   readonly turn: string
   /** It takes no time, so it goes first and is never refused. */
   readonly isQuick: boolean
@@ -156,7 +156,7 @@ function hire(state: PoolState, wanted: number, bounds: PoolBounds): Step {
   return [next, [{ kind: 'start', child }, ...effects]]
 }
 
-/** What is quick or was tried before; then of those who were served the longest ago, or never. */
+/** Quick jobs and retries first; then those of the caller who was served the longest ago, or never. */
 function nextOf({ queue, served }: PoolState): Job {
   const rank = ({ isQuick, deaths, turn }: Job) => (isQuick || deaths > 0 ? -2 : served.indexOf(turn))
   return queue.reduce((first, job) => (rank(job) < rank(first) ? job : first))

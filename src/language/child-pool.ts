@@ -45,7 +45,7 @@ type ChildJob<T, To, From> = {
   readonly turn: string
   /** Goes first and is never refused. */
   readonly isQuick: boolean
-  /** Aborts when nobody waits for it any more. What runs comes to its end. */
+  /** Aborts when nobody waits for it any more. A running job comes to its end. */
   readonly signal?: AbortSignal | undefined
   /** Called anew where its process died and `mostDeaths` allows it. */
   readonly run: (line: ChildLine<To, From>) => Promise<T>
@@ -66,7 +66,7 @@ type ChildPool<To, From> = {
 
 type ChildPoolOptions = PoolBounds & {
   readonly log: Logger
-  /** What its processes are for, as the log says it. */
+  /** The purpose of its processes, as the log says it. */
   readonly name: string
   /** The module that its processes run. */
   readonly script: string

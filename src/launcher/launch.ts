@@ -13,7 +13,7 @@ import { StartError, secretKey, usablePort, watchNpm } from './preflight.ts'
 
 type Launch = {
   readonly output: Output
-  /** What runs, in the order of its start; the parts of a stage stop together. */
+  /** The processes, in the order of their start; the parts of a stage stop together. */
   readonly stages: Child[][]
   /** Settled once, by the first signal or the first failure. */
   readonly ending: PromiseWithResolvers<Ending>

@@ -279,7 +279,7 @@ function isHere(url: string): boolean {
   return hostname === '' || hostname === 'localhost' || isLoopback(hostname)
 }
 
-/** What runs scripts is loaded, and its processes are started, when there is a script. */
+/** The runner of scripts is loaded, and its processes start, with the first script. */
 function openScriptsOf({ workflows }: Config, log: Logger, opened: NoteClose): WorkflowParts['scripts'] {
   if (!workflows.enabled || workflows.scripts === 'off') return undefined
   let loaded: Promise<Scripts> | undefined

@@ -8,8 +8,9 @@ export const compiledDirectory = join(import.meta.dirname, '../../.cache/compile
 
 /**
  * To be called by the file that a process is started with, before it imports the program: hence the two files of a
- * process. Starts from what an earlier one has compiled; where the directory can't be written nothing is kept. Whoever
- * names it in NODE_COMPILE_CACHE spares the process the compiler of types too, which takes 20 MB for that first file.
+ * process. Starts from the code that an earlier process has compiled; if the directory can't be written, nothing is
+ * kept. Naming it in NODE_COMPILE_CACHE also spares the process the compiler of types, which takes 20 MB for that first
+ * file.
  *
  * Most of what a start allocates stays, so V8 would double its young generation up to 32 MB, which a process that waits
  * for work never needs. Until `growWithWork` it stays as small as it begins.

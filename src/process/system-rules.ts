@@ -25,7 +25,7 @@ import type { CurrentSettings } from '../features/settings/store.ts'
 import type { Workflows } from '../features/work/workflows/capabilities.ts'
 import { secretRules, workflowRules } from './workflow-rules.ts'
 
-/** What templates are tried with, where content is, and what workflows can do. */
+/** The capabilities that the rules need: to try templates, to find content, and the parts of workflows. */
 type RenderedSamples = Clock & CurrentSettings & MailRenderer & ContentWrites & Workflows
 
 const permissionRules: CollectionRules = {

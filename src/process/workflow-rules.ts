@@ -14,9 +14,9 @@ import type { Saved, StoredWorkflow } from '../features/work/workflows/save.ts'
 import { createParams } from '../query/sql.ts'
 
 /**
- * What holds for rows of svc_Workflow and svc_Secret, whichever way they are written: by items, workflows, import, upsert,
- * nested, undo and restore; also where workflows are off. What it takes is decided by the folder of workflows, of which nothing
- * is loaded before such a row is first written.
+ * The rules for rows of svc_Workflow and svc_Secret, however they are written: by items, workflows, import, upsert,
+ * nested, undo and restore; also where workflows are off. The folder of workflows decides; none of it is loaded before
+ * the first write of such a row.
  */
 
 const decisions = () => import('../features/work/workflows/save.ts')

@@ -36,6 +36,6 @@ export type WorkerWrites = Reads &
 
 export type OpenedService = {
   stop(waitMs: number): Promise<void>
-  /** What it says of itself at `GET /ready` of the process. */
+  /** Its part of `GET /ready` of the process. */
   readiness?(): Promise<Readonly<Record<string, { readonly ok: boolean }>>>
 }

@@ -48,7 +48,7 @@ export async function openSeals(deps: WorkerWrites, timing: Partial<Timing> = {}
   }
 }
 
-/** What was sealed wrongly would be wrong for ever, so it halts at what it can't seal. */
+/** A wrong seal would stay wrong for ever, so the consumer halts at events that it can't seal. */
 const sealConsumer = (keys: LogKeys, paceMs: number): Consumer => ({
   name,
   wants: () => ({ brief: true }),

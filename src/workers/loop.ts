@@ -67,8 +67,8 @@ export type QueueOptions<Name extends QueueName> = {
 
 export type QueueRun = {
   /**
-   * Takes no new job, waits up to `waitMs` for the running ones, then aborts them. What ends because of that goes back
-   * to the queue and is retried; what does not end comes back when its time limit is over. Never rejects.
+   * Takes no new job, waits up to `waitMs` for the running ones, then aborts them. Jobs that end because of that go
+   * back to the queue and are retried; others come back when their time limit is over. Never rejects.
    */
   stop(waitMs: number): Promise<void>
 }

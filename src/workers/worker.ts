@@ -20,7 +20,7 @@ import { type QueueWorker, type Service, workers } from './workers.ts'
 const unknownWorker = 2
 const interrupted = 130
 const jsonHeaders = { 'content-type': 'application/json; charset=utf-8', 'cache-control': 'no-store' }
-/** What is to be told, undone and closed after the work has ended, or had its time. */
+/** The time for final messages and for closing, after the work has ended or had its time. */
 const farewellMs = 10_000
 
 /**
@@ -143,9 +143,9 @@ function stopSignal(): Promise<void> {
 }
 
 /**
- * `GET /ready` of a worker process for anybody, and `GET /metrics` for the holder of METRICS_TOKEN: at METRICS_PORT for the first worker of the list,
- * one port further for each after it, so that all of them can run on one machine. Undefined when it is not set. What the
- * database knows is told by the web processes.
+ * `GET /ready` of a worker process for anybody, and `GET /metrics` for the holder of METRICS_TOKEN: at METRICS_PORT for
+ * the first worker of the list, one port further for each after it, so that all of them can run on one machine.
+ * Undefined when it is not set. The web processes report the database's figures.
  */
 async function showMetrics(
   runtime: Runtime,
@@ -180,7 +180,7 @@ async function showMetrics(
 
 type Parts = Readonly<Record<string, { readonly ok: boolean }>>
 
-/** What the process works for, part by part. */
+/** The readiness of the process, part by part. */
 async function readiness({ reserved, log }: Runtime, services: readonly OpenedService[]): Promise<Parts> {
   try {
     await reserved.one(sql.unsafe`select 1 as one`)

@@ -25,7 +25,7 @@ export async function openWorkflows(deps: WorkerWrites): Promise<OpenedService> 
     deps.log.warn('WORKFLOWS_ENABLED is false: executions of workflows wait')
     return { stop: async () => undefined }
   }
-  // What nodes write meets the hooks of extensions, and nodes may be theirs.
+  // Writes of nodes run the hooks of extensions, and nodes may be theirs.
   await loadExtensions(deps)
   const workflows = await import('../features/work/workflows/workflows.ts')
   const triggers = await workflows.openTriggers(deps)
@@ -127,7 +127,7 @@ function openExecutions(deps: WorkerWrites, workflows: Workflows) {
     const recovered = await recoverExecutions(deps)
     for (const { id, status } of recovered)
       deps.log.warn({ execution: id, status }, 'an execution was taken back from a process that is gone')
-    // What another process has put off, and did not live to see.
+    // Another process may have postponed an execution and died since.
     wake()
   })
   const worked = work()

@@ -9,7 +9,7 @@ import { isObject } from '../../query/guards.ts'
 /** A key of the settings that somebody may set. Null takes it back to the installation's value, or to none. */
 type Key = {
   readonly isPublic: boolean
-  /** What a value must be, for people. */
+  /** The allowed values, in words for people. */
   readonly expected: string
   readonly shape: TSchema
   /** The exact problems of a value of several parts; each line begins with the path below the key. */
@@ -106,7 +106,7 @@ export function kindOf({ shape }: Pick<Key, 'shape'>): (typeof settingKinds)[num
   return maxLength !== undefined && maxLength > longestLine ? 'text' : 'line'
 }
 
-/** What the settings' images are called: `project_icon` is the file that `project_icon_Id` names. */
+/** The names of the settings' images: `project_icon` is the file that `project_icon_Id` names. */
 export const imageNames: readonly string[] = [...settingsKeys].flatMap(([name, one]) =>
   one === fileKey ? [name.slice(0, -'_Id'.length)] : [],
 )

@@ -3,8 +3,8 @@ import { openRedis } from '../../adapters/redis.ts'
 import type { Configuration } from '../../config/config.ts'
 
 /**
- * TASK_REDIS_ENABLED: of all task workers one at a time runs tasks, the others stand by. What keeps two workers from
- * running the same task is the claim in its row, so while Redis is away everybody goes on without this lock.
+ * TASK_REDIS_ENABLED: of all task workers one at a time runs tasks, the others stand by. The claim in a task's row
+ * keeps two workers from running it, so while Redis is away all workers go on without this lock.
  */
 export type InstanceLock = {
   /** Whether this process may claim tasks now. */

@@ -8,7 +8,7 @@ import type { Person } from './queries.ts'
 
 type Row = Readonly<Record<string, unknown>>
 
-/** What every answer about a signed-in user says beside the user. */
+/** The members of every answer about a signed-in user, beside the user. */
 export function roleAndPermissions({ access }: CurrentAccess, role: Role) {
   const rows = access.current().permissions.get(role.id) ?? []
   return { role: roleBody(role), permissions: [...rows] }

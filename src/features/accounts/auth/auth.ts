@@ -1,6 +1,6 @@
 /**
- * Accounts, sessions and the ways to sign in: everything that other slices and the API use of this one. What a request
- * under `/auth` leads to is for `routes.ts` alone.
+ * Accounts, sessions and the ways to sign in: the face of this slice for other slices and the API. Only `routes.ts`
+ * uses the functions behind requests under `/auth`.
  */
 export { afterwards } from './afterwards.ts'
 export { deliver, deliveryTo, personBody, prepare, roleAndPermissions, signInMode, tenantBody } from './answers.ts'

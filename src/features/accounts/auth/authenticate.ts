@@ -69,7 +69,7 @@ function callerOfCredential(deps: AuthWrites, token: string, resource: ResourceN
   return session instanceof Promise ? session.then((found) => admitted(deps, found)) : admitted(deps, session)
 }
 
-/** What an Authorization header of the scheme Bearer holds. */
+/** The credential of an Authorization header with the scheme Bearer. */
 export function bearerOf(authorization: string): string | undefined {
   return /^bearer +(\S+) *$/i.exec(authorization)?.[1]
 }

@@ -6,8 +6,8 @@ import { AppError } from '../../../errors.ts'
 import { oncePer } from '../../../language/once.ts'
 
 /**
- * What the session cookie of an installation is called. Browsers send cookies to every port of a host, so installations
- * side by side must not share a name: each would end the sessions of the other. Browsers take the `host` name only over
+ * The names of an installation's session cookie. Browsers send cookies to every port of a host, so installations side
+ * by side must not share a name: each would end the sessions of the other. Browsers take the `host` name only over
  * HTTPS, for the whole host and for no other one, so it is used wherever the configuration allows; both are read.
  */
 type CookieNames = { readonly plain: string; readonly host: string }
@@ -23,7 +23,7 @@ export function sessionCookie(config: Config, names: CookieNames, token: string)
   return cookieText(config, nameInForce(config, names), token, config.auth.accessTokenExpiresIn)
 }
 
-/** What makes a browser drop the session cookie. */
+/** The header that makes a browser drop the session cookie. */
 export function clearedSessionCookie(config: Config, names: CookieNames): string {
   return cookieText(config, nameInForce(config, names), '', 0)
 }

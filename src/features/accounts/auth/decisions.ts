@@ -7,9 +7,10 @@ import { isObject } from '../../../query/guards.ts'
 import type { Account, Membership, VerificationState } from './queries.ts'
 import type { SessionType } from './session-store.ts'
 
-// What is decided about signing in, without a database or a clock: callers bring what is stored, and do what follows.
+// Decisions about signing in, without a database or a clock: callers bring the stored values and carry the decision
+// out.
 
-/** What the configuration asks of an account. */
+/** The configuration's demands on an account. */
 type SignInRules = { readonly requireEmailVerification: boolean }
 
 /** Why an account may not be signed in to: it is not active, or its address must be verified first. */
@@ -30,8 +31,8 @@ export type PasswordDecision =
   | { readonly refusal: AppError; readonly events: readonly DomainEvent[] }
 
 /**
- * An unknown address, an account without a password and a wrong password are refused alike. What stands against an
- * account is said only to somebody who knows its password.
+ * An unknown address, an account without a password and a wrong password are refused alike. Only a caller who knows the
+ * password learns of other obstacles.
  */
 export function decidePassword(account: Account | undefined, matches: boolean, rules: SignInRules): PasswordDecision {
   if (account === undefined) return { refusal: wrongPassword(), events: [] }
@@ -169,8 +170,8 @@ export function decideRefresh<Replaced>(userId: string, replaced: Replaced | und
 }
 
 /**
- * What the session is that takes the place of one at another tenant: of its type, or of one that was asked for. Only then
- * its limit counts: a session that was there before is none too many.
+ * The session that replaces one at another tenant: of the same type, or of the requested type. The limit counts only
+ * for a requested type: the replaced session was within its own.
  *
  * @throws {AppError} 401 where the old one is gone
  */
@@ -193,8 +194,8 @@ type Redemption =
   | { readonly refusal: AppError; readonly failed: boolean }
 
 /**
- * What the one-time secret of a mail opens, once it has been looked for (and used up if it was right): the active account
- * that has the address which it was mailed to.
+ * The account that a mailed one-time secret opens, after the secret was looked up (and used up if right): the active
+ * account with the address that it was mailed to.
  */
 export function decideRedemption(outcome: CodeOutcome, holder: Account | undefined, opensNothing: string): Redemption {
   if (outcome.state === 'blocked') return { refusal: tooManyAttempts(outcome.retryAfterSeconds), failed: false }
@@ -210,8 +211,8 @@ function tooManyAttempts(seconds: number): AppError {
 }
 
 /**
- * What follows when somebody has opened a mail to the address of an account. The first time the address becomes verified,
- * and everything that opens the account ends, its password too: somebody else may have set it up.
+ * The consequences of a user's opening a mail to the account's address. The first time, the address becomes verified
+ * and all credentials of the account end, its password too: somebody else may have set them up.
  */
 export function decideOwnership(account: Account) {
   if (account.emailVerified) return { account, credentialsEnd: false, events: [] }

@@ -33,7 +33,7 @@ const believedMs = 30_000
 
 type Held = { readonly email: string; readonly password: string }
 
-/** What was verified: the account with the hash that its password had. */
+/** A verified password: the account with the hash that its password had. */
 type Believed = { readonly userId: string; readonly password: string; readonly userRoleId: string }
 
 /** Keys are of this process: nobody else can tell what password an entry is of. */

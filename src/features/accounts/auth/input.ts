@@ -8,7 +8,7 @@ import type { LinkOrCode } from '../../messaging/mail/mail.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
 import type { SessionType } from './session-store.ts'
 
-/** What requests under `/auth` hold. Members that are not declared have no say in anything. */
+/** The bodies of requests under `/auth`. Members that are not declared have no effect. */
 
 const sessionTypes = ['web', 'mobile', 'default'] as const satisfies readonly SessionType[]
 
@@ -62,7 +62,7 @@ const proof = (type: string, example: unknown, description?: string) =>
     Type.Unsafe<unknown>({ type, examples: [example], unchecked: true, ...(description && { description }) }),
   )
 
-/** What shows that the user is there just now: one of them. */
+/** Proofs that the user is present: one of them. */
 export const Proof = {
   currentPassword: proof('string', password),
   twoFactorCode: proof('string', '123456'),
@@ -228,10 +228,10 @@ export function defaultLink(deps: Configuration & CurrentSettings, refusal = 'In
   return first
 }
 
-/** What is mailed where: a link below a trusted frontend, or a code. */
+/** A request for a mail: a link below a trusted frontend, or a code. */
 export type LinkRequest = { readonly email: string } & LinkOrCode
 
-/** What a request for a magic link or password reset asks for. 400 for what is malformed or not trusted. */
+/** Reads a request for a magic link or a password reset. 400 for a malformed or untrusted one. */
 export function linkRequestOf(
   deps: Configuration & CurrentSettings,
   { email, mode = 'link', link }: Static<typeof LinkBody>,

@@ -34,7 +34,7 @@ type PresentedSecret = {
   readonly email: string | undefined
 }
 
-/** What came of it, and the facts to append: commit both, then throw `refusal`. */
+/** The outcome, and the facts to append: commit both, then throw `refusal`. */
 export type RedemptionResult =
   | (ProvenAccount & { readonly refusal?: undefined })
   | { readonly refusal: AppError; readonly events: readonly DomainEvent[] }

@@ -207,7 +207,7 @@ export async function countSessionsOf(tx: Tx, userId: string, type: string): Pro
   return count
 }
 
-/** What decides whether a verification mail is sent. */
+/** The state that decides whether a verification mail is sent. */
 export type VerificationState = Pick<Account, 'id' | 'emailVerified' | 'status'> & { readonly email: string }
 
 /** By address in canonical form, or by user. */

@@ -197,7 +197,7 @@ function registeredBody(
 ) {
   const about = { user: personBody(user), ...roleAndPermissions(deps, place.role), tenant: tenantBody(deps, tenant) }
   if (link === undefined) return { message: registered, ...about }
-  // What the role may is for those who have shown that the address is theirs.
+  // Only users who have proved their address learn the role's permissions.
   const unverified = { ...about, permissions: [] }
   return {
     message: `${registered}. Please verify your email to login.`,

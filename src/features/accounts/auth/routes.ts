@@ -184,7 +184,7 @@ export function authAdminRoutes(app: App, deps: Reads & Writes & CurrentCatalog)
   })
 }
 
-/** What is no UUID is not found. */
+/** A value that is no UUID is not found. */
 const someId = Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44')
 
 const registerRoute = hashed({

@@ -12,7 +12,9 @@ export const authRoutes =
 export const authRoute = <const D extends Declaration>(declaration: D, options: Options = {}) =>
   route({ exact: true, errors: 'auth', ...declaration }, { bodyLimit: 16_384, ...options })
 
-/** What the endpoints answer. Serialised by these shapes, so a member that is not named here can't leave. */
+/**
+ * The answers of the endpoints. They are serialised by these shapes, so a member that is not named here cannot leave.
+ */
 
 const PersonShape = Type.Object({
   id: Id(),

@@ -26,9 +26,9 @@ export type Session = Principal & {
   readonly idle: boolean
   /** The name of the program that it was opened for; null where users have signed in themselves. */
   readonly client: string | null
-  /** What the token that came with it lets that program do. */
+  /** The rights that the token gives that program. */
   readonly delegation?: Delegation | undefined
-  /** Whose view its owner, an administrator, looks at instead of their own; nobody's where that cannot be told any more. */
+  /** The principal whose view the owner, an administrator, looks at; undefined inside if that principal is gone. */
   readonly preview?: { readonly of: Principal | undefined } | undefined
   /** When its row expires unless it is extended, as `performance.now()` tells it. */
   readonly endsAt: number
@@ -51,8 +51,8 @@ export type SessionStore = {
    */
   ended(messages: readonly string[]): Promise<void>
   /**
-   * Calls the handler when sessions ended or changed, in whichever process, with a test for them. Whoever holds a
-   * connection of such a session asks `find` again.
+   * Calls the handler when sessions ended or changed, in any process, with a test for them. Holders of a connection of
+   * such a session ask `find` again.
    */
   onEnded(handler: (concerns: Concerns) => void): void
 }
@@ -265,7 +265,7 @@ async function previewOf(
   )
   const row = { userId: owner.userId, tenantId, role, user: owner.user, userRole: owner.userRole, tenant: at!.tenant }
   const principal = await principalOf(db, rules, enabled, row, log)
-  // What leads on from the owner's own role or membership says nothing of the one that is looked at.
+  // Values that depend on the owner's own role or membership do not apply to the previewed principal.
   const related = new Map([...principal.related].filter(([key]) => key.startsWith('CURRENT_USER.')))
   return { ...principal, userRole: {}, related }
 }

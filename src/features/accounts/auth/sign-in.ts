@@ -80,7 +80,7 @@ export function checkMaySignIn({ config }: Configuration, account: Account): voi
   if (refusal !== undefined) throw refusal
 }
 
-/** What a first factor has shown: who somebody is, and the session that is wanted. */
+/** The result of a first factor: the user, and the requested session. */
 export type FirstFactor = {
   /** As it was when the factor was checked: the session is not opened when the password changed since. */
   readonly account: Account
@@ -90,7 +90,7 @@ export type FirstFactor = {
   readonly authMode: AuthMode
 }
 
-/** What a sign-in asked for, kept while its second factor is awaited. */
+/** The request of a sign-in, kept while its second factor is awaited. */
 export type PendingSignIn = Pick<FirstFactor, 'type' | 'authMode'> & { readonly tenantId: string | null }
 
 /** The common answer of everything that signs somebody in, and its token for `deliver`; no token with a challenge. */

@@ -37,7 +37,7 @@ type UserChange = {
   readonly vouches: boolean
 }
 
-/** What follows from a change that is allowed. */
+/** The consequences of an allowed change. */
 type Effects = {
   /** The address is nobody's proven one any more. */
   readonly unverified: boolean

@@ -38,8 +38,8 @@ import {
 import { type Consent, hasGrant, lockSession } from './queries.ts'
 import { type AuthorizationRequest, clientIdOf, type Refusal, type ReplyAddress, readRequest } from './requests.ts'
 
-// What a browser does between a program's request and its answer. `query` is that request: every page takes it along, and
-// every step reads it anew, so that nothing is kept of people who never finish.
+// The steps of a browser between a program's request and its answer. `query` is that request: every page passes it on,
+// and every step reads it again, so that the server stores nothing for users who never finish.
 
 /** A browser on its way. */
 type Visit = {
@@ -70,9 +70,9 @@ export async function authorize(visit: Visit): Promise<FastifyReply> {
 }
 
 /**
- * Tells a program why there is no code. Whoever can register an address would have a way to lead browsers there by ours
- * (RFC 9700 §4.11.2), so they are led there at once only for somebody who has given the program access; others see where
- * they would go.
+ * Tells a program why there is no code. Anybody can register an address and would thereby get an open redirect through
+ * ours (RFC 9700 §4.11.2). So the browser goes there at once only for a user who has given the program access; others
+ * see the address first.
  */
 async function refuse(visit: Visit, client: Client, to: ReplyAddress, refusal: Refusal): Promise<FastifyReply> {
   const { deps, request, reply } = visit
@@ -114,7 +114,7 @@ function projectOf({ settings, config }: OAuthWrites): string {
   return typeof name === 'string' && name !== '' ? name : (config.project.name ?? 'Daybook')
 }
 
-/** Whoever signs in has signed in anew: what asked for that is done. */
+/** The user has just signed in, so the way back drops `prompt` and `max_age`. */
 function offered({ deps, query }: Visit): { readonly query: string; readonly ways: SignInWays } {
   const parameters = new URLSearchParams(query)
   parameters.delete('prompt')
@@ -261,7 +261,7 @@ export async function signInElsewhere({ deps, request, reply, query }: Visit, pr
   return reply.redirect(url, 302)
 }
 
-/** What a provider's sign-in has come to, as the parameters of the address say. */
+/** The outcome of a provider's sign-in, from the parameters of the address. */
 export async function comeBack(
   visit: Visit,
   ended: { twoFactorToken?: string; error?: string },
@@ -301,7 +301,7 @@ async function entering(visit: Visit, enter: () => Promise<SignInAnswer>, again:
   })
 }
 
-/** What is refused is said on the page that it was asked on. */
+/** Shows a refusal on the page that asked. */
 async function orAgain(visit: Visit, again: Again, work: () => Promise<FastifyReply>): Promise<FastifyReply> {
   try {
     return await work()

@@ -19,18 +19,18 @@ import { countClients, lockRegistrations, readClient, type StoredMetadata, upser
 /** A program that users may sign in to. All are public ones: what they have to show is PKCE, and where they are answered. */
 export type Client = {
   readonly id: string
-  /** What it calls itself. */
+  /** The name that it gives itself. */
   readonly name: string
-  /** Who vouches for the name: the host of its metadata document; undefined for one that registered itself. */
+  /** The host of its metadata document, which vouches for the name; undefined for one that registered itself. */
   readonly host: string | undefined
   readonly redirectUris: readonly string[]
   /** Whether it asked for refresh tokens. */
   readonly refreshes: boolean
-  /** What its ID tokens are signed with. */
+  /** The algorithm that signs its ID tokens. */
   readonly idTokenAlgorithm: IdTokenAlgorithm
 }
 
-/** What a program says of itself (RFC 7591 §2): the members that have a say in anything. Others are ignored. */
+/** A program's metadata (RFC 7591 §2): the members that have an effect. Others are ignored. */
 export const ClientMetadata = Type.Object(
   {
     redirect_uris: Type.Array(Text('https://app.example.com/callback', { maxLength: 2048 }), {
@@ -168,7 +168,7 @@ const tooMany = () =>
     headers: { 'retry-after': '3600' },
   })
 
-/** What is kept, in one order: it makes the id. */
+/** The stored members, in one order, because the id is derived from them. */
 function storedMetadata(metadata: ClientMetadata): StoredMetadata {
   const { client_name, client_uri, redirect_uris, grant_types = [], id_token_signed_response_alg: alg } = metadata
   const refreshes = grant_types.includes('refresh_token')
@@ -177,7 +177,7 @@ function storedMetadata(metadata: ClientMetadata): StoredMetadata {
     ...(client_uri !== undefined && isRedirectUri(client_uri) && { client_uri }),
     redirect_uris: [...new Set(redirect_uris)].sort(),
     grant_types: ['authorization_code', ...(refreshes ? ['refresh_token'] : [])],
-    // What is the default makes no other client.
+    // A member with its default value must not make another client.
     ...(alg !== undefined && alg !== idTokenAlgorithms[0] && { id_token_signed_response_alg: alg }),
   }
 }

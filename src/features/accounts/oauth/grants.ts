@@ -48,7 +48,7 @@ export async function allow(tx: Tx, client: Client, userId: string, consent: Con
 export const oauthError = (code: string, description: string) => new AppError(400, description, { code })
 const invalidGrant = (description: string) => oauthError('INVALID_GRANT', description)
 
-/** What a client shows for a code. */
+/** The members that a client presents with a code. */
 type PresentedCode = {
   readonly code: string
   readonly clientId: string
@@ -63,7 +63,10 @@ type Decision =
   /** `ends`: what the code has opened must end, too. `uses`: it is worth nothing any more. */
   | { readonly refusal: AppError; readonly ends?: true; readonly uses?: true }
 
-/** What a code is worth to somebody who shows it; a wrong try uses it up, and a second one ends what the first has opened. */
+/**
+ * Decides about a presented code. A wrong attempt uses it up, and a second use ends the access that the first has
+ * opened.
+ */
 function decideCode(stored: StoredCode | undefined, presented: PresentedCode): Decision {
   if (stored === undefined) return { refusal: invalidGrant('The code is not known') }
   const { consent, isUsed, isExpired } = stored
@@ -288,7 +291,7 @@ async function idTokenOf(
   })
 }
 
-/** What scopes tell of a user (OpenID Connect Core §5.4). */
+/** The user's claims that the scopes open (OpenID Connect Core §5.4). */
 export async function userClaims(deps: Reads & ReservedReads, userId: string, scopes: readonly string[]) {
   const account = await accountOf(withoutWaiting(deps), userId)
   if (account === undefined) throw new AppError(401, 'The session has ended')

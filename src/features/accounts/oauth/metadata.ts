@@ -4,7 +4,7 @@ import type { Config } from '../../../config/config.ts'
 import { issuerOf, type ResourceName } from '../../../config/issuer.ts'
 import { supportedScopes } from './requests.ts'
 
-/** What clients read about the server (RFC 8414, OpenID Connect Discovery). */
+/** The server's metadata for clients (RFC 8414, OpenID Connect Discovery). */
 export function serverMetadata(config: Config) {
   const { issuer, resources } = issuerOf(config)!
   const at = (path: string) => `${issuer}/oauth/${path}`
@@ -35,14 +35,14 @@ export function serverMetadata(config: Config) {
 
 const userClaimNames = ['name', 'given_name', 'family_name', 'email', 'email_verified']
 
-/** What clients read about a resource that is there (RFC 9728). */
+/** The metadata of an existing resource for clients (RFC 9728). */
 export function resourceMetadata(config: Config, name: ResourceName) {
   const { issuer, resources } = issuerOf(config)!
   return {
     resource: resources[name]!,
     authorization_servers: [issuer],
     bearer_methods_supported: ['header'],
-    // What to ask for at first; a refusal names the scope that is lacking.
+    // The scopes to ask for at first; a refusal names the missing scope.
     scopes_supported: scopesOfAccess.filter((scope) => scope !== 'admin'),
     resource_name: `${config.project.name ?? 'Daybook'}${name === 'mcp' ? ' (MCP)' : ''}`,
   }

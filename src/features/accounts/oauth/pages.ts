@@ -10,7 +10,7 @@ import type { Client } from './clients.ts'
  * comes from elsewhere is text. Their addresses are relative to each other, so that they work below any path of a proxy.
  */
 
-/** What every page says of the installation. */
+/** The part about the installation that every page shows. */
 type PageFrame = { readonly project: string }
 
 /** Ways to sign in, as the page offers them. */

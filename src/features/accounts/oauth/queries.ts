@@ -3,7 +3,7 @@ import { type Reader, sql, type Tx } from '../../../db/sql.ts'
 
 /* Programs. */
 
-/** What is kept of a program that has registered itself. */
+/** The stored metadata of a program that has registered itself. */
 export type StoredMetadata = {
   readonly client_name: string
   readonly client_uri?: string
@@ -13,7 +13,7 @@ export type StoredMetadata = {
   readonly id_token_signed_response_alg?: string
 }
 
-/** What a registered program said of itself; undefined for an unknown or expired one. */
+/** The metadata of a registered program; undefined for an unknown or expired one. */
 export async function readClient(db: Reader, id: string): Promise<StoredMetadata | undefined> {
   const row = await db.maybeOne<{ metadata: StoredMetadata }>(
     sql.unsafe`select metadata from "svc_OAuthClient" where id = ${id} and "expiresAt" > now()`,
@@ -58,7 +58,7 @@ export async function keepClient(tx: Tx, id: string, seconds: number): Promise<v
 
 /* Codes. */
 
-/** What a user has allowed, as the code stands for it. */
+/** A user's consent, as its code stores it. */
 export type Consent = {
   readonly clientId: string
   readonly clientName: string
@@ -120,7 +120,7 @@ export async function useCode(tx: Tx, hash: string, sessionId: string | null): P
   )
 }
 
-/* What users have allowed. */
+/* The consents of users. */
 
 type NewGrant = {
   readonly id: string

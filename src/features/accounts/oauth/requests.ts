@@ -4,7 +4,7 @@ import { issuerOf, resourceNamed } from '../../../config/issuer.ts'
 import { AppError } from '../../../errors.ts'
 import { type Client, isRegistered } from './clients.ts'
 
-// What an authorization request asks for, and whether it may (RFC 6749 §4.1.1, 7636, 8707, OpenID Connect Core §3.1.2).
+// Reads and checks an authorization request (RFC 6749 §4.1.1, 7636, 8707, OpenID Connect Core §3.1.2).
 
 /** Scopes besides those of access: what an ID token and `userinfo` tell, and a refresh token. */
 const identityScopes = ['openid', 'profile', 'email', 'offline_access'] as const

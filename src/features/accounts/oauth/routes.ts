@@ -33,7 +33,7 @@ import { resourcesOf, supportedScopes } from './requests.ts'
  * The OAuth server (docs/oauth.md). None of it is there where it is off.
  */
 
-/** What an ID token says, for whoever has the access token of it. */
+/** The claims of an ID token, for the holder of its access token. */
 export function userInfoRoutes(app: App, deps: OAuthWrites): void {
   if (issuerOf(deps.config) === undefined) return
   prepare(app)
@@ -47,7 +47,7 @@ export function userInfoRoutes(app: App, deps: OAuthWrites): void {
   app.post('/oauth/userinfo', userInfoRoute, answer)
 }
 
-/** What programs read before they ask for anything. */
+/** The metadata that programs read before they ask for anything. */
 export function oauthMetadataRoutes(app: App, deps: Configuration): void {
   const { config } = deps
   if (issuerOf(config) === undefined) return
@@ -134,7 +134,7 @@ function refusalOf(error: FastifyError | AppError): AppError | undefined {
 }
 
 /**
- * What programs ask, without a browser; cookies that come along say nothing. They emit oauth.signed_in, oauth.refreshed,
+ * Calls of programs, without a browser; cookies have no effect. They emit oauth.signed_in, oauth.refreshed,
  * oauth.revoked, oauth.reuse_detected and oauth.client_registered.
  */
 export function oauthTokenRoutes(app: App, deps: OAuthWrites): void {

@@ -19,9 +19,9 @@ import { rowPart } from '../../../query/resolve-view.ts'
 import { substitute } from '../../../query/variables.ts'
 import { aclsById, collectionsUsingAcl, storedRow } from './queries.ts'
 
-// What a row of svc_Permission or svc_ACL must be before it is written, on whichever way: a rule without a meaning is
-// refused (400) with everything that is wrong. What it names may still change later; a stored rule that no longer makes
-// sense lets nothing through.
+// Checks a row of svc_Permission or svc_ACL before any write: a meaningless rule is refused (400) with all of its
+// problems. The collections that it names may still change later; a stored rule that no longer makes sense lets nothing
+// through.
 
 type Row = Readonly<Record<string, unknown>>
 
@@ -127,7 +127,7 @@ export function permissionProblems(
   return isKnown ? ruleProblems(catalog, env, name, rule) : textProblems(catalog, rule)
 }
 
-/** What a rule could mean on no collection at all. */
+/** Problems that a rule has on every collection. */
 function textProblems(catalog: Catalog, rule: StoredRule): readonly FieldProblem[] {
   const { conditions } = rule
   return [
@@ -138,7 +138,7 @@ function textProblems(catalog: Catalog, rule: StoredRule): readonly FieldProblem
   ]
 }
 
-/** What no permission opens, whatever it says. */
+/** Actions that no permission opens. */
 function effectProblems(collection: string, action: unknown): readonly FieldProblem[] {
   if (action !== 'create' && action !== 'update' && action !== 'delete') return []
   if (routedCollections.has(collection)) return []
@@ -188,7 +188,7 @@ function shapeProblems({ fields, ...objects }: StoredRule): FieldProblem[] {
   return problems
 }
 
-/** What does not resolve for the items of a collection. */
+/** The parts of a rule that do not resolve for the items of a collection. */
 function ruleProblems(
   catalog: Catalog,
   env: ResolveEnv,

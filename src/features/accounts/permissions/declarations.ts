@@ -10,7 +10,7 @@ const declared = routesOf('Permissions')
 /** `Permission` or `ACL`. */
 type What = 'Permission' | 'ACL'
 
-/** What a permission or a named rule says; `check.ts` reads it. */
+/** The members of a permission or a named rule; `check.ts` reads them. */
 const rule = {
   fields: Anything(['id', 'name'], { description: 'Which fields; `["*"]` for all.' }),
   conditions: Anything({ userCreated_Id: '$CURRENT_USER' }, { description: 'Which items: a filter.' }),

@@ -37,7 +37,7 @@ import { readValuesOf, type Term, termsOf, testsIn } from './terms.ts'
  */
 type Explanation = {
   readonly allowed: boolean
-  /** What it failed at, or what allows it. */
+  /** The reason of the decision. */
   readonly decidedBy: 'administrator' | 'account' | 'permission' | 'collection' | 'tenant' | 'rule' | 'field' | 'row'
   /** In the words of the request's own answer where it is refused. */
   readonly reason: string
@@ -51,7 +51,7 @@ type Explanation = {
     readonly acls: readonly { readonly id: string; readonly name: string }[]
     /** As stored, named rules combined. */
     readonly fields: readonly string[] | null
-    /** What in it does not fit the collections as they are, and therefore grants nothing. */
+    /** The parts that do not fit the present collections, and therefore grant nothing. */
     readonly problems: readonly FieldProblem[]
   } | null
   /** Own columns that can be read or written; null where nothing can, and for delete. */
@@ -62,7 +62,7 @@ type Explanation = {
   readonly through: readonly Through[]
   /** Own columns that the action leaves out or refuses, with why; null as for `fields`. */
   readonly dropped: readonly DroppedField[] | null
-  /** What was asked about field by field. */
+  /** The answers for the fields of the question. */
   readonly asked: readonly AskedField[]
   /** The conditions part by part, each with whether the item meets it; null where there are none. */
   readonly terms: Term | null
@@ -327,7 +327,7 @@ const grantIn = ({ party, query }: Question, orAdmin = false): Grant | undefined
 
 const anything: Grant = { fields: null, conditions: null, relConditions: null, defaultValues: null }
 
-/** What a write of this kind would be made with. */
+/** The context that a write of this kind would have. */
 function writeOf({ deps, party, query, collection }: Question) {
   const requester = { actor: systemActor, access: party.access }
   return openWrite(deps, requester, collection.name, query.action as Exclude<Action, 'read'>)

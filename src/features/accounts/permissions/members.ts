@@ -137,7 +137,7 @@ export function rowsSql(
   return condition === undefined ? 'true' : `coalesce(${compileCondition(condition, 't', params)}, false)`
 }
 
-/** What refuses such a request refuses each row. */
+/** A rule that refuses such a request refuses each row. */
 function attempt(work: () => ResolvedFilter | undefined): ResolvedFilter | undefined | 'refused' {
   try {
     return work()
@@ -147,7 +147,7 @@ function attempt(work: () => ResolvedFilter | undefined): ResolvedFilter | undef
   }
 }
 
-/** What a statement answers within some time, else undefined; it is cancelled then. */
+/** The answer of a statement if it comes in time; otherwise the statement is cancelled and the result undefined. */
 export async function within<Result>(
   ms: number,
   work: (signal: AbortSignal) => Promise<Result>,

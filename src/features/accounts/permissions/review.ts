@@ -14,13 +14,13 @@ import {
 import { columnsBehind, type ResolveEnv } from '../../../query/resolve.ts'
 import { permissionProblems } from './check.ts'
 
-/** What one stored permission comes to, beside what it says. */
+/** The meaning of one stored permission, beside its members. */
 export type Review = {
   readonly role: Role
   readonly row: PermissionRow
   /** Its collection is not declared yet. */
   readonly waits: boolean
-  /** What in it does not fit the collections as they are; that part of it grants nothing. */
+  /** The parts that do not fit the present collections; they grant nothing. */
   readonly problems: readonly FieldProblem[]
   readonly opened: readonly OpenedRelation[]
 }
@@ -111,7 +111,7 @@ function leads(spec: string, collection: Collection, catalog: Catalog): boolean 
   return true
 }
 
-/** What somebody in a role may do of whom nothing more is known: enough to say which columns there are. */
+/** The rights of an unknown user in a role: enough to know the columns. */
 function accessOfNobody(rules: AccessRules, role: Role): Access {
   return accessOf(rules, { role, userId: undefined, tenantId: undefined, rows: {}, related: new Map() })
 }

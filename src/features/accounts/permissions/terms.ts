@@ -33,7 +33,7 @@ export type Term =
       readonly stored: unknown
       /** The same with variables replaced. */
       readonly resolved: unknown
-      /** What the item has at the path: one value, or those of all related rows. Null where it cannot be shown. */
+      /** The item's values at the path: one, or those of all related rows. Null where they cannot be shown. */
       readonly actual: readonly unknown[] | null
       readonly holds: boolean | null
     }
@@ -48,7 +48,7 @@ type Ways = {
   /** A part as the row rule of the same caller; undefined where it lets every row through. */
   condition(part: unknown): ResolvedFilter | undefined
   resolved(stored: unknown): unknown
-  /** What the item has, by path. */
+  /** The item's values, by path. */
   readonly values: ReadonlyMap<string, readonly unknown[]>
 }
 
@@ -162,7 +162,9 @@ function sourceOf(collection: Collection, item: Item, params: Params): string {
   return `jsonb_populate_record(null::public.${table}, ${params.bind(JSON.stringify(item.record), 'jsonb')}) t`
 }
 
-/** What the item has where the tests look, whatever the caller may read: for administrators, without hidden fields. */
+/**
+ * The item's values at the paths of the tests, whatever the caller may read: for administrators, without hidden fields.
+ */
 export async function readValuesOf(
   deps: Reads & Configuration & Clock & CurrentCatalog,
   collection: Collection,

@@ -38,7 +38,7 @@ export async function exportPermissions({ db, clock }: Reads & Clock) {
   return { version: formatVersion, timestamp: clock().toISOString(), roles }
 }
 
-/** What an import of the file would change now. 400 `Invalid import data format` with everything that is wrong. */
+/** The changes that an import of the file would make now. 400 `Invalid import data format` with all problems. */
 export async function previewImport(deps: PermissionReads, file: unknown) {
   const wanted = await readImport(deps, file)
   const names = wanted.roles.map((role) => role.name)

@@ -21,7 +21,7 @@ type PreviewRequest = {
   readonly tenant?: string | undefined
 }
 
-/** What a session shows. Null members are gone by now. */
+/** The preview of a session. Null members no longer exist. */
 type PreviewState = {
   readonly startedAt: string
   readonly user: { readonly id: string; readonly email: string | null; readonly firstName: string } | null

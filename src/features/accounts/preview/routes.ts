@@ -12,7 +12,10 @@ export function previewAdminRoutes(app: App, deps: AuthWrites): void {
   }))
 }
 
-/** Whoever has begun one; a role that is lost meanwhile must not keep anybody in it. Emits auth.preview_stopped. */
+/**
+ * Open to every session that has begun a preview: an administrator who loses the role must not be caught in it. Emits
+ * auth.preview_stopped.
+ */
 export function previewRoutes(app: App, deps: AuthWrites): void {
   prepare(app)
   app.get('/auth/preview', readRoute, async (request) => ({ preview: (await readPreview(deps, request)) ?? null }))

@@ -8,7 +8,7 @@ import { commit, type Writes } from '../../../events/commit.ts'
 import { actorOf } from '../../../http/http.ts'
 import type { AuthMode, SessionType } from '../auth/auth.ts'
 
-/** What a sign-in that has left for its provider remembers. No secret is among it. */
+/** The state of a sign-in that has left for its provider. It contains no secret. */
 export type Journey = {
   readonly provider: string
   /** Where the provider sends the browser: our callback, or the frontend's own page that calls it. */

@@ -15,7 +15,7 @@ import {
 } from '../auth/auth.ts'
 import type { Profile } from './profile.ts'
 
-/** What the provider handed out beside the profile. */
+/** The tokens that the provider issued beside the profile. */
 type ProviderGrant = {
   readonly accessToken: string | undefined
   readonly refreshToken: string | undefined

@@ -6,7 +6,7 @@ export type Profile = {
   readonly accountId: string
   /** In canonical form. */
   readonly email: string | undefined
-  /** The provider says that the address is theirs. What it does not say counts as no. */
+  /** The provider says that the address is theirs. No statement counts as no. */
   readonly emailVerified: boolean
   readonly firstName: string
   readonly lastName: string | null
@@ -14,7 +14,7 @@ export type Profile = {
 
 type Raw = Readonly<Record<string, unknown>>
 
-/** What a provider's answer says, in the words of OpenID Connect; values are looked at by `profileOf`. */
+/** A provider's answer, in the words of OpenID Connect; `profileOf` checks the values. */
 export type ProviderClaims = {
   readonly sub: unknown
   readonly email?: unknown

@@ -1,6 +1,6 @@
 import { at, type ProviderClaims, standardClaims } from './profile.ts'
 
-/** What is known of one provider. Addresses and formats are those of its public documentation. */
+/** One provider, with the addresses and formats of its public documentation. */
 export type Provider = Endpoints & {
   readonly scopes: readonly string[]
   /** Between scopes; a blank by the standard. */

@@ -82,8 +82,7 @@ function delivered(deps: Configuration & CurrentAccess, reply: FastifyReply, end
 function redirect(reply: FastifyReply, address: string, parameters: Readonly<Record<string, unknown>>) {
   const url = new URL(address)
   for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, String(value))
-  // The token must not travel on to where the page gets its parts from.
-  // What was posted is not posted again.
+  // The token must not reach the hosts of the page's parts (as a referrer). A POST must not be repeated.
   const status = reply.request.method === 'POST' ? 303 : 302
   return reply.header('referrer-policy', 'no-referrer').redirect(url.href, status)
 }

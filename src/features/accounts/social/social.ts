@@ -117,7 +117,7 @@ async function reachableClient(deps: Configuration, configured: SocialProvider):
   }
 }
 
-/** What the caller is told of a provider that does not answer; the reason is for the log. */
+/** The answer for a provider that does not answer; the reason goes to the log. */
 function outOfReach(cause: unknown): AppError {
   return new AppError(502, 'The sign-in provider cannot be reached. Please try again later.', { cause })
 }
@@ -215,14 +215,14 @@ function isScope(value: string): boolean {
   return /^[\x21\x23-\x5b\x5d-\x7e]{1,200}$/.test(value)
 }
 
-/** What became of a callback: an answer or a refusal, and the journey that says how to deliver it. */
+/** The outcome of a callback: an answer or a refusal, and the journey that decides how to deliver it. */
 export type JourneyEnd =
   | { readonly journey: Journey; readonly answer: SignInAnswer }
   | { readonly journey: Journey; readonly refusal: AppError }
 
 /**
- * Ends a journey: trades the code, finds or makes the account, signs in. What is refused once the journey is known is a
- * value, since it decides how the refusal is delivered.
+ * Ends a journey: trades the code, finds or makes the account, signs in. A refusal after the journey is known is a
+ * value, because the journey decides how to deliver it.
  *
  * @throws {AppError} 400 where there is no journey to end
  */

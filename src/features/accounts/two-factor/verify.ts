@@ -31,9 +31,9 @@ import { acceptCode, challengeIdentifier, findChallenge, passwordMark, wrongCode
 const triesAtMost = 5
 
 /**
- * Answers the challenge of a sign-in with the second factor, and opens the session that was asked for
- * then. A challenge opens one session; wrong codes are bounded per challenge and per account. What is wrong is not said:
- * code, challenge, or a password that has changed since.
+ * Answers the challenge of a sign-in with the second factor, and opens the session that was asked for then. A challenge
+ * opens one session; wrong codes are bounded per challenge and per account. The refusal does not distinguish a wrong
+ * code, a wrong challenge, and a password that has changed since.
  *
  * @throws {AppError} 401 for a wrong code or challenge, 403 for an account that is not active
  */

@@ -2,7 +2,7 @@ import type { Caller } from '../../../access/principal.ts'
 import type { Config } from '../../../config/config.ts'
 import { essenceOf } from './delivery.ts'
 
-/* Who may read the content of a file, as far as that needs no database. */
+/* Decides who may read the content of a file, as far as that needs no database. */
 
 type AssetOwner = { readonly isPublic: boolean; readonly tenantId: string | null }
 
@@ -25,8 +25,8 @@ export function assetAccess(
 type ProxyRefusal = { readonly status: 401 | 403; readonly message: string }
 
 /**
- * What types of ASSET_SECURE_PROXY_URLS ask for besides: a signed-in caller who names itself in `x-svc-user-auth`, which a
- * page of another site cannot send. The header proves nothing by itself.
+ * The extra demand of types in ASSET_SECURE_PROXY_URLS: a signed-in caller that names itself in `x-svc-user-auth`,
+ * which a page of another site cannot send. The header proves nothing by itself.
  */
 export function secureProxyRefusal(
   type: string,

@@ -52,7 +52,7 @@ export async function answerAsset(
   return send(reply, found)
 }
 
-/** Who may keep the answer, for how long, and how it is asked for again. */
+/** Headers for caches: who may keep the answer, for how long, and how to revalidate it. */
 function keepingHeaders({ config }: AssetWrites, reply: FastifyReply, asset: Asset, { tag, modified }: Validators) {
   return {
     // A cookie that is dropped with the answer is one client's own.
@@ -75,7 +75,7 @@ function cacheControl(isForAll: boolean, seconds: number): string {
   return seconds === 0 ? 'public, no-cache' : `public, max-age=${seconds}`
 }
 
-/** What the answer depends on besides the address; CORS adds to it. */
+/** The request headers that the answer depends on; CORS adds to them. */
 function varied(reply: FastifyReply): string {
   const before = reply.getHeader('vary')
   return before === undefined ? 'Authorization, Cookie' : `${String(before)}, Authorization, Cookie`

@@ -13,11 +13,11 @@ import type { AssetReads } from './capabilities.ts'
 import { type AssetRow, assetRow, principalRow } from './queries.ts'
 
 export type Asset = AssetRow & {
-  /** Whoever asks gets the same. */
+  /** Every caller gets the same answer. */
   readonly isForAll: boolean
 }
 
-/** Who asks for a file. */
+/** The caller who reads a file. */
 type Reader = Pick<Caller, 'userId' | 'access'>
 
 export const fileNotFound = () => new AppError(404, 'File not found')
@@ -52,7 +52,7 @@ export async function settingsAsset(
   return row && { ...row, isForAll: true }
 }
 
-/** Who reads in the name of the one who signed. 403 where that one may do nothing any more. */
+/** The signer as a reader. 403 if the signer has lost all rights. */
 export async function signerOf(deps: AssetReads, membership: string): Promise<Reader> {
   const row = isUuid(membership) ? await principalRow(deps, membership) : undefined
   if (row === undefined) throw badSignature()

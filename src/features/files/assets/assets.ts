@@ -1,4 +1,4 @@
-/* What other slices use of this folder; its other files are its own. */
+/* The public face of this folder. */
 
 export { type Asset, fileNotFound, readableAsset, settingsAsset, storedAsset } from './asset.ts'
 export type { AssetReads, AssetWrites } from './capabilities.ts'

@@ -9,8 +9,8 @@ import type { CurrentSettings } from '../../settings/settings.ts'
 import type { ImageProcessing } from '../images/images.ts'
 import type { StorageServices } from '../storage/storage.ts'
 
-/** What finding a file and who may read it takes of the process. */
+/** The capabilities to find a file and decide who may read it. */
 export type AssetReads = Reads & Clock & Configuration & CurrentAccess & CurrentCatalog & CurrentSettings & Logs
 
-/** What making and keeping variants takes of it besides. */
+/** The further capabilities to make and keep variants. */
 export type AssetWrites = AssetReads & UnloggedWrites & StorageServices & ImageProcessing

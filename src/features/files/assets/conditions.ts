@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 
 /* Conditional and partial reads as RFC 9110 has them (§13, §14): what of a file a request gets. */
 
-/** What identifies the bytes that are asked for. The tag is strong: equal tags, equal bytes. */
+/** The identity of the requested bytes. The tag is strong: equal tags, equal bytes. */
 export type Validators = { readonly tag: string; readonly modified: Date }
 
 /** The first and last byte of a part, and of how many the whole has. */

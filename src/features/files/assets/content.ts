@@ -33,7 +33,7 @@ type Waiting = { readonly turn: string; readonly gone: AbortSignal | undefined }
 export type Contents = {
   original(asset: AssetRow): Content
   /**
-   * What a transform makes of an image: from memory, from storage, or made now, once for all who wait. 400, 422 and 503 as
+   * The transformed image: from memory, from storage, or made now, once for all who wait. 400, 422 and 503 as
    * `Images.transform`; 404 where the original is gone.
    */
   variant(asset: AssetRow, transform: Transform, waiting: Waiting): Promise<Content>

@@ -1,6 +1,6 @@
 import type { Config } from '../../../config/config.ts'
 
-/* What a browser is told about a file, so that nothing that somebody uploaded runs in the name of this origin. */
+/* Headers about a file for browsers, so that an uploaded file never runs in the name of this origin. */
 
 /** A file as its delivery is decided by. */
 export type Delivered = {
@@ -8,7 +8,7 @@ export type Delivered = {
   readonly type: string
   /** The content itself shows that it is of the type. */
   readonly isTypeProven: boolean
-  /** What it is saved as. */
+  /** The name for saving it. */
   readonly name: string
 }
 

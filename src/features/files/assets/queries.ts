@@ -7,7 +7,7 @@ import type { Reads } from '../../../db/pools.ts'
 import { oncePer } from '../../../language/once.ts'
 import type { Statement } from '../../../query/sql.ts'
 
-/** What a row says of its content. */
+/** The columns of a row that describe its content. */
 export type AssetRow = {
   readonly id: string
   readonly storage: string
@@ -53,7 +53,7 @@ export async function membershipId(
   return row?.id
 }
 
-/** Whom a membership stands for now; undefined where it has ended or its user is not active. */
+/** The principal of a membership now; undefined if it has ended or its user is not active. */
 export async function principalRow(
   deps: Reads & CurrentCatalog,
   membership: string,

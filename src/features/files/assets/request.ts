@@ -3,7 +3,7 @@ import { AppError } from '../../../errors.ts'
 import { oncePer } from '../../../language/once.ts'
 import { type Transform, transformOf } from '../images/images.ts'
 
-/* What a request for an asset asks for, as its query says it. */
+/* A request for an asset, read from its query. */
 
 export type Query = Readonly<Record<string, unknown>>
 

@@ -66,7 +66,7 @@ async function assetFor(deps: AssetReads, request: FastifyRequest, id: string, w
     expires,
   }
   if (!isSigned(deps.config, signed, text)) throw badSignature()
-  // What somebody was let see by an address is for whoever has the address, and for no cache in between.
+  // A signed address opens the content for its holders, but no shared cache may keep it.
   return { ...asset, isForAll: false }
 }
 
@@ -77,7 +77,7 @@ const said = (example: string, description: string) => Type.Optional(Text(exampl
 const pixels = (example: number) =>
   Type.Optional(Count(example, { minimum: 1, description: 'Pixels, at most ASSET_MAX_DIMENSION.' }))
 
-/** What is wrong with them is ignored, as clients of old expect. */
+/** Invalid values are ignored, as existing clients expect. */
 const transforms = {
   width: pixels(800),
   height: pixels(600),

@@ -16,7 +16,7 @@ type ToSign = {
 
 type SignedUrl = { readonly id: string; readonly url: string; readonly expiresAt: string }
 
-/** What a signature calls the content of a file: it is another one as soon as the content is. */
+/** The signature's name for the content of a file: it changes with the content. */
 export const contentOf = ({ hash, filename }: Asset): string => hash ?? filename
 
 /** Addresses of files that the caller may read; all or none. Read only, so as many as wanted are under way at once. */

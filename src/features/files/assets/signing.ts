@@ -5,7 +5,7 @@ import { oncePer } from '../../../language/once.ts'
 
 /* Addresses that let whoever has them read one file, in one form, for a while, in the name of who signed them. */
 
-/** What a signature is about. `signer` is a row of svc_UserRole: a user in a role, at a tenant. */
+/** The signed members. `signer` is a row of svc_UserRole: a user in a role, at a tenant. */
 type Signed = {
   readonly fileId: string
   /** The content; another one under the same id was not signed. */

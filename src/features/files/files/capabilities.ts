@@ -6,11 +6,11 @@ import type { ItemWrites } from '../../data/items/items.ts'
 import type { ImageProcessing } from '../images/images.ts'
 import type { StorageServices } from '../storage/storage.ts'
 
-/** What storing content takes of the process. */
+/** The capabilities to store content. */
 export type ContentWrites = UnloggedWrites & Configuration & StorageServices & ImageProcessing & Logs
 
-/** What this folder takes of the process where it reads. */
+/** The capabilities that this folder takes to read. */
 export type FileReads = Reads & Configuration & StorageServices
 
-/** What this folder takes of the process where it changes. */
+/** The capabilities that this folder takes to change. */
 export type FileWrites = ItemWrites & ContentWrites

@@ -15,7 +15,7 @@ export type StoredContent = ContentLocation &
     readonly hash: string
     readonly type: string
     readonly typeProven: boolean
-    /** What it was sent as. */
+    /** The name that its sender gave. */
     readonly originalFilename: string
   }
 
@@ -78,7 +78,7 @@ export async function storeContent(
   }
 }
 
-/** What an image or a recording says of itself. */
+/** The description that an image or a recording contains. */
 function describe(
   deps: ContentWrites,
   { storage, key }: Content,
@@ -139,7 +139,7 @@ async function* readable(content: AsyncIterable<Uint8Array>, name: string): Asyn
   }
 }
 
-/** Removes content that no row can name any more. What fails is done when the hold is over. */
+/** Removes content that no row can name any more. If that fails, the content is removed when the hold is over. */
 export const discardContent = (deps: ContentWrites, place: ContentLocation): Promise<void> =>
   discardKey(deps, contentOf(place))
 

@@ -9,7 +9,7 @@ const Params = Type.Object({ id: Text(id) })
 const Saved = Type.Object({ data: Text(id, { description: 'The id of the file.' }) })
 const said = (example: string, description: string) => Type.Optional(Text(example, { description }))
 
-/** What a sender says of a file; all of it is text in a form. */
+/** The sender's description of a file; all of it is text in a form. */
 const spoken = {
   title: said('Portrait', 'The name of the file unless given.'),
   description: said('Ada at her desk', 'Free text.'),

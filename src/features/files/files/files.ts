@@ -1,4 +1,4 @@
-/* What other slices and the processes use of this folder; its other files are its own. */
+/* The public face of this folder. */
 
 import type { FastifyRequest } from 'fastify'
 import { withFreshCatalog } from '../../../catalog/store.ts'
@@ -54,7 +54,7 @@ export async function uploadFile(deps: FileWrites, request: FastifyRequest): Pro
   }
 }
 
-/** What is decided of a new file before its content comes. */
+/** The decisions about a new file before its content comes. */
 type GivenFile = {
   readonly id?: string
   /** In the transaction that makes its row. */
@@ -77,7 +77,7 @@ async function finished(requester: Requester, upload: Upload, incoming: Incoming
     await upload.store(incoming, fields)
     return await upload.finish(requester, fields)
   } catch (error) {
-    // What is part of a transaction that goes on is held by it; it is removed when the hold is over.
+    // In an open transaction the transaction's hold keeps the content; it is removed when the hold is over.
     if (requester.scope === undefined) await upload.discard()
     throw error
   }
@@ -169,7 +169,7 @@ function openUpload(deps: FileWrites, { placeOf, commit }: Target): Upload {
       const { storage, folder } = placeOf(originalFilename, fields)
       stored = await moveContent(deps, stored!, { storage, folder, filename })
       const work = () => commit(requester, stored!, fields)
-      // What is part of a transaction can only be run again together with all of it.
+      // Within a transaction a retry must run all of the transaction again.
       return requester.scope === undefined ? withFreshCatalog(deps.catalog, work) : work()
     },
     discard: async () => {
@@ -273,7 +273,7 @@ function payloadFrom({ catalog }: FileWrites, fields: Fields): Record<string, un
   return payload
 }
 
-/** What a file is called, and what is known of its content, unless its sender says otherwise. */
+/** The default name of a file, and the known facts about its content, unless its sender says otherwise. */
 function named(payload: Readonly<Record<string, unknown>>, { originalFilename, metadata }: StoredContent) {
   return {
     ...(payload.metadata === undefined && metadata !== undefined && { metadata }),
@@ -322,7 +322,7 @@ function declaredSize({ headers }: FastifyRequest): number | undefined {
   return Number.isSafeInteger(length) ? Math.max(0, length - roomForFields) : undefined
 }
 
-/** What would be refused at the end is refused before the body is read. `begunBefore`: what else is to come. */
+/** Refuses before the body is read what the end would refuse. `begunBefore`: unfinished uploads that count too. */
 export async function requireRoom(deps: FileWrites, { access }: Requester, size = 0, begunBefore = 0): Promise<void> {
   if (size > deps.config.files.maxUploadFileSize) throw tooLarge()
   const { quotaTenant } = deps.config.storage

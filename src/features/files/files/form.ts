@@ -12,7 +12,7 @@ export type Fields = Map<string, unknown>
 
 /**
  * Reads a form to its end. The file is given to `store` while it comes, with the fields that came before it; others may
- * follow. Whatever is wrong with the form is 400 or 413, whatever `store` throws is thrown on.
+ * follow. A problem of the form is 400 or 413; an error of `store` is rethrown.
  */
 export async function readForm<Stored>(
   request: FastifyRequest,
@@ -35,7 +35,7 @@ const isEmptyPart = async ({ filename }: MultipartFile): Promise<boolean> => (fi
 
 const partsOf = (request: FastifyRequest) => blaming(request, request.parts())
 
-/** What reading a form throws is about the form or its sender, but for the limits, which have a status. */
+/** Errors of reading a form concern the form or its sender, except the limits, which have a status. */
 async function* blaming<Piece>(request: FastifyRequest, pieces: AsyncIterable<Piece>): AsyncGenerator<Piece> {
   try {
     yield* pieces

@@ -1,6 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 
-/** Whose file it is; each may be nobody's. */
+/** The owner of a file; both members may be missing. */
 export type Owner = { readonly tenantId: string | undefined; readonly userId: string | undefined }
 
 /** The folder of new content with STORAGE_FOLDER_STRUCTURE; ids only, so it is a path of names. */

@@ -3,7 +3,7 @@ import { type Reader, rawQuery, sql, type Tx } from '../../../db/sql.ts'
 import { createParams } from '../../../query/sql.ts'
 import { keyCondition, ruleSql, type WriteContext } from '../../data/items/items.ts'
 
-/** What a row says of where its content is, and whose it is. */
+/** The columns of a row for the place of its content and its owner. */
 export type FileRow = {
   readonly id: string
   readonly storage: string
@@ -28,7 +28,7 @@ export function lockedFile(tx: Tx, id: string): Promise<FileRow | undefined> {
   return tx.maybeOne<FileRow>(rawQuery(`select ${columns} from "svc_File" where id = $1 for update`, [id]))
 }
 
-/** What the files of each tenant come to in each service; null for those of no tenant. */
+/** The total size of each tenant's files in each service; null for those without a tenant. */
 export async function usageOfTenants({ db }: Reads): Promise<readonly Usage[]> {
   const rows = await db.any<Omit<Usage, 'files' | 'bytes'> & { files: string; bytes: string }>(sql.unsafe`
     select nullif(tenant, '00000000-0000-0000-0000-000000000000') as "tenant_Id", storage, sum(files)::text as files, sum(bytes)::text as bytes
@@ -43,7 +43,7 @@ type Usage = {
   readonly bytes: number
 }
 
-/** What the files of a tenant come to. Bytes. */
+/** The total size of a tenant's files, in bytes. */
 export async function usedBytes({ db }: { readonly db: Reader }, tenant: string): Promise<number> {
   const { bytes } = await db.one<{ bytes: string | number }>(
     sql.unsafe`select coalesce(sum(bytes), 0)::text as bytes from "svc_FileUsage" where tenant = ${tenant}::uuid`,

@@ -4,7 +4,7 @@ import { AppError } from '../../../errors.ts'
 import type { CollectionRules } from '../../data/items/items.ts'
 import { tenantOf, usedBytesNow } from './queries.ts'
 
-/* What the files of a tenant may come to (STORAGE_QUOTA_TENANT). */
+/* The limit of a tenant's files (STORAGE_QUOTA_TENANT). */
 
 export const quotaExceeded = () => new AppError(413, 'The storage of this tenant is full', { code: 'STORAGE_QUOTA' })
 

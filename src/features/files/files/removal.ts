@@ -13,7 +13,7 @@ import { type Consumer, type EventImages, imagesOf } from '../../../events/consu
 import { systemActor } from '../../../events/types.ts'
 import { keyOf, type StorageServices } from '../storage/storage.ts'
 
-/** What removing content takes of the process. */
+/** The capabilities to remove content. */
 type Removal = UnloggedWrites & StorageServices & Logs
 
 /** Readers that began with content finish; then it goes. Seconds. */
@@ -36,7 +36,7 @@ export function contentConsumer({ config }: Configuration): Consumer {
         tx,
         events.map(({ position }) => position),
       )
-      // What was erased meanwhile has had its content removed by the erasure.
+      // The erasure itself has removed the content of events erased meanwhile.
       const gone = [...images.values()].flatMap((changes) => (changes === null ? [] : contentBefore(changes)))
       if (gone.length > 0) await scheduleRemoval(tx, gone, seconds)
       return undefined

@@ -5,7 +5,7 @@ import type { Restoration } from '../../data/items/items.ts'
 import type { ContentWrites } from './capabilities.ts'
 import { type ContentLocation, contentGone, contentOf, discardContent, tookTooLong } from './content.ts'
 
-/** What rows of svc_File say of their content. Only the content itself changes it. */
+/** The columns of svc_File that describe the content. Only the content itself changes it. */
 export const contentColumns = [
   'filename',
   'storage',
@@ -21,8 +21,8 @@ export const contentColumns = [
 const holdSeconds = 600
 
 /**
- * What it takes to bring a file back to a version that names other content than the row does, or to a row that is gone: the
- * content must still be there (FILE_RETENTION_DAYS), and is held until the row names it. 409 where it is gone.
+ * Brings a file back to a version that names other content than the row does, or to a deleted row: the content must
+ * still exist (FILE_RETENTION_DAYS), and is held until the row names it. 409 where it is gone.
  */
 export async function restoreContent(
   deps: ContentWrites,

@@ -5,7 +5,7 @@ import { quotaGuard } from './quota.ts'
 import { contentOfVersions } from './removal.ts'
 import { contentColumns, restoreContent } from './restore.ts'
 
-/** What holds for rows of svc_File, whichever way they are written. */
+/** The rules for rows of svc_File, however they are written. */
 export const fileRules = (deps: ContentWrites): CollectionRules => ({
   createdElsewhere: 'Files are created by POST /files',
   serversOwn: new Set(contentColumns),

@@ -1,10 +1,10 @@
-/** What is known of content when its first bytes are here. */
+/** The clues about content when its first bytes have arrived. */
 type Clues = {
-  /** What the first bytes prove. */
+  /** The type that the first bytes prove. */
   readonly proven: string | undefined
-  /** What the sender says. */
+  /** The type that the sender declares. */
   readonly declared: string | undefined
-  /** What the extension of its name says. */
+  /** The type of its file extension. */
   readonly extended: string | undefined
 }
 
@@ -53,5 +53,5 @@ const synonyms: Readonly<Record<string, string>> = {
 const halfOf = (type: string): string => type.split('/', 1)[0]!
 const isMedia = (type: string): boolean => /^(image|audio|video)\//.test(type)
 const isContainer = (type: string): boolean => /^application\/(zip|xml|x-cfb|ogg|gzip)$/.test(type)
-/** What a browser would run. */
+/** Types that a browser would run. */
 const isExecutable = (type: string): boolean => /html|svg|javascript|ecmascript|xml$/.test(type)

@@ -24,8 +24,8 @@ type FilesVerified = {
 }
 
 /**
- * Compares the rows of svc_File with what is in the storage services, in both directions, and the usage of tenants with the
- * rows. What changes meanwhile is looked at twice. With `hashes` all content is read.
+ * Compares the rows of svc_File with the storage services, in both directions, and the usage of tenants with the rows.
+ * A difference counts only if a second look confirms it. With `hashes` all content is read.
  */
 export async function verifyFiles(deps: FileReads, { hashes }: { readonly hashes: boolean }): Promise<FilesVerified> {
   const rows = await readRows(deps)

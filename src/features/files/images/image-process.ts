@@ -20,8 +20,8 @@ import {
 import { resizeOf } from './transform.ts'
 
 /*
- * A process that decodes what strangers have uploaded: one task at a time, each answered by one message. It has no
- * environment and no way to the database. Whatever the task does to it, the pool ends it and starts another.
+ * A process that decodes uploads of strangers: one task at a time, each answered by one message. It has no environment
+ * and no way to the database. Whatever a task does to the process, the pool ends it and starts another.
  */
 
 yieldProcessors()

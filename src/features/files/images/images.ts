@@ -30,7 +30,7 @@ export type Content = {
   read(range?: { readonly start: number; readonly end: number }): Promise<Readable>
 }
 
-/** What a file's own header says, as columns and metadata of svc_File. */
+/** The facts in a file's own header, as columns and metadata of svc_File. */
 export type MediaDescription = {
   readonly width?: number
   readonly height?: number
@@ -44,14 +44,14 @@ export type Images = {
    * turn has come, that it has been made already, that is the answer.
    */
   transform<T>(content: Content, transform: Transform, work: TransformWork<T>): Promise<T>
-  /** What the header says; nothing of a file that is broken or of another kind. Never refuses and never throws. */
+  /** Reads the header; gives nothing for a file that is broken or of another kind. Never refuses and never throws. */
   describe(content: Content): Promise<MediaDescription>
   load(): { readonly waiting: number; readonly processes: number }
   close(): Promise<void>
 }
 
 type TransformWork<T> = {
-  /** Who takes turns with others. */
+  /** The caller who takes turns with others. */
   readonly turn: string
   readonly signal?: AbortSignal | undefined
   isMade(): Promise<T | undefined>
@@ -145,7 +145,7 @@ async function mediaDescription(pool: ReturnType<typeof openPool>, content: Cont
   return { ...(video && { width: video.width!, height: video.height! }), metadata }
 }
 
-/** What a client is told of a fault; what is none of a job's own stays as it is. */
+/** The refusal for a fault of a job; other errors pass unchanged. */
 function refusalOf(error: unknown, maxInputPixels: number): unknown {
   const isFull = ['ENOSPC', 'EDQUOT'].includes((error as NodeJS.ErrnoException).code ?? '')
   if (isFull || (error instanceof JobFault && error.fault === 'unwritable'))

@@ -12,7 +12,7 @@ import {
   type ToChild,
 } from './protocol.ts'
 
-/** What a process is to do, made when its turn has come. */
+/** The work of a process, made when its turn has come. */
 type Prepared = {
   readonly task: Task
   /** The bytes from `start` up to, but without, `end`, of a file of sound or film. */
@@ -20,7 +20,7 @@ type Prepared = {
 }
 
 type PoolJob<T> = {
-  /** Who takes turns with others. */
+  /** The caller who takes turns with others. */
   readonly turn: string
   /** Goes first and is never refused. */
   readonly isQuick: boolean
@@ -28,7 +28,7 @@ type PoolJob<T> = {
   readonly timeLimitMs: number
   /** Aborts when nobody waits for it any more. */
   readonly signal?: AbortSignal | undefined
-  /** Called anew where its process died. What it gives as `ready` needs no process. */
+  /** Called again if its process died. A `ready` result needs no process. */
   readonly prepare: () => Promise<Prepared | { readonly ready: T }>
 }
 

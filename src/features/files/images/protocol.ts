@@ -3,7 +3,7 @@ import type { MediaFacts } from '../../../adapters/media-metadata.ts'
 import type { ready } from '../../../language/child-pool-step.ts'
 import type { Transform } from './transform.ts'
 
-/** What the pool and its processes say to each other. */
+/** The messages between the pool and its processes. */
 
 export type ImageLimits = { readonly maxInputPixels: number; readonly maxDimension: number }
 

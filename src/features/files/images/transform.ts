@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 
-/* What may be made of an image: read from a query, bounded, and named. */
+/* Image transforms: read from a query, bounded, and named. */
 
 export const fits = ['cover', 'contain', 'fill', 'inside', 'outside'] as const
 type Fit = (typeof fits)[number]
@@ -36,8 +36,9 @@ export const extensionOf: Readonly<Record<ImageFormat, string>> = {
 type Query = Readonly<Record<string, unknown>>
 
 /**
- * The transform that a query asks for; undefined where it has none of `width`, `height`, `quality` and `format`. What makes
- * no sense counts as absent, an unknown format is JPEG, an unknown fit `cover`, and sizes end at `maxDimension`.
+ * The transform that a query asks for; undefined where it has none of `width`, `height`, `quality` and `format`. Values
+ * that make no sense count as absent, an unknown format is JPEG, an unknown fit `cover`, and sizes end at
+ * `maxDimension`.
  */
 export function transformOf(query: Query, maxDimension: number): Transform | undefined {
   const width = dimensionOf(query.width, maxDimension)

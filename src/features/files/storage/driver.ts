@@ -35,12 +35,12 @@ export type Range = { readonly start: number; readonly end: number }
 export type Stored = { readonly size: number; readonly modifiedAt: Date }
 export type Listed = Stored & { readonly key: string }
 
-/** What the answer of a presigned address says of itself. */
+/** Properties of the answer of a presigned address. */
 type Presigned = { readonly expiresInSeconds: number; readonly type?: string; readonly disposition?: string }
 
-/** What a driver does, with the errors of its system; keys are checked before. */
+/** The work of a driver, with the errors of its system; keys are checked before. */
 export type Driver = Omit<Storage, 'name' | 'driver'> & { close(): void }
 
-/** What a key is answered that is none, or that leads out of the service by a link. */
+/** The refusal of an invalid key, or of one that leads out of the service by a link. */
 export const badPath = (cause?: unknown): AppError =>
   new AppError(400, 'The path is not valid', { code: 'INVALID_PATH', cause })

@@ -1,6 +1,6 @@
 import { AppError, errors } from '../../../errors.ts'
 
-/** What clients say of a file, by name. */
+/** The client's description of a file, by name. */
 export type Metadata = Readonly<Record<string, string>>
 
 export type Checksum = { readonly algorithm: 'sha1' | 'sha256'; readonly value: string }
@@ -8,7 +8,7 @@ export type Checksum = { readonly algorithm: 'sha1' | 'sha256'; readonly value: 
 export const tusVersion = '1.0.0'
 const checksumAlgorithms = 'sha1,sha256'
 
-/** What a client is told of the protocol before it begins. */
+/** The headers that describe the protocol before a client begins. */
 export const offered = {
   'tus-resumable': tusVersion,
   'tus-version': tusVersion,

@@ -34,7 +34,7 @@ export function tusRoutes(app: App, deps: FileWrites): void {
   })
 }
 
-/** What is offered, told to everybody: a client asks before it has anything to send. */
+/** Announces the protocol to everybody: a client asks before it has anything to send. */
 export function tusOfferRoutes(app: App, { config }: FileWrites): void {
   const headers = { ...offered, 'tus-max-size': String(config.files.maxUploadFileSize) }
   for (const path of ['/files/tus', '/files/tus/:id'])

@@ -34,7 +34,7 @@ const mostParts = 10_000
 const claimSeconds = 6
 const renewEveryMs = 2000
 
-/** Begins an upload. What would be refused at its end is refused here. */
+/** Begins an upload. Refuses at once what its end would refuse. */
 export async function createUpload(
   deps: FileWrites,
   requester: Requester,
@@ -64,7 +64,7 @@ export async function readUpload(deps: FileWrites, requester: Requester, id: str
   return found
 }
 
-/** What a request adds. */
+/** The part that a request adds. */
 type Addition = {
   readonly offset: number
   readonly content: AsyncIterable<Uint8Array>
@@ -175,7 +175,7 @@ async function storeParts(
   }
 }
 
-/** What comes, cut into parts. A line that breaks is its end, unless all of it is needed. */
+/** The body, cut into parts. A broken line ends it, unless all of it is needed. */
 function openSource(
   content: AsyncIterable<Uint8Array>,
   remaining: number,

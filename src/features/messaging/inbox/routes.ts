@@ -74,7 +74,7 @@ async function attachmentOf(deps: LogoReads, { attachments, tenantId }: KeptMail
 
 const own = "base-uri 'none'; form-action 'none'"
 const pagePolicy = `default-src 'none'; style-src 'unsafe-inline'; frame-src 'self'; frame-ancestors 'none'; ${own}`
-/** What a template's author wrote runs no script and fetches nothing. */
+/** HTML from a template's author runs no script and fetches nothing. */
 const mailPolicy = `default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'; sandbox allow-popups; ${own}`
 
 function page(reply: FastifyReply, html: string): FastifyReply {

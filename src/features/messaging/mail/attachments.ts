@@ -78,7 +78,7 @@ export async function attachmentsOf(
 function problemOf(files: readonly (Attached | undefined)[], tenant: string | null | undefined): string | undefined {
   const there = files.filter((file) => file !== undefined)
   if (there.length < files.length) return 'there is no such file'
-  // What the installation itself sends, to nobody's tenant, may have any file.
+  // A mail of the installation, which has no tenant, may attach any file.
   const isForeign = ({ tenantId, isPublic }: Attached) => !isPublic && tenantId !== null && tenantId !== tenant
   if (tenant !== undefined && tenant !== null && there.some(isForeign)) return 'a file belongs to another tenant'
   const size = there.reduce((sum, file) => sum + file.size, 0)

@@ -113,7 +113,7 @@ async function whyNot(tx: Tx, id: string): Promise<'busy' | 'finished' | 'delete
   return status === 'sent' || status === 'failed' ? 'finished' : 'busy'
 }
 
-/** What goes into the mail, or the reason why it must not be sent. */
+/** The content of the mail, or the reason why it must not be sent. */
 async function prepare(tx: Tx, config: Config, mail: ClaimedMail): Promise<MailToSend | string> {
   const person = mail.userId === null ? undefined : await personOf(tx, mail.userId)
   const tenant = mail.tenantId === null ? undefined : await tenantOf(tx, mail.tenantId)

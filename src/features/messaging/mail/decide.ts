@@ -2,7 +2,7 @@ import type { MailDelivery } from '../../../adapters/mailer.ts'
 import type { Person } from '../templates/templates.ts'
 import type { ClaimedMail, Verdict } from './queries.ts'
 
-/** What is known of the account and the tenant that a claimed mail names. */
+/** The account and the tenant that a claimed mail names. */
 export type MailParties = {
   /** The owner of the address that the mail goes to, where that is not the one which its account has now. */
   readonly addressee: 'wanted' | 'former' | undefined
@@ -27,7 +27,7 @@ export function refusalOf(
 }
 
 /**
- * What becomes of a mail after an attempt: `queued` and `sending` are tried again. A mail stays `sending` once an attempt
+ * Decides about a mail after an attempt: `queued` and `sending` are tried again. A mail stays `sending` once an attempt
  * has ended without the server's answer, because it may have arrived.
  */
 export function verdictOn(

@@ -19,10 +19,10 @@ import { inbox, senderOf } from './senders.ts'
 type Attempt = {
   readonly retryCount: number
   readonly retryLimit: number
-  /** Who is recorded as the one who sent it. */
+  /** The actor that is recorded as the sender. */
   readonly actor?: Actor
   readonly signal: AbortSignal
-  /** What became of the attempt where the mailer is not to be asked. */
+  /** The outcome of the attempt where the mailer is not to be asked. */
   readonly known?: MailDelivery
 }
 

@@ -2,8 +2,8 @@ import { isDeepStrictEqual } from 'node:util'
 import type { MailDelivery, SmtpSender } from '../../../adapters/mailer.ts'
 
 /**
- * What a mail worker knows of one sender: how its SMTP server answers decides how many mails it is given at the same
- * time. Times are milliseconds of one clock.
+ * A mail worker's state of one sender: its SMTP server's answers decide how many mails it gets at the same time. Times
+ * are milliseconds of one clock.
  */
 export type Lane = {
   /** When each attempt that is still under way began. */
@@ -28,7 +28,9 @@ const provenSlots = 20
 const unprovenSlots = 5
 /** Mails of all such senders together. */
 const unprovenTogether = 40
-/** Mails of all senders. What senders without answers can never take is for those whose servers answer. */
+/**
+ * Mails of all senders. Senders whose servers do not answer can never take all places, so some remain for the others.
+ */
 export const mailSlots = 60
 
 /** A server that has said nothing for so long, with mails under way, may never say anything again. */

@@ -1,7 +1,7 @@
 import type { SecretForm } from '../../../adapters/one-time-secrets.ts'
 import type { TemplateType } from '../templates/templates.ts'
 
-/** What each type of mail needs to know. Kept in svc_EmailLog and shown to administrators: never a secret. */
+/** The data of each type of mail. Kept in svc_EmailLog and shown to administrators: never a secret. */
 export type MailContext = {
   /** `link`: the frontend's address that the verification link begins with. */
   verification: { readonly link: string }
@@ -27,8 +27,8 @@ export type LinkOrCode = { readonly mode: 'link'; readonly link: string } | { re
 export type MailType = keyof MailContext
 
 /**
- * What a one-time secret is good for; the first part of its identifier in svc_Verification. That of an
- * invitation is kept in its row of svc_Invite: an address may have several at a time.
+ * The purpose of a one-time secret; the first part of its identifier in svc_Verification. That of an invitation is kept
+ * in its row of svc_Invite: an address may have several at a time.
  */
 export type SecretPurpose =
   | 'email-verification'
@@ -54,7 +54,7 @@ type MailTypeEntry<Type extends MailType> = {
   secretOf?(context: MailContext[Type]): Omit<MailSecret, 'purpose'>
   /** The user whose address it goes to, where that is not the one which its account has when it is sent. */
   readonly addressee?: 'wanted' | 'former'
-  /** The template's variables beyond the common ones. What a mode has not is the empty string. */
+  /** The template's variables beyond the common ones. Variables that a mode lacks are empty strings. */
   variables(context: MailContext[Type], secret: string): Readonly<Record<string, unknown>>
 }
 

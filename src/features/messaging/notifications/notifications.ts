@@ -29,8 +29,8 @@ export function listNotifications(
 }
 
 /**
- * One notification for each of the users, all or none, in one transaction; their ids in the order of the users. Who is
- * connected hears of it as `svc_Notification:create`.
+ * One notification for each of the users, all or none, in one transaction; their ids in the order of the users.
+ * Connected users get `svc_Notification:create`.
  *
  * @throws {AppError} 400 for users or a tenant that there are not
  */

@@ -4,7 +4,7 @@ import { commit, type Writes } from '../../../events/commit.ts'
 import type { Progress, ProgressNotices } from '../../../events/progress.ts'
 import { insertNotification, updateNotification } from './queries.ts'
 
-/** What takes less is told by its answer alone; and how often it is told how far something is. */
+/** Quicker work reports only by its answer; and the interval of progress messages. */
 const usual = { quietMs: 3000, everyMs: 2000 }
 
 const silent: Progress = { at: () => undefined, ended: async () => undefined }
@@ -17,7 +17,7 @@ export function openProgress(deps: Writes & Logs, { quietMs, everyMs } = usual):
   return (actor, about) => {
     const { userId, tenantId = null } = actor
     if (userId === undefined) return silent
-    // What is told is no part of what a repeated request is answered with.
+    // Progress notifications are no part of the answer that a repeated request gets.
     const teller = { ...actor, repeatable: undefined, guard: undefined, request: undefined }
     const began = performance.now()
     let told = began

@@ -128,9 +128,8 @@ function ruleOf(deps: Clock & Configuration & CurrentCatalog, own: Access, param
 export const notifications = 'svc_Notification'
 
 /**
- * What a user may do with notifications by the endpoints of this slice: read the own ones,
- * whatever the role says of the collection. Administrators too read only their own here. What is behind relations is
- * theirs to read as always.
+ * The rights on notifications by the endpoints of this slice: every user, administrators too, reads only their own,
+ * whatever the role grants on the collection. Their usual rights apply to related rows.
  */
 export function ownNotifications(access: Access): Access {
   const grant: Access['grant'] = (collection, action) => {

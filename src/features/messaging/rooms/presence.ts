@@ -14,9 +14,9 @@ import {
 import { type JoinRequest, type Left, type Room, roomBounds, roomKey } from './room.ts'
 
 /**
- * What this process answers for in Redis: which of its sockets are in which rooms, and that it lives. Redis may lose its
- * memory, or other processes may take this one for dead; either way it finds itself unknown, comes back under another
- * name and puts its members back. The first process that notices a dead one removes the members of that one.
+ * This process's share of Redis: the rooms of its sockets, and the sign that it lives. Redis may lose its memory, or
+ * other processes may take this one for dead; either way it finds itself unknown, comes back under another name and
+ * puts its members back. The first process that notices a dead one removes the members of that one.
  */
 export type Presence = {
   /** The name under which this process is known at the moment. */
@@ -64,7 +64,7 @@ export type PresenceState = {
   readonly isComplete: boolean
   /** Whether Redis has answered the last sign of life. */
   readonly isAvailable: boolean
-  /** What Redis is yet to be notified of, the oldest first. */
+  /** Changes that Redis has yet to get, the oldest first. */
   readonly owed: readonly RoomSocket[]
   /** When the keys' time limits were extended last, in milliseconds. */
   readonly refreshedAt: number
@@ -97,7 +97,7 @@ export const newcomer = (name: string, at: number): PresenceState => ({
   refreshedAt: at,
 })
 
-/** What follows from what was heard of Redis; the effects are to be carried out one after the other. */
+/** The reaction to news from Redis; carry out the effects one after the other. */
 export function step(state: PresenceState, input: Input): readonly [PresenceState, readonly Effect[]] {
   switch (input.is) {
     case 'heard': {

@@ -200,7 +200,7 @@ redis.call('ZADD', KEYS[1], time[1] * 1000 + math.floor(time[2] / 1000), ARGV[1]
 return redis.call('DEL', KEYS[2])
 `
 
-/** What a `leaveScript` did; undefined when there was nothing to leave. */
+/** The effect of a `leaveScript`; undefined when there was nothing to leave. */
 export function leftOf(
   socketId: string,
   [outcome, userId = '', next = '', nextUser = '']: readonly string[],

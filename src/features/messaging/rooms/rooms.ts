@@ -81,7 +81,7 @@ export type SocketUser = {
   readonly id: string
   readonly userId: string
   readonly tenantId: string | undefined
-  /** What the user may by now, for `ItemsService`. */
+  /** The user's present rights, for `ItemsService`. */
   readonly accountability: Accountability
   /** To this connection alone. */
   emit(event: string, payload: unknown): void

@@ -24,7 +24,7 @@ const style = {
   footer: 'margin:24px 0 0;padding-top:16px;border-top:1px solid #e4e4ea;color:#5c6370;font-size:14px',
 } as const
 
-/** What is sent when nobody has stored a template of the type. */
+/** The texts of types for which nobody has stored a template. */
 export const builtInTemplates: Readonly<Record<TemplateType, Template>> = {
   verification: {
     subject: 'Confirm your e-mail address for {{ project_name }}',
@@ -125,7 +125,7 @@ ${button('{{ inviteLink }}', 'Accept the invitation')}
 {% if action_url %}${button('{{ action_url }}', "{{ action_text | default: 'Open' }}")}{% endif %}`,
     }),
   },
-  // What the author of a workflow wrote, whole.
+  // The whole text of a workflow's author.
   workflow: { subject: '{{ mail_subject }}', body: '{{ mail_body | raw }}' },
   test: {
     subject: 'Test mail from {{ project_name }}',

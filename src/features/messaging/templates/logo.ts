@@ -7,7 +7,7 @@ import { type AssetWrites, contentsOf, settingsAsset, wholeOf } from '../../file
 /** A PNG that mails show where the settings name no icon. */
 export type MailLogo = { readonly mailLogo: Buffer }
 
-/** What `logo_url` is: the image that comes with the mail. */
+/** The value of `logo_url`: the image that comes with the mail. */
 export const logoAddress = 'cid:logo'
 
 /** Bytes; it is part of every mail. */
@@ -34,10 +34,10 @@ export function readLogo(extensionsDir: string): Buffer {
   return image
 }
 
-/** What finding the logo of a mail takes of the process. */
+/** The capabilities to find the logo of a mail. */
 export type LogoReads = MailLogo & AssetWrites
 
-/** What has to be sent with the HTML so that its logo shows. */
+/** The images that must go with the HTML so that its logo shows. */
 export async function inlineImages(
   deps: LogoReads,
   html: string,
@@ -64,7 +64,7 @@ async function logoOf(deps: LogoReads, tenantId: string | undefined): Promise<Lo
   return icon ?? { contentType: 'image/png', content: deps.mailLogo }
 }
 
-/** What every mail program shows. */
+/** Types that every mail program shows. */
 const usualTypes = new Set(['image/png', 'image/jpeg', 'image/gif'])
 /** Twice the size in which a mail shows it, for fine screens. */
 const smaller = { width: 480, height: 240, fit: 'inside', withoutEnlargement: true, format: 'png' } as const

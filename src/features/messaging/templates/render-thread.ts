@@ -4,8 +4,8 @@ import { renderSubject, renderTemplate } from './render.ts'
 import type { RenderAnswer, RenderJob } from './renderer.ts'
 
 /*
- * The other side of renderer.ts: one job after the other, each answered by one message. What is not the template's
- * fault is thrown and ends the thread.
+ * The other side of renderer.ts: one job after the other, each answered by one message. An error that is not the
+ * template's fault is thrown and ends the thread.
  */
 parentPort!.on('message', (job: RenderJob) => parentPort!.postMessage(answerTo(job)))
 // Loads and compiles what a mail needs, so that it does not count as time of the first template.

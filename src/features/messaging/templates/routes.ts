@@ -16,7 +16,7 @@ import { longestCell, templateById } from './templates.ts'
 import { commonVariableNames as commonVariables, defaultTemplate, templateTypes } from './types.ts'
 import { sampleVariables } from './variables.ts'
 
-/** What an editor of templates offers. */
+/** Routes for an editor of templates. */
 export function templateRoutes(app: App, _deps: object): void {
   app.get('/templates/types', typesRoute, async () => ({ data: { types: templateTypes, commonVariables } }))
 }

@@ -105,8 +105,8 @@ export async function templateById(db: Reader, id: string): Promise<StoredTempla
 export const longestCell = { subject: 250, body: 256 * 1024 }
 
 /**
- * What a row of svc_Template must be before it is written. Subject and body are rendered with
- * sample data, by the renderer of mails, and what that refuses is refused here.
+ * Checks a row of svc_Template before it is written. The renderer of mails renders subject and body with sample data,
+ * and its refusal is the answer.
  *
  * @throws {AppError} 400 that names the fields
  */

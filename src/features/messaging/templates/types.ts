@@ -5,7 +5,7 @@ type TypeInfo = {
   readonly type: string
   readonly label: string
   readonly description: string
-  /** What it has beyond the common variables; dots lead into objects. */
+  /** Its variables beyond the common ones; dots lead into objects. */
   readonly variables: readonly string[]
 }
 
@@ -89,7 +89,7 @@ const known: Readonly<Record<string, TypeEntry>> = {
 /** Every known type, in the order in which they are shown. */
 export const templateTypes: readonly TypeInfo[] = Object.keys(known).map(infoOf)
 
-/** What is sent when nobody has stored a template of the type; undefined for types without a built-in text. */
+/** The built-in text of a type; undefined for types without one. */
 export function defaultTemplate(type: string): (TypeInfo & Template) | undefined {
   const builtIn = Object.hasOwn(known, type) ? known[type]?.builtIn : undefined
   return builtIn === undefined ? undefined : { ...infoOf(type), ...builtInTemplates[builtIn] }

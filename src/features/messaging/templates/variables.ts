@@ -14,10 +14,7 @@ export type Person = {
 /** A tenant's row. Templates see its name, logo, website, address, phone and email. */
 export type TenantRow = Readonly<Record<string, unknown>>
 
-/**
- * The variables that every template has. What does not exist is the empty string, so that templates need no test for
- * null.
- */
+/** The variables that every template has. Missing values are empty strings, so that templates need no test for null. */
 export function commonVariables(
   settings: SettingsRow,
   email: string,

@@ -34,10 +34,12 @@ const timeoutMs = 10_000
 const claimMs = 25_000
 const responseBytes = 8192
 
-/** What is claimed at once, at most; an endpoint gets so far ahead as it answers quickly. */
+/** The most deliveries claimed at once; an endpoint that answers quickly gets so far ahead. */
 const aheadAtMost = 128
 const aheadMs = 500
-/** What has waited longer for a slot is given back, to be composed anew: rights and secrets may have changed. */
+/**
+ * A delivery that has waited longer for a slot is given back and composed again: rights and secrets may have changed.
+ */
 const longestWaitMs = 2000
 
 /**
@@ -61,7 +63,7 @@ export async function deliverTo(deps: DeliveryWrites, webhookId: string, signal:
   await giveBack(lane)
 }
 
-/** What one process does for one endpoint. */
+/** The state of one process for one endpoint. */
 type Lane = {
   readonly deps: DeliveryWrites
   readonly webhookId: string
@@ -174,7 +176,7 @@ function openSettling(deps: DeliveryWrites): Settling {
   }
 }
 
-/** What is sent, as text; undefined for what the role may not see any more. */
+/** A delivery with its text; undefined if the role may no longer see the row. */
 type Composed = { readonly delivery: ClaimedDelivery; readonly text: string | undefined }
 
 async function composed(
@@ -244,7 +246,7 @@ async function attempt(lane: Lane, { webhook, delivery, text }: Waiting): Promis
     lane.ahead = aheadOf(lane.meanMs)
     return
   }
-  // What waits behind it would wait for an endpoint in trouble.
+  // Further deliveries would wait for an endpoint in trouble.
   lane.ahead = slotsOfEndpoint
   lane.meanMs = undefined
   await giveBack(lane)
@@ -271,8 +273,8 @@ type Answer = {
 type Attempted = { readonly attempts: number; readonly ageMs: number; readonly chance: number }
 
 /**
- * What follows from an answer: delivered by any 2xx, else tried again for three days, ever more seldom and not all at the
- * same moment, as late as the endpoint asks for.
+ * Decides by an answer: any 2xx delivers; otherwise attempts go on for three days, with growing and random pauses, as
+ * late as the endpoint asks for.
  */
 export function verdictOn(
   { status, retryAfterMs }: Pick<Answer, 'status' | 'retryAfterMs'>,

@@ -133,7 +133,7 @@ export function noteStopped(tx: Tx, reason: string): Promise<readonly Webhook[]>
   )
 }
 
-/** What was noted of its place does not hold any more. */
+/** Forgets the reason recorded for its place, which no longer applies. */
 export async function forgetReason(tx: Tx, id: string): Promise<void> {
   await tx.any(rawQuery(`update "svc_Webhook" set reason = null where id = $1 and reason is not null`, [id]))
 }
@@ -166,7 +166,7 @@ export function ownerOf(db: Reader, userId: string): Promise<Owner | undefined> 
     from "svc_User" u where u.id = ${userId} and u.status = 'active'`)
 }
 
-/** What was delivered before, and comes again by a replay, is to be delivered once more. */
+/** A replay delivers again what was delivered before. */
 export async function insertDeliveries(tx: Tx, webhookId: string, deliveries: readonly NewDelivery[]): Promise<void> {
   if (deliveries.length === 0) return
   await tx.any(
@@ -195,7 +195,7 @@ export async function redeliver(tx: Tx, webhookId: string, id: string): Promise<
   return rows.length === 1
 }
 
-/** What webhooks have been told, or are going to be, of events; by webhook. */
+/** The deliveries about events, made or planned; by webhook. */
 export async function deliveriesAbout(
   db: Reader,
   { positions, since }: UndoneEvents,

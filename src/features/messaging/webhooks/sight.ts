@@ -32,8 +32,8 @@ import type { CurrentSettings } from '../../settings/settings.ts'
 import { insertDeliveries, ownerOf, type Webhook, webhookById } from './queries.ts'
 
 /*
- * What a webhook sees: the rows and fields that its role may read, as a subscriber on the socket would. Asked when an event
- * is handled, to decide whether there is anything to deliver, and again whenever it is delivered, to say what.
+ * The view of a webhook: the rows and fields that its role may read, as for a subscriber on the socket. It decides when
+ * an event is handled whether there is anything to deliver, and again at each delivery what to send.
  */
 
 export type SightReads = ChangesReads & CurrentSettings & Configuration
@@ -208,8 +208,8 @@ export function seenBy(deps: SightReads, webhook: Wanted): Sight | undefined {
 type SeenEvent = { readonly action: string; readonly row: ChangedRow | undefined }
 
 /**
- * What is seen of events, by position; nothing of those that are not. Of an erased one only that there was one, where the
- * role sees every row of the collection: of others nobody can say any more whether it saw the row.
+ * The visible parts of events, by position; invisible events have none. An erased event shows only that it happened,
+ * and only if the role sees every row of the collection: otherwise nobody can know any more whether it saw the row.
  */
 export async function seenEvents(
   deps: SightReads,

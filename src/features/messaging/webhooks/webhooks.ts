@@ -35,10 +35,10 @@ export { webhookConsumer } from './sight.ts'
 
 export type WebhookWrites = SightReads & Writes & Reads & IdSource
 
-/** Who asks, as the routes know it. */
+/** The asking party, as the routes know it. */
 type Asker = { readonly caller: Caller; readonly actor: Actor }
 
-/** What a webhook is made of; a change gives some of it. */
+/** The members of a webhook; a change gives some of them. */
 type WebhookInput = {
   readonly name: string
   readonly url: string

@@ -1,4 +1,4 @@
-/* What the processes use of this folder; its other files are its own. */
+/* The public face of this folder. */
 
 export { resumeEffects } from '../../../db/unlogged/holds.ts'
 export type { BackupHost } from './capabilities.ts'

@@ -2,5 +2,7 @@ import type { Logs } from '../../../adapters/logger.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { StorageServices } from '../../files/storage/storage.ts'
 
-/** What a backup or a restore takes of a process: it opens connections of its own, so it needs no database that is set up. */
+/**
+ * The capabilities for a backup or a restore: they open connections of their own, so the database need not be set up.
+ */
 export type BackupHost = Configuration & Logs & StorageServices

@@ -70,7 +70,7 @@ function nothingThere(error: unknown): undefined {
 }
 
 /**
- * Puts content where rows name it. What is there already, and the same, stays.
+ * Puts content where rows name it. Equal content that exists already stays.
  *
  * @throws {AppError} 409 where something else is in its place
  */
@@ -108,6 +108,6 @@ async function hashAt(service: Storage, key: string): Promise<string> {
   return hash.digest('hex')
 }
 
-/** What compresses well. */
+/** Text compresses well. */
 export const isText = ({ places }: StoredContent): boolean =>
   /^text\/|[/+](json|xml|javascript|csv)$|svg/.test(places[0]?.type ?? '')

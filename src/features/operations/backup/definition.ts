@@ -23,7 +23,7 @@ export type Definition = {
   readonly grants: readonly { readonly role: string; readonly statement: string }[]
 }
 
-/** What a backup leaves out and whoever restores it should know. */
+/** The omitted parts of a backup, for the person who restores it. */
 export function notesOf({ leftOut, indexes, publications }: Objects): readonly string[] {
   return [
     ...leftOut.map((schema) => `schema ${schema} belongs to another role and is left out`),
@@ -241,7 +241,7 @@ function triggerSql({ ident, name, definition, enabled }: Trigger): string[] {
   return [definition, ...(enabling === undefined ? [] : [`alter table ${ident} ${enabling} ${name}`])]
 }
 
-/** What is made by one statement or a few, and the key that others depend on it by. */
+/** An object made by one statement or a few, with the key by which others depend on it. */
 type Node = { readonly key: string; readonly statements: readonly string[] }
 
 function defaultNode({ ident }: Relation, { name, expression, expressionOid }: Column): Node {

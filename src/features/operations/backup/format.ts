@@ -20,7 +20,7 @@ const recordHead = 5
 /** Nobody writes longer records; who reads one keeps it in memory. */
 const longestRecord = 64 * 1024 * 1024
 
-/** What a part is: `name` tells it from others of its kind. */
+/** The identity of a part: `name` distinguishes it from others of its kind. */
 type PartAbout = {
   readonly kind: 'schema' | 'table' | 'sequences' | 'file' | 'keys'
   readonly name: string
@@ -145,7 +145,7 @@ async function* partsOf(bytes: Bytes, headerHash: string): AsyncGenerator<ReadPa
     const stored = storedPieces(bytes, about, seen)
     const { encoding, ...others } = about
     yield { about: others as PartAbout, content: decoded(stored, encoding) }
-    // What nobody wanted is read all the same, and judged.
+    // An unwanted part is read all the same, and checked.
     for await (const _piece of stored);
   }
 }

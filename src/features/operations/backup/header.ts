@@ -4,7 +4,7 @@ import type { Config } from '../../../config/config.ts'
 import { type Reader, rawQuery } from '../../../db/sql.ts'
 import type { Objects } from './objects.ts'
 
-/** What a backup says of itself before its first part. */
+/** The description of a backup before its first part. */
 export type BackupHeader = {
   readonly id: string
   /** When its moment was, ISO 8601 in UTC. */
@@ -22,7 +22,7 @@ export type BackupHeader = {
   readonly storages: readonly { readonly name: string; readonly files: number; readonly bytes: number }[]
 }
 
-/** What opens with SECRET_KEY alone, in words, and how often. */
+/** The values that only SECRET_KEY decrypts, in words, and their number. */
 type SealedValues = { readonly what: string; readonly count: number }
 
 /** Tells keys apart, and says nothing else of them. */

@@ -24,7 +24,7 @@ type SealedKeys = {
 
 /** Takes 32 MiB and about a third of a second. */
 const cost = { N: 2 ** 15, r: 8, p: 3 }
-/** Whoever made the backup must not choose what reading it takes. */
+/** The maker of a backup must not choose how much memory reading it takes. */
 const mostMemory = 256 * 1024 * 1024
 const derive = promisify<string, Buffer, number, { N: number; r: number; p: number; maxmem: number }, Buffer>(scrypt)
 

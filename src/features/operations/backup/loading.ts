@@ -80,7 +80,7 @@ async function wantedTables(
     const table = byName.get(`public.${collection}`)
     if (collections.get(collection) === undefined || isProtected(collection)) continue
     if (table === undefined) {
-      // What a tenant has today it need not have had then.
+      // A tenant may have rows today that it did not have then.
       if (part.tenant !== undefined) continue
       throw new AppError(404, `The backup has no collection ${collection}`)
     }

@@ -1,5 +1,5 @@
 /**
- * What is in a database, as PostgreSQL's own catalog says it: rows of it, with the definitions that `pg_get_…def` writes. All
+ * The objects of a database: rows of PostgreSQL's own catalog, with the definitions that `pg_get_…def` writes. All
  * names in them are full, because the search path is empty while they are read.
  */
 import type { Reader } from '../../../db/sql.ts'
@@ -108,7 +108,7 @@ export type Trigger = {
   readonly enabled: string
 }
 
-/** What depends on what: catalog and object each. */
+/** A dependency: catalog and object of both ends. */
 export type Dependency = readonly [catalog: string, oid: string, on: string, onOid: string]
 
 export type Comment = { readonly kind: string; readonly identity: string; readonly text: string }
@@ -148,7 +148,7 @@ export type Objects = {
   /** Publications that others have made: what is sent where is no part of the data. */
   readonly publications: readonly string[]
   readonly withoutPublic: readonly { readonly kind: string; readonly identity: string }[]
-  /** What a backup cannot hold, in words. */
+  /** The objects that a backup cannot hold, in words. */
   readonly refused: readonly string[]
 }
 
@@ -356,7 +356,7 @@ const grantsSql = `select o.type as kind, case when held.sub > 0 then (pg_identi
     and (r.oid is not null or a.grantee = 0 and held.catalog in ('pg_class'::regclass))
   group by 1, 2, 3, 4, 6 order by 1, 2, 3, 4`
 
-/** What everybody may use unless it is said otherwise, and here it is. */
+/** Objects that everybody may use by default, and here may not. */
 const withoutPublicSql = `select o.type as kind, o.identity
   from ${acls} cross join lateral pg_identify_object(held.catalog, held.oid, held.sub) o
   where held.place = any($1::oid[]) and held.catalog in ('pg_proc'::regclass, 'pg_type'::regclass) and held.acl is not null
@@ -365,7 +365,7 @@ const withoutPublicSql = `select o.type as kind, o.identity
 
 const refusal = (what: string, from: string) => `select '${what} ' || ${from}`
 
-/** What no statement of ours makes again. */
+/** Objects that no statement of ours makes again. */
 const refusedSql = [
   refusal(
     'foreign table',

@@ -87,7 +87,7 @@ async function restore(
 export const home = 'svc_Tenant'
 export const tenantColumn = 'tenant_Id'
 
-/** What waited then has been done since, and would be done again. */
+/** Tasks that waited then have run since, and would run again. */
 const neverAgain = new Set(['svc_Tasks'])
 
 /** Which rows are a tenant's: those of collections with a column that says so, and what is a part of them. */

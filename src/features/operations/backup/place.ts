@@ -53,7 +53,7 @@ async function readFile(path: string): Promise<Readable> {
   }
 }
 
-/** Whoever reads a stream sees by its trailer whether it is whole. */
+/** The trailer shows the reader of a stream whether it is complete. */
 function streamed(): Draft {
   return {
     write: (piece) =>

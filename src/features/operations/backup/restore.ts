@@ -30,7 +30,7 @@ export type RestoreOptions = {
   readonly takeKeys?: (keys: Keys) => Promise<void>
   /** No mail, webhook, schedule, workflow or task runs until `resumeEffects`: for a copy of an installation. */
   readonly hold?: boolean
-  /** Whose storage services the backup is read from; those of `host` unless given. */
+  /** The storage services that hold the backup; by default those of `host`. */
   readonly from?: StorageServices
   /** Everybody has to sign in again. */
   readonly endSessions?: boolean
@@ -40,7 +40,7 @@ export type RestoreResult = {
   readonly header: BackupHeader
   readonly rows: number
   readonly files: number
-  /** What is not as it was, in words. */
+  /** The differences from the backup, in words. */
   readonly notes: readonly string[]
 }
 
@@ -86,7 +86,7 @@ async function restoreFrom(
   return { header, ...restored }
 }
 
-/** What would come out wrong, before anything is done. */
+/** Finds problems of the result before anything is done. */
 async function judge(
   { config, storages }: BackupHost,
   header: BackupHeader,
@@ -100,7 +100,7 @@ async function judge(
     )
   // 503 for one that is missing here.
   for (const { name } of header.storages) storages.holding(name)
-  // Whoever takes the keys will use them.
+  // An operator who takes the keys will use them.
   if (otherKey || header.key === null || (header.hasKeys && takeKeys !== undefined)) return
   const known = [config.auth.secretKey, config.auth.secretKeyPrevious].filter((key) => key !== undefined && key !== '')
   if (known.some((key) => fingerprintOf(key!) === header.key)) return
@@ -198,7 +198,7 @@ async function restoreParts(
   return { rows, files, notes }
 }
 
-/** What is not as it was: which history this is, and what an operator wants of a copy. */
+/** Changes the parts that must differ: the lineage of the history, and the options for a copy. */
 async function makeAnew({ config }: BackupHost, db: Tx, { hold, endSessions }: RestoreOptions): Promise<void> {
   const has = async (table: string) =>
     (await db.one<{ there: boolean }>(rawQuery('select to_regclass($1) is not null as there', [table]))).there

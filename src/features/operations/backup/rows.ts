@@ -9,7 +9,7 @@ type CopiedTable = {
   readonly name: string
   readonly copyOut: string
   readonly copyIn: string
-  /** What it takes in the database, about; for the progress. */
+  /** Its approximate size in the database; for the progress. */
   readonly bytes: number
 }
 

@@ -22,7 +22,7 @@ import { inOneMoment, type Moment } from './moment.ts'
 import { home, partsIn, tenantColumn, tenantOf } from './part.ts'
 import { type FolderDraft, openFolder, type Written } from './place.ts'
 
-/** What `manifest.json` says: every other file of the directory, with what it must be. */
+/** The content of `manifest.json`: every other file of the directory, with its expected properties. */
 export type TenantExport = {
   readonly format: 1
   readonly tenant: { readonly id: string; readonly name: string }
@@ -32,7 +32,7 @@ export type TenantExport = {
   readonly collections: readonly ExportedRows[]
   /** The list of contents, one JSON object a line, which has the digest of each. */
   readonly contents: Written & { readonly file: string; readonly count: number; readonly bytesOfContents: number }
-  /** What is not as it should be, in words. */
+  /** Problems of the exported data, in words. */
   readonly notes: readonly string[]
 }
 
@@ -112,7 +112,7 @@ async function writeTenant(
     progress('rows', part.collection.name)
     collections.push(await writeRows(host, client, draft, { catalog, part, now }))
   }
-  // What follows needs no table to stay as it is.
+  // From here on tables may change.
   await moment.endOfRows()
   const notes: string[] = []
   const contents = await writeContents(host, moment.files, draft, { id, notes, progress })
@@ -151,7 +151,7 @@ function partsOf({ collections }: Catalog, id: string): readonly RowsOfTenant[] 
   ]
 }
 
-/** Whose rows it is a part of. */
+/** The relation to the rows that own it. */
 const relationTo = ({ relations }: Collection, column: string, target: string): string =>
   [...relations.values()].find((one) => one.foreignKey === column && one.target === target)!.name
 

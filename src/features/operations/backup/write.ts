@@ -26,7 +26,7 @@ export type BackupResult = {
   readonly files: number
   /** Whether it was read again and found to be what was written. */
   readonly verified: boolean
-  /** What is not in it, in words. */
+  /** The omitted parts, in words. */
   readonly notes: readonly string[]
 }
 
@@ -125,7 +125,7 @@ async function writeParts(
     })
   const places = await sequencePlaces(db, objects)
   await writer.part({ kind: 'sequences', name: 'sequences' }, 'none', [Buffer.from(JSON.stringify(places))])
-  // What follows needs no table to stay as it is.
+  // From here on tables may change.
   await moment.endOfRows()
   const notes = [...notesOf(objects)]
   const files = await writeContents(host, moment.files, writer, { notes, progress })

@@ -15,7 +15,7 @@ import { tools } from './tools/tools.ts'
 export type { RouteCall, Tool } from './tool.ts'
 export { tools } from './tools/tools.ts'
 
-/** What a route has answered to a call of the process itself. */
+/** A route's answer to a call of the process itself. */
 type RouteAnswer = {
   readonly status: number
   readonly headers: Readonly<Record<string, unknown>>
@@ -25,7 +25,7 @@ type RouteAnswer = {
 
 export type CallLocally = (call: RouteCall, signal: AbortSignal) => Promise<RouteAnswer>
 
-/** What decides which tools a caller is offered. */
+/** The facts that decide which tools a caller is offered. */
 export type Offer = {
   readonly deps: Configuration & CurrentCatalog & Logs
   readonly caller: Caller

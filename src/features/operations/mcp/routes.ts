@@ -16,7 +16,7 @@ import { Anything, Nothing, OneOf, Text } from '../../../http/shapes.ts'
 import { type Listeners, openListeners } from './listeners.ts'
 import type { CallLocally, Offer, ToolRun } from './mcp.ts'
 
-/** What the web process does for tools. */
+/** The web process's functions for tools. */
 type McpDoors = {
   readonly declared: () => readonly DeclaredRoute[]
   /** The caller of a request as of now; an error where its credential opens nothing, or nothing any more. */

@@ -7,7 +7,7 @@ import { Text } from '../../../http/shapes.ts'
 /** A group of tools, which MCP_ENABLED_ACTIONS switches. */
 type ToolGroup = Config['mcp']['actions'][number]
 
-/** What a route is called with. */
+/** The parts of a request to a route. */
 export type RouteInput = {
   readonly params?: Readonly<Record<string, string | number>>
   /** Members that are undefined are left out; objects are sent as JSON. */
@@ -43,7 +43,7 @@ export type Tool = {
   readonly description: string
   readonly group: ToolGroup
   readonly input: TObject
-  /** What it answers; that of its route unless given. */
+  /** The shape of its answer; by default that of its route. */
   readonly output?: TObject
   /** The routes that it calls, as `METHOD /path`: who may call them may call the tool, and nobody else. */
   readonly routes: readonly string[]
@@ -73,7 +73,7 @@ type Common<Members extends TProperties> = {
 type OfOneRoute<Members extends TProperties> = Common<Members> & {
   readonly route: string
   readonly call: (args: Static<TObject<Members>>) => RouteInput
-  /** What is made of the route's answer. */
+  /** Makes the tool's answer from the route's. */
   readonly answer?: (answer: Answer, args: Static<TObject<Members>>) => Answer
 }
 

@@ -1,6 +1,6 @@
 import { type Metrics, openMetrics } from '../../../adapters/metrics.ts'
 
-/** What is timed while it happens; everything else is asked for at the scrape. Seconds everywhere. */
+/** Durations that are measured while the work happens; all other metrics are read at the scrape. Seconds everywhere. */
 type Instruments = {
   readonly metrics: Metrics
   /** `route` is the pattern, never what was asked for: a label with values of clients would grow without bound. */

@@ -29,7 +29,7 @@ export function collectionSchemas(
   return schemas
 }
 
-/** What stands for the rows of a collection in the shapes of its routes. */
+/** The replacement for a collection's rows in the shapes of its routes. */
 export function standIn({ collection, rights }: CollectionView): Stand {
   const { name, primaryKey } = collection
   const key = keySchema(primaryKey)
@@ -60,7 +60,7 @@ function rowSchema(catalog: Catalog, { collection, rights }: CollectionView, rea
   const properties: Record<string, Json> = {}
   for (const field of fields) properties[field.name] = readSchema(field, descriptionOf(collection, field.name))
   for (const { relation, fields: behind } of relations) {
-    // What was declared as a field is a column of the row, whatever else has its name.
+    // A declared field is a column of the row, whatever else has its name.
     if (properties[relation.name] !== undefined) continue
     const target = catalog.collections.get(relation.target)!
     const row =
@@ -210,7 +210,7 @@ function orNull(schema: Json): Json {
 
 const isNull = { type: 'null' }
 
-/** What the JSON form of a type does not say by itself. */
+/** Notes on types whose JSON form does not explain itself. */
 const notes: Readonly<Partial<Record<Kind, string>>> = {
   bigint: 'A number within ±(2⁵³−1), else text.',
   decimal: 'Exact, as text.',

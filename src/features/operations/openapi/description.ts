@@ -8,7 +8,7 @@ import { type ItemReads, rightsOf } from '../../data/items/items.ts'
 import { type KeptText, keptText } from './kept-text.ts'
 import { type CallerKind, describeApi } from './openapi.ts'
 
-/** What a description is made of. */
+/** The capabilities to make a description. */
 export type DescriptionReads = ItemReads & SettingsInForce
 
 /** The description for a caller, kept for as long as collections, rules and routes are what they are. */

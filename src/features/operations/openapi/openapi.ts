@@ -114,7 +114,7 @@ function isDescribed(route: DeclaredRoute, { openapi }: Pick<Config, 'openapi'>)
   const { endpoint, summary, params, querystring, body, response } = route
   if (endpoint !== undefined) return [summary, params, querystring, body, response].some((part) => part !== undefined)
   if (summary === undefined) return false
-  // What sorts by hand is a utility by its path, and about items.
+  // Manual sorting is a utility by its path, but concerns items.
   const family = familyOfTag[tagOf(route)]
   return family === undefined || openapi[`include${family}`]
 }
@@ -141,7 +141,7 @@ function about({ definition, system }: Collection): string {
   return system ? 'A collection of the platform.' : 'A collection.'
 }
 
-/* What a caller can reach. */
+/* The routes that a caller can reach. */
 
 const callerKinds: Readonly<Record<AccessClass, (callerKind: CallerKind) => boolean>> = {
   public: () => true,

@@ -23,7 +23,7 @@ export function pathOf(url: string, collection?: string): string {
   return named.length > 1 ? named.replace(/\/$/, '') : named
 }
 
-/** What one method of a path does. */
+/** The operation of one method of a path. */
 export function operationOf(route: DeclaredRoute, place: OperationContext): Json {
   const { operationId, tag, collection } = place
   const { body, description, summary, endpoint } = route
@@ -211,7 +211,7 @@ function refusalSchema(style: Style, status: string): Json {
       : own
 }
 
-/* Who may call. */
+/* The callers of a route. */
 
 export const securitySchemes: Json = {
   token: {

@@ -5,7 +5,7 @@ import { oncePer } from '../../../language/once.ts'
 /** A JSON Schema, or a part of the document. */
 export type Json = { [member: string]: unknown }
 
-/** What stands for the rows of a collection in the shapes of its routes. */
+/** The replacement for a collection's rows in the shapes of its routes. */
 export type Stand = (represents: NonNullable<Representing['represents']>) => Json
 
 /** Annotations that mean nothing to others. */
@@ -33,7 +33,7 @@ export function schemaOf(shape: TSchema, stand?: Stand): Json {
   return plain(shape as unknown as Json, stand)
 }
 
-/** What does not represent rows is the same for every collection: two hundred of them share it. */
+/** Shapes that do not represent rows are the same for every collection: two hundred of them share one. */
 function plain(shape: Json, stand: Stand | undefined): Json {
   return stand === undefined || !mentionsRows(shape) ? plainShared(shape) : plainOf(shape, stand)
 }

@@ -3,7 +3,7 @@ import { AppError } from '../../../errors.ts'
 import { bossSchema } from '../../../events/jobs.ts'
 import { isUuid } from '../../../language/uuid.ts'
 
-/** What became of a request outside of its rows: jobs, the mails and the deliveries of webhooks that they are about. */
+/** The effects of a request outside of its rows: jobs, with their mails and deliveries of webhooks. */
 type RequestEffects = {
   /** The request, and those that it led to, of which the first 200 are looked at. */
   readonly requests: readonly string[]

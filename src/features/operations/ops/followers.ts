@@ -18,7 +18,7 @@ import { Count, Filled, Moment, NullableMoment, NullableText, OneOf, Said, Text 
 
 const mostShown = 1000
 
-/** Who follows the log and the clock: consumers, where they go on, and schedules. Nothing of it is in the log. */
+/** Consumers of the log with their places, and schedules. The log records neither. */
 export function followerRoutes(app: App, deps: Reads & UnloggedWrites): void {
   app.get('/ops/consumers', consumersRoute, async () => {
     const [consumers, setAside] = await Promise.all([consumerStates(deps.db), setAsideEvents(deps.db, mostShown)])

@@ -122,7 +122,7 @@ type JobSubject = {
 
 const closed = { additionalProperties: false, refusal: 'Request body must be an object' }
 
-/** What a body may correct of a mail. */
+/** The members of a mail that a body may correct. */
 export const MailCorrection = Type.Object(
   {
     to: Type.Optional(
@@ -252,7 +252,7 @@ export async function redriveQueue(deps: Reads & Writes, actor: Actor, queue: st
     try {
       await redrive(deps, actor, id, undefined)
     } catch (error) {
-      // What cannot be done again must not keep the others waiting; somebody else may have been first.
+      // A job that cannot be redriven must not keep the others waiting; somebody else may have been first.
       if (!(error instanceof AppError) || error.status >= 500) throw error
       refused.push({ id, reason: error.message })
     }

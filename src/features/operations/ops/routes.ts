@@ -22,7 +22,7 @@ import { followerRoutes } from './followers.ts'
 import { cancel, hurry, jobOr404, MailCorrection, queueRows, redrive, redriveQueue } from './ops.ts'
 import { allQueues, type JobFilter, jobStates, jobsPage } from './queries.ts'
 
-/** What the workers have to do, and what they could not: for administrators. Emits: job.* and row changes. */
+/** The workers' waiting and failed jobs, for administrators. Emits: job.* and row changes. */
 export function opsRoutes(app: App, deps: Reads & Writes & UnloggedWrites): void {
   followerRoutes(app, deps)
   app.get('/log/requests/:id/effects', effectsRoute, async ({ params }) => ({

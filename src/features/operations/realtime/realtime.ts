@@ -96,7 +96,7 @@ function knownCollection({ catalog }: CurrentCatalog, name: string): Collection 
   return collection
 }
 
-/** What holds secrets is the system's to write, and what has no log has no events. */
+/** Collections with secrets belong to the system, and collections without a log have no events. */
 async function refuseUnfit({ db }: Reads, { name, logged, writable }: Collection): Promise<void> {
   if (!logged || !writable) throw new AppError(403, `Realtime cannot be enabled for collection: ${name}`)
   if (!(await hasPrimaryKey(db, name))) throw errors.badBody(`Collection ${name} has no primary key`)

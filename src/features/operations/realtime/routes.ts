@@ -207,7 +207,7 @@ function issuesOf(state: ServerState): string[] {
   ]
 }
 
-/** What the server offers to realtime, and how much of it is taken. */
+/** The server's resources for realtime, and their use. */
 type ServerState = {
   readonly walLevel: string
   readonly maxReplicationSlots: number

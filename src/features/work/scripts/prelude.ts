@@ -1,14 +1,14 @@
 import type { RunInside } from '../../../adapters/isolate.ts'
 
 /*
- * What runs INSIDE an isolate, before any script: makes what scripts see. The functions here are sent there as text, so they
- * use nothing but each other, the language, and what `preludeSource` declares for them.
+ * Runs INSIDE an isolate, before any script, and makes the globals of scripts. The functions here are sent there as
+ * text, so they use nothing but each other, the language, and what `preludeSource` declares for them.
  */
 
 // Taken before a script can change them: what crosses the border is judged by them.
 const { parse, stringify } = JSON
 
-/** What the prelude says of a script that has come to its end. */
+/** The prelude's report of a script that has ended. */
 export type Ended =
   | { readonly ok: true; readonly value?: unknown }
   | { readonly ok: false; readonly fault: 'thrown' | 'output'; readonly message: string; readonly stack?: string }
@@ -91,7 +91,7 @@ function addressOf({ baseURL = '', url = '', params = {} }: AxiosConfig): string
   return query.length === 0 ? address : `${address}${address.includes('?') ? '&' : '?'}${query.join('&')}`
 }
 
-/** What is no JSON stays text, as axios has it. */
+/** A body that is not JSON stays text, as in axios. */
 function readBody(text: string, responseType: unknown): unknown {
   if (responseType === 'text') return text
   try {

@@ -1,6 +1,6 @@
 import type { ready } from '../../../language/child-pool-step.ts'
 
-/* What the pool of scripts and its processes say to each other: data and text, never code of ours. */
+/* The messages between the pool of scripts and its processes: data and text, never code of ours. */
 
 export type ScriptLimits = {
   /** Milliseconds of processor time. */
@@ -32,7 +32,7 @@ export type Failure = {
   readonly message: string
   /** Lines of the script itself, the innermost first: `script.js:3:7`. */
   readonly stack?: readonly string[]
-  /** What was thrown, where it was an object with such members. */
+  /** Members of the thrown value, if it was an object that has them. */
   readonly status?: number
   readonly code?: string
 }
@@ -60,7 +60,7 @@ export type FromScript =
 /** The text of an answer to a call that was refused. */
 export const refusedCall = (message: string): string => JSON.stringify({ error: { message } })
 
-/** What a process takes before it has a script. Megabytes. */
+/** The memory of a process before it has a script. Megabytes. */
 export const emptyProcessMb = 110
 
 /** The argument of a process: how many megabytes a script may take. */

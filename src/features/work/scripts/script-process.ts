@@ -51,7 +51,7 @@ process.on('SIGTERM', () => undefined).on('SIGINT', () => undefined)
 try {
   next = isolates.open()
 } catch {
-  // Whoever asks for a script is told why.
+  // The next request for a script gets the reason.
 }
 say(ready)
 
@@ -103,7 +103,7 @@ async function run({ code, context, limits }: Extract<ToScript, { kind: 'run' }>
     end(() => undefined, ended.value === undefined ? undefined : JSON.stringify(ended.value))
     return undefined
   } catch (error) {
-    // What a script itself throws comes as a text: it could not be read.
+    // A SyntaxError here means that the script could not be parsed: errors that a script throws come as text.
     if (error instanceof SyntaxError) return syntaxFailure(error)
     // Where it was disposed of by the watch, the race is lost to it only by chance.
     const reason = await Promise.race([overrun.promise, undefined])
@@ -123,7 +123,7 @@ function end(failureOf: () => Failure | undefined, text?: string): void {
   } catch (error) {
     failure = unavailable(error as Error)
   }
-  // What isolates leave behind is a matter of luck: a process that has grown begins anew.
+  // Isolates may leave memory behind: a process that has grown is replaced.
   const isWorn = process.memoryUsage.rss() > (emptyProcessMb + memoryMb / 2) * 1_048_576
   if (failure === undefined) say({ kind: 'done', text, isWorn })
   else say({ kind: 'failed', failure, isWorn })

@@ -18,7 +18,7 @@ import {
 
 export type { ScriptFault, ScriptLimits }
 
-/** What scripts may take unless it is said otherwise. */
+/** The default limits of scripts. */
 const defaultLimits: ScriptLimits = { computeMs: 1000, passedMs: 30_000, memoryMb: 128, output: 1_000_000 }
 
 export type ScriptRequest = {
@@ -38,8 +38,8 @@ type ScriptResponse = {
 export type ItemsMethod = 'read' | 'readOne' | 'create' | 'update' | 'delete' | 'aggregate'
 
 /**
- * What a script may ask of its host, which decides by whose rights. What a call throws is thrown in the script: its message,
- * and `status` and `code` where it is an {@link AppError}; of other errors nothing is told.
+ * The calls of a script to its host, which decides whose rights apply. The script gets the error of a call: its
+ * message, with `status` and `code` if it is an {@link AppError}; it learns nothing of other errors.
  */
 export type ScriptCalls = {
   items(method: ItemsMethod, args: readonly unknown[]): Promise<unknown>
@@ -109,7 +109,7 @@ export function openScripts({ log, processes, limits }: ScriptsOptions): Scripts
     name: 'scripts',
     script: moduleFile(import.meta.dirname, 'script-process'),
     args: [`${memoryFlag}${usual.memoryMb}`],
-    // What isolates are made of does not go with the snapshot of Node itself.
+    // Isolates do not work with the snapshot of Node itself.
     execArgv: ['--no-node-snapshot'],
     env: {},
     serialization: 'json',
@@ -250,7 +250,7 @@ function callModule({ modules = {} }: ScriptCalls, [module, name, args]: readonl
 /** A name that the object itself has: no script reaches what objects inherit. */
 const ownName = (of: object, name: unknown): string => (Object.hasOwn(of, String(name)) ? String(name) : '')
 
-/** What a script hands over is whatever it likes. */
+/** A script may hand over any value. */
 function requestOf(given: unknown): ScriptRequest {
   if (fits(requestShape, given)) return given as ScriptRequest
   throw new AppError(400, 'fetch takes an address and, in its second argument, method, headers and body as text')

@@ -27,7 +27,7 @@ const claim = `update "svc_Tasks" t
   set task_status = 'Running', started_at = now(), heartbeat_at = now(), attempt_token = gen_random_uuid(),
       retry_at = null, progress = null, progress_message = null, "updatedAt" = now()`
 
-/** What a worker may claim now. */
+/** The tasks that a worker may claim now. */
 export type ClaimFilter = {
   readonly types: readonly string[]
   /** Isolated because they are likely to break the process that they run in: tasks of these types, and retries. */

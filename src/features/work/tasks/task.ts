@@ -41,7 +41,7 @@ export const windowHours = 4
 
 const longestMessage = 2000
 
-/** What goes into `error_data`; a thrown value may be anything, and may even throw when it is looked at. */
+/** The content of `error_data`; a thrown value may be anything, and may even throw when it is read. */
 export function messageOf(thrown: unknown): string {
   try {
     const message = thrown instanceof Error ? thrown.message || thrown.name : String(thrown)

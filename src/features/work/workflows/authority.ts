@@ -11,30 +11,30 @@ import type { WorkflowWrites } from './capabilities.ts'
 import { NodeError } from './nodes.ts'
 
 /**
- * As whom an execution acts. What an administrator saved acts as whoever triggers it, and as nobody where nobody does; what
- * anybody else saved acts as that author, as they are now. Never as more.
+ * The authority of an execution. A workflow that an administrator saved acts as the user who triggers it, or as nobody;
+ * a workflow of another author acts as that author, with their present rights and never more.
  */
 
-/** What a program may do in the name of a user, by its token. */
+/** The scope of a program's token. */
 export type AccessScope = NonNullable<Access['scope']>
 
-/** What an execution knows of who is behind it. */
+/** The users behind an execution. */
 export type Behind = {
   readonly authority_Id: string | null
   /** The tenant of the workflow. */
   readonly workflowTenant: string | null
-  /** Who asked for it: a user, or nobody. */
+  /** The user who asked for it, or nobody. */
   readonly caller_Id: string | null
-  /** What the program may that asked in the caller's name. */
+  /** The scope of the program that asked in the caller's name. */
   readonly caller_scope?: AccessScope | null | undefined
   /** The tenant of what triggered it. */
   readonly tenant_Id: string | null
 }
 
 export type Authority = {
-  /** What its nodes may. */
+  /** The rights of its nodes. */
   readonly access: Access
-  /** Whose rights these are, where they are a user's: the caller of the workflows that it calls. */
+  /** The user whose rights these are, if any: the caller of the workflows that it calls. */
   readonly userId: string | null
   readonly user: Readonly<Record<string, unknown>> | undefined
   readonly tenantId: string | undefined
@@ -55,7 +55,7 @@ export async function authorityOf(deps: WorkflowWrites, behind: Behind): Promise
   if (caller_Id === null) return { ...anonymous(deps, tenant_Id ?? undefined), mayBypass: true }
   const caller = await partyOf(deps, caller_Id, tenant_Id)
   if (caller === undefined) throw new NodeError('Who triggered the workflow is not active any more, or has no role')
-  // Who asked by a program gives the workflow no more than that program has.
+  // A program's call gives the workflow no more rights than the program has.
   const access = caller_scope == null ? caller.access : { ...caller.access, scope: caller_scope }
   return { ...caller, access, userId: caller_Id, mayBypass: true }
 }

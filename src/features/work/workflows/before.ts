@@ -29,7 +29,7 @@ import { optionsOf } from './trigger.ts'
 
 /**
  * Workflows that run within the change that triggers them: in its process and its transaction, in memory, and within a
- * budget. What they leave in `data` or `query` stays the caller's to write or read (ADR 7).
+ * budget. The caller's rights apply to the `data` or `query` that they leave (ADR 7).
  */
 
 /** A workflow that runs in the process where something is changed or read. */
@@ -69,7 +69,7 @@ type Change = {
   /** Workflows that call each other. */
   readonly depth: number
   readonly notes: LogRow[]
-  /** What nodes that refuse want to be answered with. */
+  /** The statuses that refusing nodes ask for. */
   readonly statuses: Map<string, number>
 }
 
@@ -119,7 +119,7 @@ async function runOne(
   }
 }
 
-/** What a caller is answered whose change a node refuses; undefined for faults, and for what passes. */
+/** The caller's answer if a node refuses the change; undefined for faults, and for errors that pass. */
 function refusalOf(error: unknown): AppError | undefined {
   if (error instanceof NodeError)
     return new AppError(error.status ?? 400, error.message, { code: 'HOOK_REFUSED', cause: error })
@@ -257,7 +257,7 @@ async function called(
   return { success: true, executionId: null, status: 'completed', result: state.outputs }
 }
 
-/** What transforms and scripts make of the change, the last one that says so: their outputs are their authors' own. */
+/** The change after transforms and scripts, by the last one that replaces it: their outputs are their authors' own. */
 function leftBy({ outputs }: State, { nodes }: Graph): object {
   const left: Record<string, unknown> = {}
   for (const [id, output] of Object.entries(outputs)) {

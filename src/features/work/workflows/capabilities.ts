@@ -9,7 +9,7 @@ import type { Scripts } from '../scripts/scripts.ts'
 /** A node of an extension (`svc-node-*`): at least once, under the key of its execution, node and iteration. */
 export type ExtensionNode = {
   readonly type: string
-  /** What its data must be. */
+  /** The shape of its data. */
   readonly input: TSchema
   readonly handler: (
     input: Readonly<Record<string, unknown>>,
@@ -19,7 +19,7 @@ export type ExtensionNode = {
 
 type ModuleFunctions = Readonly<Record<string, (...args: never[]) => unknown>>
 
-/** What an execution runs by. */
+/** The definition that an execution runs. */
 export type Definition = {
   readonly flow_data: unknown
   readonly variables: unknown
@@ -28,7 +28,7 @@ export type Definition = {
   readonly tenant_Id: string | null
 }
 
-/** What workflows can do beyond the platform's own nodes. */
+/** The parts of workflows beyond the platform's own nodes. */
 export type WorkflowParts = {
   /** Without it, nodes with scripts cannot be saved. */
   readonly scripts: Pick<Scripts, 'run' | 'check'> | undefined
@@ -51,7 +51,7 @@ export function scriptsRefusal({ config, workflows }: Configuration & Workflows)
     : undefined
 }
 
-/** What values of svc_Secret are sealed for. */
+/** The purpose that values of svc_Secret are sealed for. */
 export const sealedForWorkflows = { purpose: 'workflow secret', owner: 'svc_Secret' }
 
 /** The capabilities that changes of this folder need. */

@@ -3,7 +3,7 @@ import { type Declaration, route } from '../../../http/route.ts'
 import { Anything, Count, Id, Nothing, NullableText, OneOf, Row, Text } from '../../../http/shapes.ts'
 import { ItemsShape, ListQuery, ReadQuery, WrittenShape } from '../../data/items/items.ts'
 
-/** What the routes of workflows take and answer. */
+/** Parameters and answers of the routes of workflows. */
 
 const tag = 'Workflows'
 

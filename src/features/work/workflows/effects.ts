@@ -11,7 +11,7 @@ import { fill, type Scope } from './expressions.ts'
 import type { FlowNode } from './flow.ts'
 import { NodeError, statsOperations } from './nodes.ts'
 
-/** What nodes of the database do: part of the transaction that keeps their output. */
+/** The effects of database nodes: part of the transaction that keeps their output. */
 
 export type Data = Readonly<Record<string, unknown>>
 

@@ -43,7 +43,10 @@ type Ended = {
   readonly definition?: Definition
 }
 
-/** Whom the workflow names is told of a failure; administrators where it names nobody and nobody can act for it. */
+/**
+ * Notifies the users that the workflow names of a failure; administrators if it names nobody and has no author who can
+ * act.
+ */
 export async function tellEnd(
   { deps, claim, actor, definition }: Ended,
   { scope }: Turn,

@@ -3,7 +3,7 @@
  * neither prototypes nor getters nor code can be reached. Pure.
  */
 
-/** What paths begin with: `trigger`, `outputs`, `variables`, `loop`, `current`, `error`, `execution`. */
+/** The beginnings of paths: `trigger`, `outputs`, `variables`, `loop`, `current`, `error`, `execution`. */
 export type Scope = Readonly<Record<string, unknown>>
 
 /** `a.b[0]['c d']` as names; undefined for what is no path. */
@@ -77,10 +77,11 @@ export function jsonSize(value: unknown, most: number): number {
 const template = /\{\{([^{}]*)\}\}/g
 
 /**
- * Replaces the templates in a value, in objects and arrays as deep as they go. A text that is one template becomes what
- * that names, of its type; within other text it becomes text. What names nothing stays as it is written.
+ * Replaces the templates in a value, in objects and arrays as deep as they go. A text that is one template becomes the
+ * named value, of its type; within other text a template becomes text. A template that names nothing stays as it is
+ * written.
  *
- * @throws {TypeError} where it would become more than there is room for: a few templates multiply what they name
+ * @throws {TypeError} where the result would exceed the room: a few templates can multiply a large value
  */
 export function resolve(value: unknown, scope: Scope, room = openRoom()): unknown {
   if (typeof value === 'string') return resolveText(value, scope, room)
@@ -132,7 +133,7 @@ function lookUp(path: string, scope: Scope): unknown {
 
 export const textOf = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value))
 
-/** A field that is a template or a bare path. What names nothing is undefined; other values stay what they are. */
+/** A field that is a template or a bare path. A path that names nothing is undefined; other values stay unchanged. */
 export function evaluate(given: unknown, scope: Scope, room = openRoom()): unknown {
   if (typeof given !== 'string') return resolve(given, scope, room)
   if (!given.includes('{{')) {

@@ -18,7 +18,7 @@ export type FlowEdge = {
 
 export type Flow = { readonly nodes: readonly FlowNode[]; readonly edges: readonly FlowEdge[] }
 
-/** What is wrong with a workflow; `nodeId` where it is one node. */
+/** A problem of a workflow; `nodeId` if it concerns one node. */
 export type Problem = { readonly message: string; readonly nodeId?: string; readonly code: string }
 
 export const nodesAtMost = 500
@@ -102,7 +102,7 @@ export const isStructure = (type: string): boolean => Object.hasOwn(structures, 
 export type Graph = {
   readonly trigger: FlowNode
   readonly nodes: ReadonlyMap<string, FlowNode>
-  /** What runs earlier: no edge but one that comes back leads from a later node to an earlier one. */
+  /** The order of running: no edge leads from a later node to an earlier one, except edges that come back. */
   readonly rank: ReadonlyMap<string, number>
   /** Where a handle leads: to nodes that begin, and to bodies that end. Nodes without bodies have the handle `done`. */
   follow(node: FlowNode, handle: string): { readonly to: readonly string[]; readonly ends: readonly string[] }

@@ -19,7 +19,7 @@ import { ClaimLost, type Recorded, recordAll } from './records.ts'
 export type GroupCommit = <Result>(part: Part<Result>) => Promise<Result>
 
 export type Part<Result> = {
-  /** Whom the log names for what it writes. */
+  /** The actor of its writes in the log. */
   readonly actor: Actor
   /** Parts of one kind that break transactions are given their own for a while. */
   readonly kind: string
@@ -27,7 +27,7 @@ export type Part<Result> = {
   readonly work: (turn: Turn) => Promise<Kept<Result>>
 }
 
-/** What is recorded last, in the transaction of what was done. */
+/** The record that is written last, in the transaction of the effects. */
 export type Kept<Result> = { readonly record: Recorded; readonly result: Result }
 
 export type Turn = Pick<Run, 'tx' | 'scope'> & {
@@ -49,7 +49,7 @@ type Waiting = Part<unknown> & {
 }
 
 const largestGroup = 100
-/** Who shares a transaction keeps its locks for as long. */
+/** A member of a shared transaction keeps its locks for as long. */
 const longestMs = 100
 const aloneMs = 30_000
 const kindsAtMost = 1000
@@ -91,7 +91,7 @@ export function openGroupCommit(deps: WorkflowWrites, transactions: number): Gro
       settle(members, error)
     }
   }
-  /** What becomes of those whose transaction was rolled back. */
+  /** Settles the members whose transaction was rolled back. */
   const settle = (members: readonly Waiting[], error: unknown) => {
     if (error instanceof Broken) {
       breaking.note(error.member.kind)
@@ -103,7 +103,7 @@ export function openGroupCommit(deps: WorkflowWrites, transactions: number): Gro
     } else if (isLocked(error)) for (const member of members) comeAgain(member)
     else for (const member of members) member.reject(error)
   }
-  /** Whoever has what it needs lets go of it some time; it holds no connection until then. */
+  /** The holder of its locks lets go of them some time; the member holds no connection until then. */
   const comeAgain = (member: Waiting) => {
     member.times += 1
     const again = () => {
@@ -115,7 +115,7 @@ export function openGroupCommit(deps: WorkflowWrites, transactions: number): Gro
   return <Result>({ actor, kind, work }: Part<Result>) =>
     new Promise<Result>((resolve, reject) => {
       waiting.push({ actor, kind, work, isAlone: false, times: 0, resolve: resolve as Waiting['resolve'], reject })
-      // What else becomes ready in this turn of the loop comes along.
+      // Members that become ready in this turn of the loop come along.
       setImmediate(begin)
     })
 }
@@ -172,7 +172,7 @@ class SomeLost extends Error {
   }
 }
 
-/** What became of each, and the hooks that are notified of what it wrote. */
+/** The result of each member, and the hooks to notify of its writes. */
 type Done = ReadonlyMap<Waiting, { readonly result: unknown; readonly notify: () => Promise<void> }>
 
 /** Of several: gives those whose turn came. */

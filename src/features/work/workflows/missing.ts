@@ -7,7 +7,7 @@ import { type Problem, readFlow } from './flow.ts'
 
 /** Of what a workflow names, what is not there: it may be saved all the same, and fails where it is named when it runs. */
 
-/** Who asks. `tenantId`: of which tenant they may know workflows; undefined: of every one. */
+/** The asking party. `tenantId`: the tenant whose workflows they may know; undefined: every tenant. */
 type Asking = { readonly reader: Requester; readonly tenantId?: string | null | undefined }
 
 type Named = { readonly nodeId: string; readonly kind: 'workflow' | 'user'; readonly of: string }

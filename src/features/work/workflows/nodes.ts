@@ -16,8 +16,8 @@ import {
 } from './expressions.ts'
 
 /**
- * THE table of node types: what each needs, whether it changes anything, and what those give that change nothing. What the
- * others do is in effects.ts.
+ * THE table of node types: their needs, whether they change anything, and the outputs of those that change nothing.
+ * effects.ts has the others.
  */
 
 type Data = Readonly<Record<string, unknown>>
@@ -40,7 +40,7 @@ type NodeType = {
   /** Members in which templates mean nothing yet, or ever. */
   readonly raw?: readonly string[]
   readonly check: (data: Data, report: Report) => void
-  /** What it may be saved with, and does nothing good. */
+  /** Harmless but useless data, which saves with a warning. */
   readonly doubts?: (data: Data) => readonly Doubt[]
   /** Throws `NodeError` for what cannot be done. Only of `none`. */
   readonly give?: (data: Data, scope: Scope, room: Room) => unknown
@@ -164,7 +164,7 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
     },
   },
   notification: { effect: 'database', needsAdmin: bypass, check: needs('userId', 'title') },
-  // What comes from elsewhere is escaped in the body, which is HTML.
+  // Values in the body, which is HTML, are escaped.
   email: { effect: 'database', raw: ['body'], check: needs('to', 'subject', 'body') },
   stats: {
     effect: 'database',
@@ -313,7 +313,7 @@ function checkLoop(data: Data, report: Report): void {
   needs(data.loopType === 'count' ? 'endIndex' : 'arraySource')(data, report)
 }
 
-/** What a loop goes through: items, or numbers from `startIndex` up to, but not with, `endIndex`. */
+/** The iterations of a loop: items, or numbers from `startIndex` up to, but not including, `endIndex`. */
 export function iterationsOf(
   data: Data,
   scope: Scope,

@@ -14,7 +14,7 @@ import { type Data, type NodeRun, nameIn, requesterOf, serve } from './effects.t
 import { parsePath, pathsIn, resolve } from './expressions.ts'
 import { NodeError } from './nodes.ts'
 
-/** What nodes do outside of the database: at least once, under one key. */
+/** The effects of nodes outside of the database: at least once, under one key. */
 
 const defaultTimeoutMs = 30_000
 const largestAnswer = 1_000_000
@@ -219,7 +219,7 @@ function modulesFor({ deps, change, workflowId }: NodeRun) {
   )
 }
 
-/** What a script asks of items; in a change it is part of that. */
+/** A script's call on items; within a change it is part of that change. */
 async function itemsCall(run: NodeRun, method: ItemsMethod, args: readonly unknown[]): Promise<unknown> {
   const [collection, one, two] = args
   const writer = requesterOf(run, run.change?.scope)

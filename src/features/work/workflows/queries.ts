@@ -18,7 +18,7 @@ export const workflowsActor: Actor = { ...systemActor, userAgent: 'daybook workf
 
 export type TriggerKind = 'manual' | 'webhook' | 'schedule' | 'hook' | 'workflow' | 'test'
 
-/** What starts an execution, and as whom. */
+/** The trigger and the authority of a new execution. */
 type ExecutionStart = {
   readonly id: string
   readonly workflow_Id: string
@@ -28,7 +28,7 @@ type ExecutionStart = {
   readonly tenant_Id: string | null
   readonly triggered_by_Id: string | null
   readonly caller_Id: string | null
-  /** What the program may that asked in the caller's name; null where nobody was between. */
+  /** The scope of the program that asked in the caller's name; null without a program. */
   readonly caller_scope?: AccessScope | null
   readonly cause: Cause | null
 }
@@ -78,7 +78,7 @@ const claimedColumns = `e.id, e.claim_token as token, e."workflow_Id", e.version
   e."triggered_by_Id", e."caller_Id", e.caller_scope, e.cause, e."parent_Id", e."retry_of_Id",
   extract(epoch from now() - e."startedAt")::float8 as "ageSeconds"`
 
-/** What is due, by the index of what nobody has: however much waits, nothing else is looked at. */
+/** Due executions, by the index of unclaimed ones: the statement reads nothing else, however many wait. */
 export const dueSql = (limit: string): string => `select id, status from "svc_WorkflowExecution"
   where status in ('queued', 'running') and claim_token is null and due_at <= now()
   order by due_at limit ${limit} for update skip locked`

@@ -3,7 +3,7 @@ import { jsonSize } from './expressions.ts'
 import { NodeError } from './nodes.ts'
 import type { Note, State } from './step.ts'
 
-/** What is kept of executions: the results of their nodes, by which they are brought back, and how they stand. */
+/** The stored state of executions: the results of their nodes, from which they are brought back, and their status. */
 
 /** JSON text that the database can hold. */
 export function storable(value: unknown): string {
@@ -101,7 +101,7 @@ export class ClaimLost extends Error {
   override readonly name = 'ClaimLost'
 }
 
-/** What is kept of an execution: rows of nodes, and how it stands after them. */
+/** The stored part of an execution: rows of nodes, and its status after them. */
 export type Recorded = { readonly claim: Claim; readonly rows: readonly LogRow[]; readonly standing: Standing }
 
 /** Keeps what nodes gave and how the execution stands, last in the transaction of what they did. */

@@ -91,7 +91,7 @@ export function workflowRoutes(app: App, deps: WorkflowWrites): void {
   app.register(async (scope) => importRoutes(scope as App, deps))
 }
 
-/** Who asks has no more to say about workflows of other tenants than about those that there are not. */
+/** A caller learns no more about workflows of other tenants than about those that do not exist. */
 function askingOf({ config }: WorkflowWrites, request: FastifyRequest) {
   const { admin, tenantId } = request.caller
   return { reader: requesterOf(request), ...(config.tenancy.enabled && !admin && { tenantId: tenantId ?? null }) }

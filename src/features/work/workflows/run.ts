@@ -36,9 +36,9 @@ import { begin, type Command, goOn, type NodeResult, type State, step } from './
 import { optionsOf } from './trigger.ts'
 
 /**
- * Runs an execution that this process has claimed, until it is over or waits. What a node gives is kept before its successor
- * begins: by the transaction of what the node does, where that is the database, and else by the next one. An execution whose
- * process died is brought back by giving `step` what was kept.
+ * Runs an execution that this process has claimed, until it is over or waits. A node's output is stored before its
+ * successor begins: by the node's own transaction if it is a database node, else by the next one. An execution whose
+ * process died is brought back by giving `step` the stored results.
  */
 
 type Command_<Kind> = Extract<Command, { kind: Kind }>
@@ -145,13 +145,13 @@ async function open(
   }
 }
 
-/** Who is triggered by its changes acts as who made them, which is who had the rights. */
+/** Workflows triggered by its changes act as the maker of the changes, the user who had the rights. */
 function causeFor({ cause, triggered_by_Id }: ClaimedExecution, { userId }: Authority): Actor['cause'] {
   if (cause === null) return undefined
   return userId === triggered_by_Id ? cause : { ...cause, as: userId }
 }
 
-/** Runs one node, or takes what is kept of it. What does not fit its graph stops the execution rather than to go astray. */
+/** Runs one node, or takes its stored result. A result that does not fit the graph stops the execution. */
 async function runNode(
   execution: Execution,
   progress: Progress,
@@ -184,7 +184,7 @@ function give(execution: Execution, { state, unkept }: Progress, result: NodeRes
   )
 }
 
-/** What an error says of the node that it comes from; throws what is no failure of the node. */
+/** The error of a node, in words; rethrows an error that is no failure of the node. */
 function failureIn({ deps, claim }: Execution, error: unknown): string {
   if (error instanceof ClaimLost || isPassing(error)) throw error
   if (error instanceof NodeError) return error.message
@@ -198,8 +198,8 @@ const messageOf = ({ message, details }: AppError): string =>
   typeof details === 'string' ? `${message}: ${details}` : message
 
 /**
- * What the node does, its output, and how the execution stands after it: one transaction. Nodes of the database that follow
- * are part of it, as long as there is time: their effects are all kept, or none.
+ * The node's effect, its output, and the status of the execution after it: one transaction. Nodes of the database that
+ * follow are part of it, as long as there is time: their effects are all kept, or none.
  */
 async function inDatabase(
   execution: Execution,
@@ -238,7 +238,7 @@ async function effectsFrom(
   }
 }
 
-/** Who shares a transaction can fail in it only before anything was sent; else it is broken. */
+/** A member of a shared transaction can fail in it only before it has sent anything; else the transaction is broken. */
 async function effectOf(execution: Execution, command: Command_<'run'>, turn: Turn): Promise<NodeResult> {
   const before = turn.sent()
   try {

@@ -15,7 +15,7 @@ import { isScript, nodeTypes } from './nodes.ts'
 import { optionsOf, type Trigger, webhookPath } from './trigger.ts'
 import { checkShape, runsBefore, type Surroundings, validate } from './validate.ts'
 
-/** What it takes to save a workflow, and as whom it acts afterwards. */
+/** The conditions for saving a workflow, and its authority afterwards. */
 
 export type StoredWorkflow = Trigger & {
   readonly id: string
@@ -35,7 +35,7 @@ export type Saved = {
 
 type SaveReads = Reads & Configuration & CurrentCatalog & Workflows
 
-/** What a workflow does, when, and for whom: whoever changes it answers for it. */
+/** Columns that define a workflow's behaviour, trigger and users: the user who changes one becomes its author. */
 const definition = [
   ...[
     'allowed_roles',
@@ -89,7 +89,7 @@ export async function decideSave(
   }
 }
 
-/** What is wrong with scripts before they run, such as a brace that is missing. */
+/** Problems of scripts that show before they run, such as a missing brace. */
 async function scriptProblems(
   { workflows: { scripts } }: Workflows,
   { flow_data }: StoredWorkflow,
@@ -102,7 +102,9 @@ async function scriptProblems(
   return problems
 }
 
-/** What workflows do that are called before a change, and theirs: what a change cannot do, it cannot have done. */
+/**
+ * Problems of workflows that a workflow before a change calls, directly or not: they must not do what a change cannot.
+ */
 async function calledProblems(deps: SaveReads, row: StoredWorkflow): Promise<readonly Problem[]> {
   if (!runsBefore(row)) return []
   const problems: Problem[] = []
@@ -206,7 +208,7 @@ function requireAdmin(access: Access, row: StoredWorkflow): void {
     ...(webhookSecret === undefined ? [] : ['secrets']),
   ].map((what): Problem => ({ code: 'admin_only', message: `Only administrators can save ${what}` }))
   const { trigger_type, trigger_hook_collection: read } = row
-  // What it is told of a change its author could not have read.
+  // It is triggered by a change that its author could not have read.
   const isBlind = trigger_type === 'hook' && read !== null && access.grant(read, 'read') === undefined
   const unreadable = {
     code: 'unreadable',

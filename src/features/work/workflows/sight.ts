@@ -10,11 +10,14 @@ import type { WorkflowWrites } from './capabilities.ts'
 import type { Triggerable } from './queries.ts'
 
 /**
- * What a workflow is told of the changes that trigger it. An administrator's is told everything but hidden fields; anybody
- * else's no more than its author may read, as a subscriber on the socket would be.
+ * The visible part of a triggering change. An administrator's workflow sees everything except hidden fields; another
+ * author's sees no more than its author may read, as a subscriber on the socket would.
  */
 
-/** What an author may see of one change; `nobody`: there is no author who may act, so the execution says that alone. */
+/**
+ * The part of a change that an author may see; `nobody`: there is no author who may act, so the execution says only
+ * that.
+ */
 export type Sight = 'everything' | 'nobody' | Seen
 
 type Seen = {

@@ -25,9 +25,9 @@ import {
 } from './queries.ts'
 import { workflowNotFound } from './transfer.ts'
 
-/** Who may start what, and what keeps a workflow from starting itself without end. */
+/** Decides who may start which workflow, and keeps a workflow from starting itself without end. */
 
-/** Who asks, as the routes know it. */
+/** The asking party, as the routes know it. */
 export type Asker = { readonly caller: Caller; readonly actor: Actor }
 
 const timesOnOneRecord = 3
@@ -74,7 +74,7 @@ function isOfTenant({ config }: WorkflowWrites, { admin, tenantId }: Caller, ten
   return !config.tenancy.enabled || admin || tenant === null || tenant === tenantId
 }
 
-/** What a caller starts. `workflow`: as it is now. */
+/** The execution that a caller starts. `workflow`: its present version. */
 export function executionFor(
   workflow: Triggerable,
   { actor, caller }: Asker,
@@ -123,7 +123,7 @@ export async function queue(deps: WorkflowWrites, actor: Actor, execution: NewEx
 
 const longestTestMs = 30_000
 
-/** Who tries a workflow, or a node, chooses what it is given: that is for those who could write it. */
+/** A caller who tests a workflow or a node chooses its input, so only callers who could write it may. */
 const mayChange = ({ admin, access }: Caller): boolean => admin || access.grant('svc_Workflow', 'update') !== undefined
 
 /** Runs a workflow as it is now, and waits until it is over; also one that is not active. */
@@ -237,7 +237,7 @@ async function resultAlone(run: NodeRun): Promise<unknown> {
   return runExtensionNode(run, AbortSignal.timeout(longestTestMs))
 }
 
-/** What may be done with an execution, by who triggered it and by those who may change workflows. */
+/** An execution for its actions: open to the user who triggered it and to users who may change workflows. */
 async function ownExecution(deps: WorkflowWrites, asker: Asker, id: string, executionId: string) {
   const { caller } = asker
   await knownWorkflow(deps, asker, id)
@@ -285,8 +285,8 @@ export async function retry(deps: WorkflowWrites, asker: Asker, id: string, exec
 }
 
 /**
- * Who triggered the first one stays who did, by no more than a program may that asks now; nodes that failed are done again, and
- * whatever came after them.
+ * The user who triggered the first execution stays the trigger, within the scope of a program that asks now; failed
+ * nodes run again, with everything after them.
  */
 const carrySql = `
   with old as (

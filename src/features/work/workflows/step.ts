@@ -19,7 +19,7 @@ export type State = {
   readonly sizes: Readonly<Record<string, number>>
   readonly variables: Readonly<Record<string, unknown>>
   readonly error: Failure | null
-  /** What the `respond` node gave. */
+  /** The result of the `respond` node. */
   readonly response: unknown
   /** Nodes that have begun. */
   readonly seq: number
@@ -56,7 +56,7 @@ type Given = { readonly output: unknown; readonly before: Given | undefined }
 
 type Begun = { readonly nodeId: string; readonly seq: number; readonly step: string; readonly input: Scope }
 
-/** What became of the node that ran. */
+/** The outcome of the node that ran. */
 export type NodeResult = { readonly output: unknown } | { readonly error: string }
 
 /** A node that was begun, and what became of it. */
@@ -140,7 +140,7 @@ export function goOn(graph: Graph, state: State): [State, readonly Command[]] {
   return advance(graph, draftOf(state), [])
 }
 
-/** What templates may name now. */
+/** The values that templates may name now. */
 export function scopeOf({ trigger, outputs, variables, frames, error, execution }: State): Scope {
   const loop = frames.findLast((frame) => frame.loop !== undefined)?.loop
   return {

@@ -9,7 +9,7 @@ import { missingIn } from './missing.ts'
 import { strike, surroundingsOf } from './save.ts'
 import { validate } from './validate.ts'
 
-/** Workflows as a file. Whoever imports one is its author: flags of bypassing permissions do not come along. */
+/** Workflows as a file. The importer becomes the author, so flags that bypass permissions do not come along. */
 
 const formatVersion = '1.0'
 
@@ -53,7 +53,7 @@ type Result = {
   readonly message: string | null
 }
 
-/** What an import of the file would do, and what is wrong with its workflows; nothing is written. */
+/** The effects of an import, and the problems of its workflows; nothing is written. */
 export async function previewImport(deps: WorkflowWrites, writer: Requester, file: unknown, overwrite: boolean) {
   requireAdministrator(writer, 'import')
   const wanted = workflowsIn(file)

@@ -3,7 +3,7 @@ import type { Catalog } from '../../../catalog/catalog.ts'
 import { isObject } from '../../../query/guards.ts'
 import type { Problem } from './flow.ts'
 
-/** What starts a workflow, and how it does what it does: the columns of svc_Workflow beside its graph. */
+/** The trigger and the options of a workflow: the columns of svc_Workflow beside its graph. */
 export type Trigger = {
   readonly trigger_type: string | null
   readonly trigger_cron: string | null
@@ -45,7 +45,7 @@ export function optionsOf(stored: unknown): Options {
   }
 }
 
-/** What is wrong with the members of `options`; other members are the client's own. */
+/** Problems of the members of `options`; other members are the client's own. */
 function optionProblems(stored: unknown): readonly string[] {
   if (stored == null) return []
   if (!isObject(stored)) return ['options must be an object']
@@ -82,7 +82,7 @@ const path = /^[A-Za-z0-9._~-]+(\/[A-Za-z0-9._~-]+)*$/
 /** A webhook's path as it is compared: without slashes around it. */
 export const webhookPath = (text: string): string => text.replace(/^\/+|\/+$/g, '')
 
-/** What an active workflow's trigger lacks. */
+/** The missing parts of an active workflow's trigger. */
 export function triggerProblems(trigger: Trigger, catalog: Catalog): readonly Problem[] {
   const { trigger_type, trigger_cron, trigger_webhook_path, trigger_hook_collection, trigger_hook_action } = trigger
   const problem = (message: string): Problem => ({ code: 'trigger', message })

@@ -23,7 +23,7 @@ import { type Sight, sightsOf } from './sight.ts'
 import { causeOfNext, mayTrigger, refusedChain } from './starting.ts'
 import { optionsOf } from './trigger.ts'
 
-/** What starts workflows without anybody asking: changes, of which the log tells, and the clock. */
+/** Starts workflows without a caller: by changes in the log, and by the clock. */
 
 const consumerName = 'workflows'
 const definitions = 'svc_Workflow'
@@ -42,7 +42,7 @@ export async function openTriggers(
       if (page.events.some(({ entity }) => entity === definitions)) {
         const before = String(collections())
         hooked = await hookedWorkflows(deps.reserved)
-        // What follows in the page was read without the collections that are wanted now: the page is read again.
+        // The rest of the page was read without the collections that are wanted now: read the page again.
         if (String(collections()) !== before && !page.isRetry)
           throw errors.unavailable('workflows were changed: the page is read again')
       }
@@ -68,7 +68,7 @@ function hookedWorkflows(db: Reader): Promise<readonly Triggerable[]> {
   )
 }
 
-/** What there is no room for is refused, and says so: nothing that a change triggers is lost silently. */
+/** An execution beyond the limit is refused and recorded: nothing that a change triggers is lost silently. */
 async function withinLimits(
   deps: WorkflowWrites,
   executions: readonly NewExecution[],
@@ -81,13 +81,13 @@ async function withinLimits(
   })
 }
 
-/** What is known of an event beside what the log's reader gives. */
+/** The facts about an event beyond those of the log's reader. */
 type Origin = {
   readonly position: string
   readonly roleId: string | null
   readonly request: string | null
   readonly cause: Cause | null
-  /** What the program may that made the change in the user's name. */
+  /** The scope of the program that made the change in the user's name. */
   readonly scope: AccessScope | null
 }
 

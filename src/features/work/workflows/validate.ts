@@ -16,7 +16,7 @@ import { type Trigger, triggerProblems } from './trigger.ts'
 
 /** Every rule that an active workflow keeps, each problem with its node. Pure. */
 
-/** What decides beyond the workflow itself. */
+/** The surroundings that decide beside the workflow itself. */
 export type Surroundings = {
   readonly catalog: Catalog
   /** Why there are no scripts; undefined where they run. */
@@ -31,7 +31,7 @@ export type Verdict = {
   readonly warnings: readonly Problem[]
 }
 
-/** What is stored: shape, sizes and known types. All that a draft is held to. */
+/** Checks the stored parts: shape, sizes and known types. A draft needs no more. */
 export function checkShape(
   flowData: unknown,
   around: Pick<Surroundings, 'extensionNodes'>,

@@ -77,7 +77,7 @@ function callerOf(deps: WorkflowWrites, { caller }: FastifyRequest): Caller {
 const answered =
   /^(content-(type|disposition|language)|cache-control|etag|expires|last-modified|location|retry-after|vary|x-(?!accel-|sendfile|reproxy|lighttpd-|frame-|content-|xss-|request-|log-|ratelimit-)[\w-]+)$/i
 
-/** Whoever may save a workflow writes it, on the address where others are signed in: as a page it is of no origin. */
+/** Any author of a workflow writes this page, at the address where users are signed in: so it gets an opaque origin. */
 const ofStrangers = {
   'content-security-policy': 'sandbox allow-forms allow-scripts',
   'x-content-type-options': 'nosniff',
@@ -103,7 +103,7 @@ function requireRole(workflow: Triggerable, caller: Caller): void {
   throw new AppError(403, 'You do not have permission to execute this workflow')
 }
 
-/** What nodes see as `trigger`: credentials are not part of it. */
+/** The nodes' `trigger`: credentials are not part of it. */
 async function dataOf(request: FastifyRequest, raw: Buffer, path: string): Promise<Record<string, unknown>> {
   const headers = Object.fromEntries(Object.entries(request.headers).filter(([name]) => !credentials.has(name)))
   const text = raw.toString('utf8')
@@ -205,7 +205,7 @@ const look = { firstMs: 10, longestMs: 150 }
 
 type Response = { readonly status: number; readonly body: unknown; readonly headers: Readonly<Record<string, string>> }
 
-/** What its `respond` node gave; undefined when there is nothing in time, or it ended without. */
+/** The result of its `respond` node; undefined when none comes in time, or it ended without one. */
 async function responseOf({ reserved }: WorkflowWrites, executionId: string): Promise<Response | undefined> {
   const until = performance.now() + longestWaitMs
   for (let pause = look.firstMs; performance.now() < until; pause = Math.min(pause * 1.4, look.longestMs)) {

@@ -1,4 +1,4 @@
-/* What other slices and the processes use of this folder; its other files are its own. */
+/* The public face of this folder. */
 
 export type { ExtensionNode, WorkflowParts, Workflows, WorkflowWrites } from './capabilities.ts'
 export { openGroupCommit } from './group-commit.ts'

@@ -85,7 +85,7 @@ const others: readonly Tool[] = [
   }),
 ]
 
-/** Whatever answers a token puts it into the context of a model. */
+/** A tool that answers a token puts it into the context of a model. */
 const signingIn: readonly Tool[] = [
   tool({
     name: 'svc_register_user',

@@ -5,7 +5,7 @@ import { Collection, ItemId, optional, type Tool, tool } from '../tool.ts'
 const cursor = optional(Text('4711', { description: 'The `nextCursor` of the page before.' }))
 const limit = Type.Integer({ minimum: 1, maximum: 100, default: 25, description: 'How many at most, up to 100.' })
 
-/** What happened, and its way back. */
+/** Tools for history and undo. */
 export const historyTools: readonly Tool[] = [
   tool({
     name: 'svc_history',
