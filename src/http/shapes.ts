@@ -72,7 +72,7 @@ export const GeneralError = Type.Object({
   error: Type.Object({
     message: Text('Model books not found', { description: 'For people; may change.' }),
     code: Text('UNKNOWN_COLLECTION', { description: 'For programs; stable.' }),
-    details: Type.Unknown({ description: 'What exactly is wrong, where there is more to say.', examples: [null] }),
+    details: Type.Unknown({ description: 'The exact problem, if the message does not say it.', examples: [null] }),
     statusCode: Count(404),
   }),
 })

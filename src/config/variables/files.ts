@@ -38,7 +38,7 @@ export const storage = group('Storage', {
   quotaTenant: optional(
     'STORAGE_QUOTA_TENANT',
     size('mb'),
-    'What the files of one tenant may come to in all; no limit when unset',
+    'Most that the files of one tenant may take together; no limit when unset',
   ),
   tempPath: optional('STORAGE_TEMP_PATH', text, 'Directory of uploads in progress; the system’s when unset'),
 })

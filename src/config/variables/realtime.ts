@@ -136,7 +136,7 @@ export const workflows = group('Workflows', {
     'WORKFLOW_SCRIPTS',
     oneOf('admin', 'off'),
     'admin',
-    'Who may save nodes with scripts: administrators or nobody',
+    'Users who may save nodes with scripts: administrators or nobody',
   ),
   scriptProcesses: variable(
     'WORKFLOW_SCRIPT_PROCESSES',

@@ -11,7 +11,7 @@ const notFound = { status: 404, message: 'Settings not found' }
 export const TenantQuery = Type.Object({
   tenant_id: Type.Optional(
     Type.Union([Id(), Type.Literal('')], {
-      description: 'Whose settings are meant: a tenant, or the installation without one.',
+      description: 'The tenant whose settings are meant; without one those of the installation.',
       refusal: notFound,
     }),
   ),

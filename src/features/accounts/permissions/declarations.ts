@@ -15,7 +15,7 @@ const rule = {
   fields: Anything(['id', 'name'], { description: 'Which fields; `["*"]` for all.' }),
   conditions: Anything({ userCreated_Id: '$CURRENT_USER' }, { description: 'Which items: a filter.' }),
   relConditions: Anything(null, { description: 'Which nested items, by relation.' }),
-  defaultValues: Anything(null, { description: 'What a new item gets.' }),
+  defaultValues: Anything(null, { description: 'The values that a new item gets.' }),
 }
 const own: Readonly<Record<What, TProperties>> = {
   Permission: {
@@ -175,7 +175,7 @@ const Term: TSchema = Type.Object({
   stored: Type.Optional(Anything('$CURRENT_USER')),
   resolved: Type.Optional(Anything('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44')),
   actual: Type.Optional(
-    Anything(['0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'], { description: 'What the item has there.' }),
+    Anything(['0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'], { description: 'The item’s values at the path.' }),
   ),
 })
 

@@ -68,7 +68,7 @@ const listRoute = declared({
           action: Text('update'),
           createdAt: Text('2026-03-14T09:26:53.589Z'),
           userId: NullableId(),
-          requestId: NullableId({ description: 'What `POST /log/undo` takes.' }),
+          requestId: NullableId({ description: 'The id for `POST /log/undo`.' }),
           agent: Anything({ name: 'claude-desktop', tool: 'items.update' }),
           cause: Anything({ request: '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', depth: 1, by: 'hook' }),
           erased: Type.Boolean(),

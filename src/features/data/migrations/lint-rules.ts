@@ -111,7 +111,7 @@ export const rules = {
   },
   'lock-table': {
     lock: 'ACCESS EXCLUSIVE',
-    why: 'What the table is used for waits until the transaction ends.',
+    why: 'Other users of the table wait until the transaction ends.',
     safeWay: 'Lock single rows, or take an advisory lock.',
   },
   'vacuum-full': {

@@ -119,7 +119,7 @@ export async function storeCompleted(tx: Tx, script: LoadedScript, metadata: obj
 export async function storeBaseline(tx: Tx, version: string): Promise<void> {
   await tx.any(sql.unsafe`
     insert into "svc_Migration" (version, name, description, type, status, metadata)
-    values (${version}, 'baseline', 'What the upgraded installation had already.', 'upgrade', 'completed',
+    values (${version}, 'baseline', 'Parts that the upgraded installation had already.', 'upgrade', 'completed',
             ${sql.jsonb({ baseline: version })})`)
 }
 

@@ -22,7 +22,7 @@ const migration = Type.Optional(
 )
 const ChangeQuery = Type.Object({ dryRun, migration })
 const WholeQuery = Type.Object({
-  drop: isOn('drop', 'What the definition leaves out goes, with its values.'),
+  drop: isOn('drop', 'Drops the parts that the definition leaves out, with their values.'),
   dryRun,
   migration,
 })
@@ -88,7 +88,7 @@ const loss = {
   rows: Type.Optional(Count(42)),
   values: Type.Optional(Count(40)),
 }
-const Dropped = Type.Array(Type.Object(loss), { description: 'What went, and what it held.' })
+const Dropped = Type.Array(Type.Object(loss), { description: 'The dropped parts, and how much they held.' })
 const Finding = Type.Object({
   rule: Text('index-not-concurrent'),
   object: Text('products'),
@@ -111,7 +111,7 @@ const preview = {
     }),
   ),
   sql: Type.Optional(Type.Array(Text('alter table "products" add column "name" text'))),
-  findings: Type.Optional(Type.Array(Finding, { description: 'What the statements would stop.' })),
+  findings: Type.Optional(Type.Array(Finding, { description: 'Statements that would stop traffic.' })),
 }
 const Done = Type.Object({
   message: Text('Schema updated successfully'),
@@ -291,7 +291,7 @@ export const exportRoute = route({
 })
 export const typesRoute = route({
   summary: 'Download the collections as TypeScript',
-  description: 'What `npx daybook types` writes for the client. The answer has an ETag.',
+  description: 'The types that `npx daybook types` writes for the client. The answer has an ETag.',
   tag,
   scope: 'admin',
   response: { 200: Text('export type Schema = {}', { contentMediaType: 'text/plain' }), 304: Nothing },

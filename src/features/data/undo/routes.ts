@@ -115,7 +115,7 @@ const Report = Type.Object({
   notUndone: Type.Array(
     Anything({ event: 'mail.queued', id: '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', at: '2026-03-14T09:26:53.589Z' }),
     {
-      description: 'What stays: rows that are never undone, and facts such as mails that were sent.',
+      description: 'The effects that stay: rows that are never undone, and facts such as mails that were sent.',
     },
   ),
 })
@@ -162,7 +162,7 @@ const requestsRoute = declared({
       Text('import-7', { description: "The answer's `x-request-id`, also one that a client chose." }),
     ),
     agent: Type.Optional(Text('claude-desktop')),
-    cause: Type.Optional(Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', { description: 'What this request led to.' })),
+    cause: Type.Optional(Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', { description: 'A request that this one led to.' })),
     limit: Type.Optional(
       Type.Integer({
         minimum: 1,
@@ -275,9 +275,9 @@ const requestRoute = declared({
         ...Listed,
         eventList: Events,
         caused: Type.Array(Type.Object({ ...Listed, eventList: Events, caused: Type.Array(Anything({})) }), {
-          description: 'What it led to, each with what that led to.',
+          description: 'The requests that it led to, each with its own consequences.',
         }),
-        chain: Type.Array(Type.Object(Listed), { description: 'What led to it, the first cause first.' }),
+        chain: Type.Array(Type.Object(Listed), { description: 'The causes of the request, the first one first.' }),
         undoneBy: Type.Array(Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44')),
       }),
     }),

@@ -105,7 +105,7 @@ const assetRoute = route(
       ...transforms,
       download: Type.Optional(Type.Boolean({ description: 'To be saved rather than shown.' })),
       access_token: said('eyJhbGciOiJIUzI1NiJ9…', 'For what cannot send headers.'),
-      tenant_id: said('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', 'Whose settings name the image.'),
+      tenant_id: said('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', 'The tenant whose settings name the image.'),
       signer: said('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', 'Part of a signed address.'),
       expires: said('1773480413', 'Part of a signed address.'),
       signature: said('kJ1…', 'Part of a signed address.'),
@@ -157,7 +157,7 @@ const signRoute = route({
   summary: 'Sign an address of a file',
   scope: 'write',
   description:
-    'Whoever has the address reads the file until it expires, as long as the signer may and the content is the same.',
+    'Everybody who has the address reads the file until it expires, as long as the signer may read it and the content stays the same.',
   tag,
   params: Type.Object({ id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44') }),
   body: Type.Object({ expiresIn: ExpiresIn, transform: TransformBody, download }),

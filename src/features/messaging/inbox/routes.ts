@@ -159,7 +159,7 @@ function listPage(mails: readonly ListedMail[]): string {
     ({ id, keptAt, to, type, subject }) =>
       markup`<tr><td><time>${timeOf(keptAt)}</time></td><td>${to}</td><td>${type}</td><td><a href="/_dev/mail/${id}">${subject}</a></td></tr>`,
   )
-  const none = markup`<p>No mail yet. What the mail worker has to send while no sender is configured appears here.</p>`
+  const none = markup`<p>No mail yet. While no sender is configured, the mail worker shows its mails here.</p>`
   const table = markup`<table><thead><tr><th>Time (UTC)</th><th>To</th><th>Type</th><th>Subject</th></tr></thead><tbody>${rows}</tbody></table>`
   return frame('Mails', mails.length === 0 ? none : table)
 }

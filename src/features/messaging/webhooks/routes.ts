@@ -135,7 +135,7 @@ const Webhook = Type.Object({
   reason: NullableText('nothing has reached the endpoint for a day', { description: 'Why it is paused.' }),
   role_Id: Id(),
   tenant_Id: NullableId(),
-  user_Id: Id({ description: 'Whose it is.' }),
+  user_Id: Id({ description: 'The owner.' }),
   createdAt: Type.Unsafe<Date>(Moment()),
   updatedAt: Type.Unsafe<Date>(Moment()),
 })
@@ -208,7 +208,7 @@ const testRoute = declared({
 const replayRoute = declared({
   summary: 'Deliver everything again since a place',
   scope: 'admin',
-  description: 'What was delivered before comes under the same `webhook-id`.',
+  description: 'Repeated deliveries have the same `webhook-id`.',
   params: ofOne,
   body: Type.Object(
     {

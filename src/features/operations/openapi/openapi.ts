@@ -72,7 +72,7 @@ export function describeApi(source: Source): Json {
 }
 
 const introduction =
-  'What you see is what the caller of `GET /openapi` may do: sign in to see more. Lists, filters and nested fields: ' +
+  'This document shows the operations that the caller of `GET /openapi` may call: sign in to see more. Lists, filters and nested fields: ' +
   'the parameters of `GET /items/{collection}`. Times are UTC.'
 
 /* Families. */

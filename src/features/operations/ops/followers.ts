@@ -122,7 +122,7 @@ const consumersRoute = declared({
 const resetRoute = declared({
   summary: 'Have a consumer go on at another place of the log',
   scope: 'admin',
-  description: 'What is behind the place is handled again.',
+  description: 'Events after the place are handled again.',
   params: NameParams,
   body: Place,
   response: { 200: Said('cache-invalidation goes on at beginning') },

@@ -39,7 +39,7 @@ const members = {
   page: Filled('data', { maxLength: 50, refusal: 'page is required' }),
   collection: Type.Optional(NullableText('invoice', { maxLength: 63 })),
   query: Type.Record(Type.String(), Type.Unknown(), {
-    description: 'What the page is set to, as it understands it.',
+    description: 'The settings of the page, in its own form.',
     examples: [{ filter: { status: 'open' }, sort: '-dueAt' }],
     refusal: 'query must be an object',
   }),

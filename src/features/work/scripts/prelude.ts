@@ -58,7 +58,7 @@ function logOf(log: (level: string, text: string) => void, characters: number) {
 function askingOf(call: (kind: string, text: string) => Promise<string>, most: number): Ask {
   return async (kind, args) => {
     const text = stringify(args)
-    if (text.length > most) throw new Error(`What is handed over has more than ${most} characters of JSON`)
+    if (text.length > most) throw new Error(`The value has more than ${most} characters of JSON`)
     const { value, error } = parse(await call(kind, text))
     if (error === undefined) return value
     throw Object.assign(new Error(error.message), error)

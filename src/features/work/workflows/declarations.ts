@@ -181,14 +181,14 @@ const Started = Type.Object({
 })
 const Data = (example: object, description: string) =>
   Type.Record(Type.String(), Type.Unknown(), { description, examples: [example] })
-const triggerData = Data({ orderId: 42 }, 'What nodes see as `trigger`.')
+const triggerData = Data({ orderId: 42 }, 'The value of `trigger` for the nodes.')
 
 export const executeRoute = declared({
   summary: 'Execute a workflow',
   scope: 'write',
   description: 'It is queued, and begins after half a second, or as soon as a socket joins `execution:{id}`.',
   params: ofOne,
-  body: Type.Unknown({ description: 'What nodes see as `trigger`.', examples: [{ orderId: 42 }] }),
+  body: Type.Unknown({ description: 'The value of `trigger` for the nodes.', examples: [{ orderId: 42 }] }),
   response: { 200: Type.Object({ message: Text('Workflow execution started'), execution: Started }) },
   readElsewhere: 'body',
 })
@@ -270,7 +270,7 @@ export const statsRoute = declared({
 
 const webhook = {
   tag,
-  description: 'Whatever the workflow’s node `respond` says, or that it was started.',
+  description: 'The answer of the workflow’s node `respond`, or the execution that was started.',
   body: Type.Unknown({ description: 'Anything.', examples: [{ orderId: 42 }] }),
   response: {
     200: Type.Object({

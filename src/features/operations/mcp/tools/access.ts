@@ -28,7 +28,7 @@ const rule = {
     Type.Array(Type.String(), { description: 'The fields, e.g. ["name", "maker.*"].', examples: [['name', 'price']] }),
   ),
   conditions: optional(Members('Which rows.', { userCreated_Id: '$CURRENT_USER' })),
-  defaultValues: optional(Members('What new and changed rows get.', { status: 'draft' })),
+  defaultValues: optional(Members('Values that new and changed rows get.', { status: 'draft' })),
   relConditions: optional(Members('Which nested rows.', { parts: { price: { gt: 5 } } })),
 }
 const reads = (collection: string) => ({ action: 'read', collection }) as const
@@ -47,7 +47,7 @@ const lists: readonly Tool[] = [
   tool({
     name: 'svc_list_permissions',
     title: 'List permissions',
-    description: 'What roles may do, by filter.',
+    description: 'The permissions of roles, by filter.',
     group: 'read',
     needs: reads('svc_Permission'),
     input: {

@@ -68,7 +68,7 @@ const others: readonly Tool[] = [
   tool({
     name: 'svc_verify_invite',
     title: 'Read an invitation',
-    description: 'What an invitation says: whom it is for, and where to.',
+    description: 'The invited address, role and tenant of an invitation.',
     group: 'read',
     input: { token: Text('5f1d7a84db00d2fc', { minLength: 1 }), link: optional(Link) },
     route: 'GET /auth/verify-invite/:token',

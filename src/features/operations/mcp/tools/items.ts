@@ -260,7 +260,7 @@ const reporting: readonly Tool[] = [
     input: {
       stats: Type.Array(
         Type.Object({
-          name: Text('revenue', { description: 'What the answer calls it.' }),
+          name: Text('revenue', { description: 'Its name in the answer.' }),
           collection: Collection,
           query: Members('As svc_generate_report, without the collection.', {
             aggregate: { total: { function: 'sum', field: 'price' } },

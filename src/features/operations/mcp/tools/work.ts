@@ -169,7 +169,7 @@ const tasks: readonly Tool[] = [
     needs: { action: 'create', collection },
     input: {
       type: Text('report', { minLength: 1, description: 'The handler of an extension.' }),
-      task_data: optional(Members('What the handler is given.', { year: 2026 })),
+      task_data: optional(Members('The input of the handler.', { year: 2026 })),
       scheduled_time: optional(Text('2026-03-14T09:26:53Z', { description: 'When it starts; now unless given.' })),
       max_retries: optional(Type.Integer({ minimum: 0, description: 'How often a broken attempt is repeated.' })),
     },

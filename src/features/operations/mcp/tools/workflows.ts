@@ -117,7 +117,7 @@ const executing: readonly Tool[] = [
       'Starts an active workflow and answers the id of its execution, with all the effects that its nodes have.',
     group: 'create',
     isDestructive: true,
-    input: { id: WorkflowId, data: optional(Members('What nodes see as `trigger`.', { orderId: 42 })) },
+    input: { id: WorkflowId, data: optional(Members('The value of `trigger` for the nodes.', { orderId: 42 })) },
     route: 'POST /workflows/:id/execute',
     call: ({ id, data = {} }) => ({ params: { id }, body: data }),
   }),
@@ -144,7 +144,7 @@ const executing: readonly Tool[] = [
   tool({
     name: 'svc_cancel_workflow_execution',
     title: 'Cancel an execution',
-    description: 'Ends an execution before its next node. What its nodes have done stays.',
+    description: 'Ends an execution before its next node. The effects of its nodes stay.',
     group: 'update',
     input: ofExecution,
     route: 'POST /workflows/:id/executions/:execution/cancel',
