@@ -17,7 +17,9 @@ type Stored = { readonly id: string; readonly name: string }
 
 type Place = { readonly sql: pg.Client; readonly filesDir: string }
 
-/** What is asked of a side: its path, and what else the answer depends on. `of`: who is asked, if not the side itself. */
+/**
+ * A request to a side: its path, and the headers that the answer depends on. `of`: the server, if not the side itself.
+ */
 type Wanted = {
   readonly path: string
   readonly headers?: Readonly<Record<string, string>>

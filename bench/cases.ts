@@ -11,7 +11,7 @@ export type Request = {
 /** The servers that are compared: the bare one, Daybook without and with its data cache. */
 export const sides = ['ceiling', 'daybook', 'cached'] as const
 export type Side = (typeof sides)[number]
-/** What a request is written for; with and without its cache Daybook is asked the same. */
+/** The server that a request is written for; Daybook with and without its cache gets the same. */
 export type Kind = 'ceiling' | 'daybook'
 
 /** The n-th request of a case, by whom it is sent. */
@@ -32,6 +32,6 @@ export type Case = {
   prepare?(sql: pg.Client, asked: Omit<Asked, 'n'>, requests: number): Promise<void>
   /** Whether a body can be an answer to it; called for every response, so cheap. */
   accepts(body: string): boolean
-  /** What must be equal on both sides, of a parsed body; undefined where they answer what they made themselves. */
+  /** The part of a parsed body that must be equal on both sides; undefined for rows that each side made itself. */
   comparable(body: never): unknown
 }

@@ -13,7 +13,7 @@ export type Place = {
   readonly serverPid: number | undefined
 }
 
-/** What a database server of its own would have on a small machine; crash safety stays on. */
+/** Settings of a dedicated database server on a small machine; crash safety stays on. */
 const settings = {
   shared_buffers: '512MB',
   effective_cache_size: '2GB',

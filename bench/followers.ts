@@ -44,7 +44,7 @@ export async function measureFollowers(
   const figures: Figure[] = []
   for (const [id, name] of Object.entries({ W4: 'create', W5: 'update' })) {
     const load = loadOf(contest, 'daybook', writeCases(productsOfCase).find((each) => each.id === id)!, 'admin')
-    // What came before is none of the measurement, and V8 compiles.
+    // Earlier events do not count, and V8 compiles meanwhile.
     await fire(load, sizes.writes)
     const rounds: Cost[] = []
     for (let round = 0; round < sizes.rounds; round += 1)
@@ -113,7 +113,7 @@ async function measureRound(
   const follower = await openFollower(runtime)
   await follower.stop()
   await sealing.catchUp()
-  // What a worker does that finds nothing to seal is no cost of an event.
+  // The work of a worker that finds nothing to seal is no cost of an event.
   const idle = await sealing.cpu()
   await delay(idleMs)
   const sealedBefore = await sealing.cpu()
@@ -128,7 +128,7 @@ async function measureRound(
   const lasted = (performance.now() - began) / 1000
   const sealed = (await sealing.cpu()).all - sealedBefore.all
   const follow = await timed(own, database, () => follower.countTo(requests))
-  // What PostgreSQL does by itself after so many writes.
+  // PostgreSQL's own work after so many writes.
   const rest = await timed(own, database, () => delay(restMs))
   const micros = (seconds: number) => (seconds * 1e6) / requests
   return {

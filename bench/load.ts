@@ -3,7 +3,7 @@ import type { Case, Kind, Request } from './cases.ts'
 import type { Account, Role } from './daybook.ts'
 import type { Server } from './processes.ts'
 
-/** What one round on one server came to. Latencies in milliseconds, ascending. */
+/** The result of one round on one server. Latencies in milliseconds, ascending. */
 export type Round = {
   readonly perSecond: number
   readonly latencies: Float64Array

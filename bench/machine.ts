@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { cpus, loadavg, totalmem } from 'node:os'
 import type pg from 'pg'
 
-/** What the figures depend on. */
+/** The facts about the machine that the figures depend on. */
 export type Machine = {
   readonly date: string
   readonly commit: string

@@ -6,7 +6,9 @@ import { type Round, shoot } from './load.ts'
 import type { Server } from './processes.ts'
 import { scattered, windows } from './reads.ts'
 
-/** What a mixed run came to; `stale` answers showed less than a write that was acknowledged before they were asked for. */
+/**
+ * The result of a mixed run; `stale` answers showed less than a write that was acknowledged before they were asked for.
+ */
 export type Mixed = Round & { readonly reads: number; readonly writes: number; readonly stale: number }
 
 const sets = 20

@@ -2,7 +2,7 @@ import { resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import type { Role } from './daybook.ts'
 
-/** What a run is to do; durations in seconds. */
+/** The options of a run; durations in seconds. */
 export type Options = {
   /** Fewer and shorter rounds, fewer rows, subscribers and jobs, no growth, V8 still compiling: for a first idea. */
   readonly quick: boolean

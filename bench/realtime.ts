@@ -6,8 +6,8 @@ import { meterOf, residentBytes } from './meter.ts'
 import type { Server } from './processes.ts'
 
 /*
- * What the realtime channel costs: how long a change takes to its subscribers, how many of them it can serve, and what
- * an idle one weighs. Latencies are in milliseconds, ascending.
+ * The cost of the realtime channel: the delay of a change, the number of subscribers it can serve, and the memory of an
+ * idle one. Latencies are in milliseconds, ascending.
  */
 
 /** A web process with SOCKET_ENABLED, REALTIME_ROW_LEVEL_SCOPING and limits out of the way, and its database. */
@@ -20,7 +20,7 @@ export type Target = {
 
 const collection = 'bench_change'
 
-/** What rings for the feed: `wal`, or `poll` while the replication slot waits for others' transactions. */
+/** The wake-up of the feed: `wal`, or `poll` while the replication slot waits for others' transactions. */
 export async function feedSource({ server }: Target): Promise<string> {
   const answer = await callerOf(server.url)<{ realtime: { source: string } }>('GET', '/ready')
   return expectStatus(answer, 200).realtime.source

@@ -28,7 +28,7 @@ export function tableOf(lines: readonly Line[]): string {
   return [head, rule, ...lines.map(cellsOf)].map((cells) => `| ${cells.join(' | ')} |`).join('\n')
 }
 
-/** What is no rate, as a Markdown table; empty without any. */
+/** Figures that are not rates, as a Markdown table; empty without any. */
 export function figuresTable(figures: readonly Figure[]): string {
   if (figures.length === 0) return ''
   const head = ['figure', 'unit', 'ceiling', 'Daybook', 'ratio', 'cached']

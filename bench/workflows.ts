@@ -244,7 +244,7 @@ async function measureFanOut(runtime: Runtime, userId: string, { fanOut }: Sizes
   return fanOut / seconds
 }
 
-/** What workflows add to a create over HTTP, one at a time: rounds with and without them take turns. */
+/** The cost that workflows add to a create over HTTP, one at a time: rounds with and without them take turns. */
 async function measureBefore(runtime: Runtime, contest: Contest, sizes: Sizes): Promise<readonly Figure[]> {
   const without: number[][] = []
   const completing: number[][] = []

@@ -55,7 +55,7 @@ export type ChangesPage<S extends SchemaType> = {
   readonly resync?: readonly Name<S>[]
 }
 
-/** What is to be undone, and how: see docs/undo.md. */
+/** The changes to undo, and the options: see docs/undo.md. */
 export type UndoRequest = {
   readonly requestId?: string
   readonly position?: string | number

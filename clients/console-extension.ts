@@ -24,7 +24,7 @@ export type { Context, EditorContext, ListQuery, PageContext, Refusal, ReportQue
 type Row = Readonly<Record<string, unknown>>
 type Key = string | number
 
-/** What the console or the server refused, or did not answer. */
+/** A refusal of the console or the server, or a missing answer. */
 export class ExtensionError extends Error {
   override readonly name = 'ExtensionError'
   /** For programs, e.g. `FORBIDDEN`, `BUSY`, `NO_ANSWER`. */

@@ -1,6 +1,6 @@
 /**
- * What a frame of an extension and the console say to each other. The frame says {@link Hello} to the window around it and
- * is answered {@link Welcome} with a port, or {@link Unwelcome}; everything after that is JSON text over the port.
+ * The messages between a frame of an extension and the console. The frame sends {@link Hello} to the window around it,
+ * which answers {@link Welcome} with a port, or {@link Unwelcome}; everything after that is JSON text over the port.
  */
 
 /** Of what is said; another one is refused. */
@@ -25,7 +25,7 @@ export type Context = {
 
 export type PageContext = {
   readonly kind: 'page'
-  /** What follows `/console/extensions/{extension}` in the address: `/`, `/2026?open=7`. */
+  /** The rest of the address after `/console/extensions/{extension}`: `/`, `/2026?open=7`. */
   readonly path: string
 }
 
@@ -43,14 +43,14 @@ export type EditorContext = {
   readonly record: Json | null
 }
 
-/** What the console tells a frame by itself. */
+/** The messages that the console sends to a frame unasked. */
 export type Told =
   | { readonly told: 'theme'; readonly theme: Theme }
   | { readonly told: 'path'; readonly path: string }
   | { readonly told: 'value'; readonly value: unknown }
   | { readonly told: 'ping' }
 
-/** What a list may be asked; the words are those of `GET /items`. */
+/** The query of a list; the words are those of `GET /items`. */
 export type ListQuery = {
   readonly fields?: readonly string[]
   readonly filter?: Json
@@ -62,7 +62,7 @@ export type ListQuery = {
   readonly count?: boolean
 }
 
-/** What a report may be asked; the words are those of `POST /reports`. */
+/** The query of a report; the words are those of `POST /reports`. */
 export type ReportQuery = {
   readonly aggregate: Json
   readonly groupBy?: readonly string[]

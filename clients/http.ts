@@ -1,4 +1,4 @@
-/** What is told of a request that was refused or could not be sent. */
+/** A request that was refused or could not be sent. */
 export class DaybookError extends Error {
   override readonly name = 'DaybookError'
   /** 0 where there was no answer. */
@@ -103,7 +103,7 @@ export function openHttp(options: HttpOptions): Http {
   }
 }
 
-/** What may be answered otherwise when it is asked again. */
+/** Refusals that a repetition may not get. */
 const isPassing = ({ status, code }: DaybookError): boolean =>
   status === 0 ? code === 'NO_ANSWER' : [429, 502, 503, 504].includes(status)
 

@@ -1,7 +1,7 @@
 import type { Http } from './http.ts'
 import type { Aggregates, Filter, Key, Name, ReportRow, Row, SchemaType, Selected, Sort, ValidPaths } from './schema.ts'
 
-/** What a list may be asked. */
+/** The query of a list. */
 export type ListQuery<S extends SchemaType, C extends Name<S>, F extends readonly string[]> = {
   /** The fields and relations of a row: `['title', 'project.name']`. All own fields unless given. */
   readonly fields?: F & ValidPaths<S, C, F>
@@ -108,7 +108,7 @@ export type Items<S extends SchemaType, C extends Name<S>> = {
   report<const A extends Aggregates<S, C>, const G extends readonly string[] = []>(
     query: ReportQuery<S, C, A, G>,
   ): Promise<{ readonly data: readonly ReportRow<S, C, A, G>[]; readonly totalCount: number }>
-  /** What happened to a row, the newest first. */
+  /** The changes of a row, the newest first. */
   history(id: Key<S, C>, query?: { readonly limit?: number; readonly cursor?: string }): Promise<Page<HistoryEvent>>
   /**
    * Brings a row back to a version: that after an event, that before one, or that of a time. A deleted row comes back with

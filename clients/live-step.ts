@@ -1,6 +1,6 @@
 /*
- * What a live query shows, decided from what has happened: rows as the server has told them, and above them the writes of this
- * client that it has not confirmed yet.
+ * The view of a live query, computed from its inputs: the server's rows, and above them the writes of this client that
+ * the server has not confirmed yet.
  */
 
 export type LiveRow = Readonly<Record<string, unknown>>

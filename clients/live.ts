@@ -22,7 +22,7 @@ export type LiveQuery<S extends SchemaType, C extends Name<S>> = {
  */
 export type LiveStatus = 'loading' | 'kept' | 'live' | 'broken' | 'ended'
 
-/** What is shown now: another object whenever it changes. */
+/** The present view: another object whenever it changes. */
 export type LiveView<R> = {
   readonly rows: readonly R[]
   readonly status: LiveStatus
@@ -41,7 +41,7 @@ export type Live<S extends SchemaType, C extends Name<S>> = {
   close(): void
 }
 
-/** What is kept of a live query between two times. */
+/** The stored part of a live query between two visits. */
 export type KeptRows = { readonly rows: readonly LiveRow[]; readonly cursor: string }
 
 export type RowStore = {
@@ -56,7 +56,7 @@ export type LiveOptions = {
   readonly connect: (collection: string) => Realtime
   /** Undefined where nothing is kept. */
   readonly store: RowStore | undefined
-  /** Whose rows they are, so that nobody sees another's; undefined: none are kept. */
+  /** The owner of the rows, so that nobody sees another's; undefined: none are kept. */
   readonly owner: () => Promise<string | undefined>
   readonly onClose: () => void
 }
@@ -200,7 +200,7 @@ class LiveRows {
     const whose = await owner()
     if (whose === undefined) return undefined
     this.#name = JSON.stringify([whose, collection, filter ?? null, fields ?? null])
-    // What cannot be read is fetched.
+    // Rows that cannot be read from the store are fetched.
     return store.load(this.#name).catch(() => undefined)
   }
 

@@ -48,7 +48,7 @@ export function openSubscription<Row extends object>(
     onError(error)
   }
 
-  /** What the application does with a message must not be lost by a fault of its own. */
+  /** An error of the application's handler must not lose the message. */
   const handle = (work: () => void): boolean => {
     try {
       work()

@@ -108,7 +108,7 @@ export type Selected<S extends SchemaType, C extends Name<S>, P extends string> 
         }
       >
 
-/** What may be compared with a field. */
+/** The operands that a field can be compared with. */
 type Operand<T> =
   | T
   | null

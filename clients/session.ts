@@ -4,8 +4,9 @@ import { DaybookError, type Http } from './http.ts'
 export type KeyValueStore = Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>
 
 /**
- * Who asks. `token`: an API key or a token of your own. `cookie`: the browser keeps the session where scripts cannot read it.
- * Otherwise the client signs in and keeps the token in `store`: that of the page where there is one, else memory.
+ * The credential of requests. `token`: an API key or a token of your own. `cookie`: the browser keeps the session where
+ * scripts cannot read it. Otherwise the client signs in and keeps the token in `store`: that of the page where there is
+ * one, else memory.
  */
 export type AuthOptions =
   | { readonly token: string | (() => string | Promise<string>) }
@@ -34,13 +35,16 @@ export type Session = {
   /** Takes the token of an answer, if it has one, and forgets it in what is given on. */
   take<Body extends object>(body: Body): Body
   forget(): void
-  /** Who asked by these headers was refused with 401: whether another attempt is worth it, because there is a newer token. */
+  /**
+   * A request with these headers was refused with 401: whether another attempt is worth it, because there is a newer
+   * token.
+   */
   onUnauthorized(asked: Readonly<Record<string, string>>): boolean
   readonly state: SessionState
   /** Called when it changes, in this tab or another one. Gives what ends it. */
   onChange(listener: (state: SessionState) => void): () => void
   readonly authMode: 'jwt' | 'cookie'
-  /** Whose rows may be kept under this name; undefined where nobody can tell. */
+  /** The owner of rows kept under this name; undefined if unknown. */
   owner(): Promise<string | undefined>
   close(): void
 }
@@ -215,14 +219,14 @@ function tokenSession(name: string, store: KeyValueStore, http: () => Http): Ses
   }
 }
 
-/** Whether most of its life is over. What is no JSON Web Token is never due. */
+/** Whether most of its life is over. A text that is no JSON Web Token is never due. */
 function isDue(token: string): boolean {
   const { iat, exp } = claimsOf(token)
   if (typeof iat !== 'number' || typeof exp !== 'number') return false
   return Date.now() / 1000 > iat + (exp - iat) * renewAt
 }
 
-/** What a JSON Web Token says; nothing of what is none. */
+/** The claims of a JSON Web Token; none for any other text. */
 function claimsOf(token: string): Readonly<Record<string, unknown>> {
   try {
     return JSON.parse(atob(token.split('.')[1]!.replaceAll('-', '+').replaceAll('_', '/')))
@@ -231,7 +235,7 @@ function claimsOf(token: string): Readonly<Record<string, unknown>> {
   }
 }
 
-/** What stays of a token from one renewal to the next; an API key says nothing of who has it. */
+/** The part of a token that survives renewals; an API key does not reveal its owner. */
 function ownerOf(token: string | undefined): string | undefined {
   const { iat: _iat, exp: _exp, sessionToken: _session, jti: _id, ...who } = claimsOf(token ?? '')
   return Object.keys(who).length === 0 ? undefined : JSON.stringify(who)

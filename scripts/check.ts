@@ -21,7 +21,7 @@ const checks: readonly (readonly string[])[] = [
   ['scripts/gen.ts', '--check'],
 ]
 
-/** What a check printed; undefined when it passed. */
+/** The output of a failed check; undefined when it passed. */
 async function complaintOf(args: readonly string[]): Promise<string | undefined> {
   const child = spawn(process.execPath, args, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] })
   const [out, err, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'close')])

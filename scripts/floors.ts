@@ -11,7 +11,7 @@ export type Floor = {
   readonly mayImport: readonly string[]
 }
 
-/** What every floor may import. */
+/** The floors that every floor may import. */
 const ground: readonly string[] = ['language', 'errors']
 
 const platform = ['access', 'query', 'cache', 'events', 'catalog', 'db', 'adapters', 'admission', 'config']

@@ -11,7 +11,7 @@ export async function makeCollections(admin: Call, see: See): Promise<void> {
   }
 }
 
-/** What comes back must be what went in, arrays and nested objects included. */
+/** Rows must come back as they were sent, arrays and nested objects included. */
 export async function importCountries(admin: Call, see: See): Promise<void> {
   const bulk = async (collection: string, rows: readonly { code: string }[]) => {
     const { data } = expectStatus(await admin<List<string>>('POST', `/items/${collection}/bulk`, rows), 201)

@@ -17,7 +17,7 @@ export type Place = {
 
 /**
  * An empty database for the demo alone: on the server of DATABASE_URL, whose own data stay untouched, or on an embedded
- * one. What has to be removed is put on `cleanup` before it is made, so that an interruption finds it.
+ * one. Every removal is put on `cleanup` before the thing is made, so that an interruption finds it.
  */
 export async function openPlace(
   serverUrl: string | undefined,

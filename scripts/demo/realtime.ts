@@ -42,8 +42,8 @@ export async function cutFeed(stage: Stage, admin: Call, watcher: Watcher, see: 
 }
 
 /**
- * The web process dies in the middle of many writes: those it answered are durable, of the others nobody knows. While it
- * is away the table is changed by SQL. Whatever has become durable must reach the socket after its return.
+ * The web process dies in the middle of many writes: those that it answered are durable, the others are unknown. While
+ * it is away, SQL changes the table. Every durable change must reach the socket after its return.
  */
 export async function killWeb(stage: Stage, admin: Call, watcher: Watcher, see: See): Promise<void> {
   const answered = await killUnderLoad(stage, admin)

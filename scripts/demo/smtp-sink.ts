@@ -5,7 +5,7 @@ import { SMTPServer } from 'smtp-server'
 
 export type SmtpSink = {
   readonly port: number
-  /** What was accepted so far. */
+  /** The mails accepted so far. */
   readonly mails: readonly Email[]
   close(): Promise<void>
 }

@@ -6,7 +6,7 @@ import { query } from './database.ts'
 import { type Part, partOf, runScript } from './processes.ts'
 import { openSmtpSink, type SmtpSink } from './smtp-sink.ts'
 
-/** What the story plays on: real processes on a real database, and a real SMTP server. */
+/** The stage of the story: real processes on a real database, and a real SMTP server. */
 export type Stage = {
   /** Address of the API. */
   readonly url: string

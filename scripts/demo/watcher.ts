@@ -1,7 +1,7 @@
 import { io } from 'socket.io-client'
 import { until } from './wait.ts'
 
-/** What a subscriber gets for one change: the event's name is `{collection}:{action}`. */
+/** A subscriber's message for one change: the event's name is `{collection}:{action}`. */
 export type Change = {
   readonly action: 'create' | 'update' | 'delete' | 'remove'
   readonly collection: string

@@ -71,7 +71,7 @@ function needsOf(type: Field['type']): string {
   return [extension, variable && `\`${variable}\``].filter((word) => word !== undefined).join(', ')
 }
 
-/** What each operator is given, for the first of its kinds of fields. */
+/** The operand of each operator, for the first of its kinds of fields. */
 export const operands: Readonly<Record<string, unknown>> = {
   eq: 'text',
   ne: 'text',

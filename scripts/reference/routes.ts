@@ -32,7 +32,7 @@ export async function platformRoutes(): Promise<readonly DeclaredRoute[]> {
   return declared().filter(({ summary }) => summary !== undefined)
 }
 
-/** Whatever else is taken of the process may be passed on and called, and does nothing. */
+/** Every other capability of the process may be passed on and called, and does nothing. */
 function answerOrNothing(known: object, name: string | symbol): unknown {
   return name in known ? known[name as keyof typeof known] : nothing
 }
@@ -42,7 +42,7 @@ const nothing: unknown = new Proxy(() => undefined, {
   apply: () => nothing,
 })
 
-/** Who may call routes of a class. */
+/** The callers of routes of a class. */
 export const callers = {
   public: 'anybody',
   bearer: 'a session or an API key',
@@ -69,7 +69,7 @@ export function routePages(routes: readonly DeclaredRoute[]): readonly Page[] {
   return [page('routes', 'Routes', 'the declarations of routes', overview), ...pages]
 }
 
-/** What only a session opens, no token does. */
+/** No token opens routes that need a session. */
 const scopeOf = ({ access, scope }: DeclaredRoute) =>
   /session|leaving/.test(access) ? '' : scope === 'none' ? 'any' : `\`${scope}\``
 

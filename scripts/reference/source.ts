@@ -62,7 +62,7 @@ function propertiesOf(node: ts.Node): ReadonlyMap<string, ts.Expression> {
 /** A place that refuses with a code of its own. */
 export type Refusal = { readonly code: string; readonly status: string; readonly message: string }
 
-/** What opens nothing is refused with one of these codes, in the words of the table. */
+/** An invalid credential is refused with one of these codes, in the words of the table. */
 function credentialFaults(): Refusal[] {
   const file = parsed('src/errors.ts')
   const faults = constantsOf(file).find(({ name }) => name.getText(file) === 'credentialFaults')?.initializer

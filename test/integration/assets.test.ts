@@ -31,7 +31,7 @@ async function get(path: string, headers: Record<string, string> = {}, on = api,
 const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
 const notFound = { error: { message: 'File not found', code: 'NOT_FOUND', details: null, statusCode: 404 } }
 
-describe('who may read an asset', () => {
+describe('permission to read an asset', () => {
   it('anybody, what is public, and says who may keep it', async () => {
     const { id } = await storeFile(api, { content: picture, isPublic: true })
     const answer = await get(`/assets/${id}`)
@@ -163,7 +163,7 @@ describe('tenants', () => {
   })
 })
 
-describe('what is answered', () => {
+describe('answers', () => {
   it('parts, conditions and headers alone', async () => {
     const content = 'abcdefghij'.repeat(10)
     const { id } = await storeFile(api, { content, type: 'text/plain', typeProven: false, isPublic: true })
@@ -194,7 +194,7 @@ describe('what is answered', () => {
     })
   })
 
-  it('what is asked oddly, without a fault and without more than is asked for', async () => {
+  it('odd requests without a fault, and with no more than they ask for', async () => {
     const content = 'abcdefghij'.repeat(10)
     const { id } = await storeFile(api, { content, type: 'text/plain', typeProven: false, isPublic: true })
     const none = await storeFile(api, { content: '', type: 'text/plain', typeProven: false, isPublic: true })

@@ -474,7 +474,7 @@ describe('one collection', () => {
   })
 })
 
-describe('what cannot be restored', () => {
+describe('refused restores', () => {
   let empty: TestDatabase
   let bytes: Buffer
 
@@ -540,7 +540,7 @@ describe('what cannot be restored', () => {
   })
 })
 
-describe('what cannot be backed up', () => {
+describe('refused backups', () => {
   it('is named, and no file is made', async () => {
     const own = await createEmptyDatabase()
     await withClient(own.url, async (client) => {

@@ -80,7 +80,7 @@ describe('x-svc-agent names the program that acts', () => {
   })
 })
 
-describe('what a request leads to names it as its cause', () => {
+describe('consequences of a request name it as their cause', () => {
   it('in hooks before and after, whoever writes, and what follows of the request itself does not', async () => {
     const on = (event: string, run: (context: any) => unknown) =>
       api.runtime.hooks.register('svc-hook-test', 'cause', event, run)
@@ -151,7 +151,7 @@ describe('what a request leads to names it as its cause', () => {
   })
 })
 
-describe('what is left to be done later keeps what led to it', () => {
+describe('work that is done later keeps its cause', () => {
   /** A request whose hook has a mail sent: what its job was given, and what the log says of the hook. */
   async function hookedMail(to: string) {
     const { headers, status } = await create({}, `mail ${to}`)
@@ -212,7 +212,7 @@ describe('what is left to be done later keeps what led to it', () => {
       expect(actorOfJob(none)).toEqual(systemActor)
   })
 
-  it('what follows the log finds what its events are the cause of', async () => {
+  it('a consumer of the log finds the causes that its events are', async () => {
     const { headers } = await create()
     await api.sql(`insert into cause (name) values ('by SQL')`)
     const positions = (

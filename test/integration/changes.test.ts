@@ -170,7 +170,7 @@ describe('GET /changes', () => {
   })
 })
 
-describe('what a caller may not see', () => {
+describe('changes that a caller may not see', () => {
   it('shows rows entering and leaving its part, and nothing of the others', async () => {
     const user = await api.user([
       { collection: 'doc', action: 'read', fields: 'text,kind', conditions: { kind: 'mine' } },

@@ -167,7 +167,7 @@ describe('cleanMailLog', () => {
   })
 })
 
-describe('what has expired', () => {
+describe('expired rows', () => {
   it('is deleted of every table that has an expiry, and nothing that still counts', async () => {
     await api.sql(`insert into "svc_Verification" (identifier, value, "expiresAt") values
       ('magic-link:old', 'x', now() - interval '25 hours'), ('magic-link:late', 'y', now() - interval '23 hours')`)

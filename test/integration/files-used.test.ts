@@ -234,7 +234,7 @@ describe('extensions', () => {
   })
 })
 
-it('what files come to is in a report, as it is counted', async () => {
+it('reports the size of files as it is counted', async () => {
   await storeFile(api, { content: 'abc', tenant: await createTenant(api, 'report') })
   const report = {
     groupBy: ['tenant_Id', 'storage'],
@@ -283,7 +283,7 @@ describe('a stored file', () => {
   })
 })
 
-it('who begins what takes long is told how far it is, in one notification', async () => {
+it('reports the progress of long work to the user who began it, in one notification', async () => {
   const { id } = await storeFile(api, { content: 'title\none\n', type: 'text/csv', name: 'articles.csv' })
   const lines = Array.from({ length: 1200 }, (_, n) => `row ${n}`)
   const long = await storeFile(api, { content: ['title', ...lines].join('\n'), type: 'text/csv', name: 'long.csv' })

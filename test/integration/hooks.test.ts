@@ -120,7 +120,7 @@ describe('before a change', () => {
     expect((await api.admin('PATCH', `/items/moment/${id}`, {})).status).toBe(400)
   })
 
-  it('what a hook leaves is validated and permitted as if the caller had sent it', async () => {
+  it('validates and permits the result of a hook as if the caller had sent it', async () => {
     hook('post', 'items.update', ({ data }) => ({ data: { ...data, ...(data.n === 1 && { n: 10 }) } }))
     const id = await created('post', { title: 'valid' })
     expect(await api.admin('PATCH', `/items/post/${id}`, { n: 1 })).toMatchObject({

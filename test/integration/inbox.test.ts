@@ -101,7 +101,7 @@ describe('without a sender, outside production', () => {
     expect(JSON.stringify([row, await api.log()])).not.toContain(token)
   })
 
-  it('who registers is welcomed, with the subject of WELCOME_EMAIL_SUBJECT', async () => {
+  it('welcomes a user who registers, with the subject of WELCOME_EMAIL_SUBJECT', async () => {
     const { ids, email } = await register('<i>Ada</i>')
     const mail = await page(`/${ids.welcome}`)
     expect(mail.text).toContain('<h1>&#60;b&#62;&#60;i&#62;Ada&#60;/i&#62;&#60;/b&#62; &#38; welcome</h1>')

@@ -153,7 +153,7 @@ describe('the rules of the list', () => {
   })
 })
 
-describe('what was exported', () => {
+describe('exported files', () => {
   it.each([
     ['csv', 'csvFile'],
     ['json', 'jsonFile'],

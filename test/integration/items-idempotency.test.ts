@@ -136,7 +136,7 @@ describe('a POST with an Idempotency-Key', () => {
   })
 })
 
-it('what changes or deletes is done once under a key, too', async () => {
+it('runs changes and deletions once under a key, too', async () => {
   const { body } = await api.admin('POST', '/items/paper', { lines: 1 })
   const path = `/items/paper/${body.data.id}`
   const before = await api.position()

@@ -328,7 +328,7 @@ describe('broken rows', () => {
   })
 })
 
-describe('what the caller may not', () => {
+describe('rows that the caller may not create', () => {
   it('is refused per row as a create is: fields, conditions, privileges', async () => {
     const { token, id } = await api.user([
       { collection: 'part', action: 'create', fields: '*', conditions: { stock: { lt: 10 } } },

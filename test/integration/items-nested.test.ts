@@ -451,7 +451,7 @@ describe('permissions of nested rows', () => {
     )
   })
 
-  it('what the parent grants of the relation is a limit too', async () => {
+  it('limits a nested row by the grant of its parent for the relation, too', async () => {
     const { call } = await api.user([grant('book', 'create', ['name', 'author.name']), grant('author', 'create', '*')])
     expect((await call('POST', '/items/book', { name: 'b', author: { name: 'x' } })).status).toBe(201)
     await refused(() => call('POST', '/items/book', { name: 'b', author: { name: 'x', rank: 1 } }), {

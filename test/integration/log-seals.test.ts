@@ -299,7 +299,7 @@ describe('tampering is named', () => {
   })
 })
 
-describe('what an installation does itself', () => {
+describe('seals that an installation makes by itself', () => {
   it('erasing an item leaves everything else of it provable', async () => {
     const { sealer, all } = await sealed()
     const erase = (named: boolean) =>
@@ -350,7 +350,7 @@ describe('what an installation does itself', () => {
     expect((await verify(db)).problems[0]).toMatchObject({ kind: 'changed', position: all[2] })
   })
 
-  it('what was erased cannot be found out from what is kept', async () => {
+  it('the kept commitments do not reveal erased content', async () => {
     const { all } = await sealed()
     await inTransaction(db, (tx) =>
       keepCommitments(tx, { part: 'images', where: 'e.position = $1::bigint', values: [all[6]] }),
@@ -438,7 +438,7 @@ describe('what an installation does itself', () => {
 })
 
 describe('the chain has one end', () => {
-  it('whoever seals beside whom, and whoever is killed in the middle', async () => {
+  it('several processes seal side by side, and some are killed in the middle', async () => {
     const sealers = await Promise.all([1, 2, 3].map(() => connect(url)))
     await openSealer(db).seal()
     const { rows } = await db.query('select pg_current_snapshot()::text as now')

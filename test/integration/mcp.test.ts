@@ -520,7 +520,7 @@ describe('a server that closes', () => {
   })
 })
 
-describe('what an operator switches', () => {
+describe('switches of an operator', () => {
   it('takes groups of tools away, by name too, and adds those that sign in', async () => {
     const narrow = await startApi(
       { MCP_ENABLED: 'true', MCP_PATH: '/agents', MCP_ENABLED_ACTIONS: 'read', MCP_LOGIN_TOOLS: 'true' },

@@ -23,7 +23,7 @@ beforeAll(async () => {
 const get = (secret?: string) => api.anonymous('GET', '/metrics', undefined, secret === undefined ? {} : bearer(secret))
 const scrape = async () => samplesOf((await get(token)).text)
 
-describe('who may read the metrics', () => {
+describe('permission to read the metrics', () => {
   it('administrators and the holder of METRICS_TOKEN, nobody else', async () => {
     const user = await api.user()
     const key = await api.admin('POST', '/auth/keys', { name: 'watcher' })
@@ -53,7 +53,7 @@ describe('who may read the metrics', () => {
   })
 })
 
-describe('what the metrics say', () => {
+describe('figures of the metrics', () => {
   it('times requests by the pattern of their route, never by what was asked for', async () => {
     await api.admin('GET', '/items/svc_Role?search=canary')
     await api.admin('GET', '/canary/of/nobody')

@@ -259,7 +259,7 @@ describe('GET /openapi', () => {
   })
 })
 
-describe('what others make of the document', () => {
+describe('generators that read the document', () => {
   let document: any
   let directory: string
   beforeAll(async () => {

@@ -245,7 +245,7 @@ describe('signing in', () => {
   })
 })
 
-describe('what is incomplete', () => {
+describe('incomplete configurations', () => {
   it('is refused', async () => {
     const user = await owner()
     const { challengeId } = await ask()

@@ -95,7 +95,7 @@ describe('P-10 a grant of * does not reach', () => {
     expect(await rowOf('svc_User', user.id)).toBeDefined()
   })
 
-  it('what the grant excludes', async () => {
+  it('fields that the grant excludes', async () => {
     const { call } = await someone([{ collection: 'comment', action: 'update', fields: ['*', '-aside'] }])
     const answer = await call('PATCH', `/items/comment/${on.ids.comment}`, { aside: 'changed' })
     expect(answer.status).toBe(403)

@@ -288,7 +288,7 @@ describe('a relation that the permission names', () => {
   })
 })
 
-describe('what opens a relation', () => {
+describe('grants that open a relation', () => {
   it.each<[string[], string, unknown]>([
     [['title', 'lead.*'], 'lead.*', 200],
     [['title', 'lead'], 'lead.email', 200],

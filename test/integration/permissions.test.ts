@@ -306,7 +306,7 @@ describe('reading permissions', () => {
   })
 })
 
-describe('what permissions do', () => {
+describe('effects of permissions', () => {
   let call: Call
   let userId: string
   const grantAll = (...permissions: object[]) =>

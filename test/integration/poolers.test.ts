@@ -53,7 +53,7 @@ describe('without a pooler', () => {
     expect(await lookAtLine({ config: testConfig(database.url), url: database.url })).toEqual(plainLine)
   })
 
-  it('what the address asks for by options does not take the guard of reads away', async () => {
+  it('keeps the guard of reads whatever options the address has', async () => {
     const url = `${database.url}?options=${encodeURIComponent('-c search_path=pg_catalog -c timezone=Asia/Tokyo')}`
     const db = open(url)
     expect(await settings(db)).toMatchObject({ zone: 'UTC', readOnly: 'on', path: 'pg_catalog' })
@@ -242,7 +242,7 @@ describeWithPgbouncer('a pooler', () => {
       expect(await settings(db)).toMatchObject({ limit: '300ms', idle: '300ms' })
     })
 
-    it('what the address asks for', async () => {
+    it('options of the address', async () => {
       const url = `${strict.url}?options=${encodeURIComponent('-c search_path=pg_catalog')}`
       const line = await looked(url)
       expect(await settings(open(url, { line }))).toMatchObject({ path: 'pg_catalog', readOnly: 'on' })

@@ -25,7 +25,7 @@ beforeAll(async () => {
 
 const call = (method: string, path: string, body?: unknown) => api.admin(method, `/realtime${path}`, body)
 
-describe('who may ask', () => {
+describe('permission to ask', () => {
   it.each([
     ['GET', '/status'],
     ['GET', '/config'],

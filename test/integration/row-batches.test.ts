@@ -255,7 +255,7 @@ it('rows that are deleted together share transactions, and a second time they ar
   }
 })
 
-it('what follows from a row in the database is logged as of its own request', async () => {
+it('logs consequences of a row in the database under its own request', async () => {
   const parents = (await create('parent', 16)).map(({ body }) => body.data.id as string)
   const children = await Promise.all(
     parents.map((parent_Id, n) => api.admin('POST', '/items/child', { name: `child ${n}`, parent_Id })),
@@ -288,7 +288,7 @@ it('a table with a trigger of somebody else gets its rows one by one', async () 
   await api.sql('drop trigger follow on thing')
 })
 
-it('what is acknowledged is there once, and what is there was not refused, while connections die', async () => {
+it('keeps every acknowledged row once and no refused one, while connections die', async () => {
   const pause = 15
   let isOver = false
   const killer = (async () => {

@@ -398,7 +398,7 @@ describe('indexes', () => {
   const name_ = () => `thing${count + 1}`
 })
 
-describe('what the system owns', () => {
+describe('definitions that the system owns', () => {
   const edit = async (name: string, change: (schema: any) => object) => {
     const { schema } = (await api.admin('GET', `/schemas/${name}`)).body.data
     return api.admin('PATCH', `/schemas/${name}`, { schema: change(schema) })

@@ -280,7 +280,7 @@ describe('words for relations', () => {
   })
 })
 
-describe('what the server adds', () => {
+describe('parts that the server adds', () => {
   const every = { timestamps: true, paranoid: true, usertrack: true, sortEnabled: true }
 
   it('is shown with SystemGenerated in one schema, the list and the export', async () => {

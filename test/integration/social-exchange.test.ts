@@ -178,7 +178,7 @@ describe('asking for tokens and profile', () => {
   })
 })
 
-describe('what is refused', () => {
+describe('refusals', () => {
   const token = '/login/oauth/access_token'
   const user = { '/user': { body: { id: 7 } }, '/user/emails': { body: [] } }
 

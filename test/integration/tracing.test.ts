@@ -161,7 +161,7 @@ describe('a job', () => {
   })
 })
 
-describe('what cannot be sent', () => {
+describe('traces that cannot be sent', () => {
   it('costs one warning until it can, and does not hold the end up', async () => {
     const warnings: string[] = []
     const stream = { write: (line: string) => void warnings.push(JSON.parse(line).msg) }

@@ -418,7 +418,7 @@ describe('configured', () => {
   })
 })
 
-describe('what is mailed', () => {
+describe('mails', () => {
   const byLink = async (email: string) =>
     api.anonymous('GET', `/auth/magiclink/${await plant(api, 'magic-link', email)}`)
   const reset = async (email: string, next: string) =>

@@ -286,7 +286,7 @@ describe('POST /log/undo', () => {
   })
 })
 
-describe('what others have changed since', () => {
+describe('later changes of others', () => {
   it('is refused field by field, unless it is forced, and then only these fields are overwritten', async () => {
     const id = await make('writer', { name: 'a', rank: 1 })
     const other = await make('writer', { name: 'a', rank: 1 })
@@ -414,7 +414,7 @@ describe('what others have changed since', () => {
   })
 })
 
-describe('what the log does not hold', () => {
+describe('values that the log does not hold', () => {
   it('is listed, and the rest comes back where it is forced', async () => {
     const { data, id: created } = await ok(api.admin('POST', '/items/safe', { name: 'x', pin: 'canary' }))
     const { id } = data
@@ -448,7 +448,7 @@ describe('what the log does not hold', () => {
   })
 })
 
-describe('what the database computes of other columns', () => {
+describe('columns that the database computes from others', () => {
   it('follows them: who was renamed is renamed back', async () => {
     const { id } = await api.user(grants('genre', ['read']))
     const name = async () => (await api.sql('select "firstName", "fullName" from "svc_User" where id = $1', [id]))[0]
@@ -497,7 +497,7 @@ describe('facts that others caused', () => {
   })
 })
 
-describe('what webhooks were told', () => {
+describe('deliveries of webhooks', () => {
   it('is counted for each, and stays', async () => {
     const insert = (id: string) =>
       api.sql(
@@ -526,7 +526,7 @@ describe('what webhooks were told', () => {
   })
 })
 
-describe('what a request led to', () => {
+describe('consequences of a request', () => {
   it('stays, unless it is included', async () => {
     const hooked = await import('../../src/extensions/context.ts')
     const { ItemsService } = hooked.contextFor(api.runtime, 'svc-hook-undo')
@@ -545,7 +545,7 @@ describe('what a request led to', () => {
   })
 })
 
-describe('who may', () => {
+describe('permissions', () => {
   it('is who may do each change of it', async () => {
     const id = await make('genre', { name: 'a' })
     const { id: requestId } = await ok(api.admin('DELETE', `/items/genre/${id}`))

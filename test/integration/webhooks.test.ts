@@ -407,7 +407,7 @@ describe('rights', () => {
   })
 })
 
-it('what names no webhook, no delivery and no place is refused, and nothing moves', async () => {
+it('refuses requests that name no webhook, no delivery and no place, and nothing moves', async () => {
   const to = await receiver()
   const { id } = await make(to)
   const none = crypto.randomUUID()
@@ -454,7 +454,7 @@ it('a loop of webhooks comes to an end', async () => {
   expect((await api.admin('GET', '/items/order', undefined, { 'daybook-cause': 'x' })).status).toBe(400)
 })
 
-describe('what follows from an answer', () => {
+describe('verdicts on an answer', () => {
   const outcome = (status: number | undefined, attempts: number, more: object = {}) =>
     verdictOn({ status, retryAfterMs: undefined, ...more }, { attempts, ageMs: 0, chance: 0.5, ...more })
 

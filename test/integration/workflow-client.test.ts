@@ -120,7 +120,7 @@ describe('a node gives', () => {
     expect(await given(type, data, { x: 7, y: [1], rows: [{ n: 1 }, { n: 8 }, { n: 3 }] })).toEqual(expected)
   })
 
-  it('what became of rows, of users who are told, and of mails', async () => {
+  it('the results of rows, notifications and mails', async () => {
     const { id } = await given('service', { operation: 'create', collection: 'order', data: { state: 'new' } })
     expect(await api.sql('select state from "order" where id = $1', [id])).toEqual([{ state: 'new' }])
     const changed = { operation: 'update', collection: 'order', itemId: id, data: { state: 'changed' } }
@@ -135,7 +135,7 @@ describe('a node gives', () => {
     expect(await given('email', mail)).toMatchObject({ success: true, sent: 2, failed: 0, results: [{}, {}] })
   })
 
-  it('what an address answered, whatever its status; bodies go with POST, PUT and PATCH', async () => {
+  it('the answer of an address, whatever its status; bodies go with POST, PUT and PATCH', async () => {
     const call = (method: string, more: object = {}) =>
       given(
         'http',
@@ -157,7 +157,7 @@ describe('a node gives', () => {
     })
   })
 
-  it('what another workflow gave', async () => {
+  it('the result of another workflow', async () => {
     const called = await saved(chain(mark('seen', '{{trigger.word}}')))
     const expected = { success: true, executionId: expect.any(String), status: 'completed' }
     expect(await given('workflow', { workflowId: called }, { word: 'w' })).toMatchObject({

@@ -280,7 +280,7 @@ describe('an execution', () => {
   })
 })
 
-describe('what an execution may', () => {
+describe('rights of an execution', () => {
   const grants = (collection: string, ...actions: string[]) =>
     actions.map((action) => ({ collection, action, fields: ['*'] }))
 

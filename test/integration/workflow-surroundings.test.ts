@@ -103,7 +103,7 @@ const rows = (where: string) => api.sql(`select * from row where ${where} order 
 const grants = (collection: string, ...actions: string[]) =>
   actions.map((action) => ({ collection, action, fields: ['*'] }))
 
-describe('who watches an execution', () => {
+describe('watchers of an execution', () => {
   const told = ({ notices }: TestSocket) =>
     notices
       .filter(({ name }) => name.startsWith('workflow:'))
@@ -299,7 +299,7 @@ describe('an execution', () => {
   })
 })
 
-describe('what triggers one', () => {
+describe('triggers', () => {
   it('is a row that is marked as deleted, restored, and deleted for good', async () => {
     const flow = chain(node('v', 'variable', { variables: { seen: '{{trigger.document.step}}' } }))
     for (const action of ['create', 'update', 'delete'])

@@ -268,7 +268,7 @@ describe.each(Object.entries(cases))('%s', (_what, bad) => {
   })
 })
 
-describe('what is no HTTP', () => {
+describe('requests that are not HTTP', () => {
   it.each([
     ['garbage', '\0\x01\x02 garbage\r\n\r\n'],
     ['an unknown method', 'STEAL / HTTP/1.1\r\nhost: x\r\n\r\n'],

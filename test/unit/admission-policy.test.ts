@@ -21,14 +21,14 @@ describe('a sketch', () => {
 })
 
 describe('a policy admits', () => {
-  it('what costs more than two looks, from the second request on', () => {
+  it('answers that cost more than two looks, from the second request on', () => {
     const policy = openAdmissionPolicy()
     expect([policy.isRepeated('a'), policy.isRepeated('a')]).toEqual([false, true])
     expect([policy.isWorthTrying('a'), policy.admits('a', 2.2, look)]).toEqual([true, true])
     expect(policy.admits('b', 2, look)).toBe(false)
   })
 
-  it('what was cheap only after a pause, and by what it costs then', () => {
+  it('answers that were cheap only after a pause, and by their cost then', () => {
     const policy = openAdmissionPolicy()
     policy.admits('a', 0.5, look)
     const tries = Array.from({ length: 16 }, () => policy.isWorthTrying('a'))
@@ -42,7 +42,7 @@ describe('a policy admits', () => {
     expect(policy.admits('a', 3, look)).toBe(false)
   })
 
-  it('what changes before it is used no longer, unless it is dear; and tries again', () => {
+  it('answers that change before their next use no longer, unless they are expensive; and tries again', () => {
     const policy = openAdmissionPolicy()
     const keptFor = (key: string, costMs: number) => {
       for (let times = 0; times < 12; times += 1) {
@@ -57,7 +57,7 @@ describe('a policy admits', () => {
     for (; !policy.admits('cheap', 3, look); rounds += 1) expect(rounds).toBeLessThan(10)
   })
 
-  it('what is used between its changes, however often it changes', () => {
+  it('answers that are used between their changes, however often they change', () => {
     const policy = openAdmissionPolicy()
     for (let times = 0; times < 100; times += 1) {
       expect(policy.admits('a', 3, look)).toBe(true)
@@ -66,7 +66,7 @@ describe('a policy admits', () => {
     }
   })
 
-  it('what could not be kept not soon again', () => {
+  it('answers that could not be kept not soon again', () => {
     const policy = openAdmissionPolicy()
     policy.unfit('a')
     const tries = Array.from({ length: 65 }, () => policy.isWorthTrying('a'))

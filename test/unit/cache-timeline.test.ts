@@ -45,7 +45,7 @@ describe('after a restart', () => {
     expect([timeline.hasSeenAll(['book'], at(16n)), timeline.hasSeenAll(['book'], at(21n))]).toEqual([false, true])
   })
 
-  it('what is assumed counts for the tables without a change of their own', () => {
+  it('an assumed change counts for the tables without a change of their own', () => {
     const timeline = openTimeline()
     timeline.restart(at(30n))
     const look = timeline.advance([['book', 25n]])

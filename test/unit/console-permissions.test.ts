@@ -161,7 +161,7 @@ describe('a rule that opens nothing', () => {
   })
 })
 
-describe('what another rule changes beside rows and fields', () => {
+describe('effects of another rule beside rows and fields', () => {
   it('is said', () => {
     const limited = { ...nothing, relConditions: { author: { name: 'x' } }, defaultValues: { price: 1 } }
     expect(uncounted(nothing, limited)).toHaveLength(2)

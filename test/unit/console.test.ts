@@ -205,7 +205,7 @@ describe('the form of the settings', () => {
   })
 })
 
-describe('what somebody may do in the console', () => {
+describe('rights in the console', () => {
   const definition = {
     collectionName: 'book',
     schema: {

@@ -35,7 +35,7 @@ describe('the figures of a runtime', () => {
   })
 })
 
-describe('what is asked at a scrape', () => {
+describe('statements of a scrape', () => {
   it('is undefined when it fails or comes too late, and is not asked for twice at a time', async () => {
     const errors: unknown[] = []
     const failing = askAtScrape(

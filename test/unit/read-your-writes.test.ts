@@ -23,7 +23,7 @@ function table() {
   return { positions, rows, cut }
 }
 
-describe('what a replica must have for a caller', () => {
+describe('changes that a replica must have for a caller', () => {
   it('is unknown until there is a floor, which the first question makes', async () => {
     const { positions } = table()
     expect(await positions.positionFor('ada')).toBeUndefined()

@@ -55,7 +55,7 @@ describe('a request is read by a shape', () => {
     expect(refusal(Plain, { name: 'a', list: [1, 'b'] })[2]).toBe('body/list/1 must be integer')
   })
 
-  it('what is no object is refused where the shape says so, and absent where no member is required', () => {
+  it('a value that is not an object is refused where the shape says so, and absent where no member is required', () => {
     const words = { refusal: 'Request body must be an object' }
     const Optional = Type.Object({ days: Type.Optional(Type.Integer()) }, words)
     expect(read(Optional, undefined)).toEqual({ value: {} })

@@ -16,7 +16,7 @@ it('an answer is there from the first time on, and the same the second time', ()
   expect({ ...second, body: '' }).toEqual({ ...first, body: '' })
 })
 
-it('what was asked for again outlives any number of answers that nobody asks for again', () => {
+it('answers that were requested again outlive any number of answers that were not', () => {
   const kept = openResultCache(10 * megabyte)
   kept.set('wanted', answer('w'))
   kept.get('wanted')

@@ -35,7 +35,7 @@ describe('questions asked in rounds', () => {
   })
 })
 
-describe('what is read once a second', () => {
+describe('events that are read once a second', () => {
   it('is read once, however many ask, and again after a second, but not while it is read', async () => {
     vi.useFakeTimers({ toFake: ['performance'] })
     try {

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { removeLeftovers } from '../support/temporary.ts'
 
-it.runIf(process.platform === 'linux')('what a killed run has left goes at the next start, and nothing else', () => {
+it.runIf(process.platform === 'linux')('the next start removes the leftovers of a killed run, and nothing else', () => {
   const place = mkdtempSync(join(tmpdir(), 'daybook-leftovers-'))
   const ended = spawnSync('true').pid
   const kept = [`daybook-run-${process.pid}`, 'daybook-run-1', 'daybook-run-x', 'daybook-tests-4711', 'somebody’s']

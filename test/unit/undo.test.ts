@@ -30,7 +30,7 @@ const shown = (...told: string[]) => {
   ].join(', ')
 }
 
-describe('what undoes some changes of a row', () => {
+describe('reversals of some changes of a row', () => {
   it.each([
     [['U a'], 'update, a as before 1'],
     [['U a b', 'U a'], 'update, a as before 1, b as before 1'],

@@ -1,6 +1,6 @@
 import { type Example, plain, sent } from './example.ts'
 
-/** Who may do what, and who is who. */
+/** Examples of permissions and accounts. */
 
 export const permissions: readonly Example[] = [
   sent(

@@ -13,11 +13,14 @@ export type Example = {
   /** A body that is neither. */
   readonly text?: string
   readonly headers?: Readonly<Record<string, string>>
-  /** Whose token goes along; an administrator's unless said otherwise. */
+  /** The user whose token goes along; by default an administrator's. */
   readonly as?: 'ada' | 'nobody' | 'leaving'
   /** 200 unless said otherwise. */
   readonly status?: number
-  /** What later requests take of the answer: name to place, such as `data.0.id`, or a header as `header:location`. */
+  /**
+   * The parts of the answer that later requests use: name to place, such as `data.0.id`, or a header as
+   * `header:location`.
+   */
   readonly keep?: Readonly<Record<string, string>>
 }
 

@@ -7,7 +7,7 @@ import { documentation, notifications, operations, programs, settings, triggers,
 
 export type { Example } from './example.ts'
 
-/** What is sent to one server, in this order, by part of the platform. */
+/** The requests to one server, in this order, by part of the platform. */
 export const stories: Readonly<Record<string, readonly Example[]>> = {
   schemas,
   items,

@@ -1,6 +1,6 @@
 import { type Example, plain, sent } from './example.ts'
 
-/** What is done by itself, and what is told. */
+/** Examples of tasks, workflows and messages. */
 
 const welcoming = {
   nodes: [

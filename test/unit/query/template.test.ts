@@ -105,7 +105,7 @@ const namesVariable = (filter: unknown): boolean => JSON.stringify(filter ?? nul
 
 describe('a template bound to the values of another query is', () => {
   for (const [who, access] of Object.entries({ administrator: admin, role: limited }))
-    it(`what that query is resolved and compiled to, for the ${who}`, () => {
+    it(`the statement of that query, for the ${who}`, () => {
       let compared = 0
       fc.assert(
         fc.property(hostileQueries, others, ({ query }, values) => {

@@ -41,7 +41,9 @@ export const ClientMetadata = Type.Object(
     client_uri: Type.Optional(Text('https://app.example.com', { maxLength: 2048 })),
     grant_types: Type.Optional(Type.Array(Text('authorization_code'), { maxItems: 10 })),
     response_types: Type.Optional(Type.Array(Text('code'), { maxItems: 10 })),
-    token_endpoint_auth_method: Type.Optional(Text('none', { description: 'Always `none`, whatever the request says.' })),
+    token_endpoint_auth_method: Type.Optional(
+      Text('none', { description: 'Always `none`, whatever the request says.' }),
+    ),
     application_type: Type.Optional(Text('web')),
     id_token_signed_response_alg: Type.Optional(
       Text('RS256', { description: 'The algorithm of its ID tokens: `RS256` (the default) or `EdDSA`.' }),

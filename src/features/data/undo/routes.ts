@@ -162,7 +162,9 @@ const requestsRoute = declared({
       Text('import-7', { description: "The answer's `x-request-id`, also one that a client chose." }),
     ),
     agent: Type.Optional(Text('claude-desktop')),
-    cause: Type.Optional(Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', { description: 'A request that this one led to.' })),
+    cause: Type.Optional(
+      Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', { description: 'A request that this one led to.' }),
+    ),
     limit: Type.Optional(
       Type.Integer({
         minimum: 1,

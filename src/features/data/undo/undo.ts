@@ -99,7 +99,9 @@ export async function undo(deps: UndoWrites, requester: Requester, request: Undo
     const { plan, outline } = await planned(deps, tx, requester, chosen)
     const { token, rows } = plan
     if (request.plan !== undefined && request.plan !== token)
-      throw new AppError(409, 'The changes to undo have changed since the plan was made: make a new plan', { code: 'PLAN_CHANGED' })
+      throw new AppError(409, 'The changes to undo have changed since the plan was made: make a new plan', {
+        code: 'PLAN_CHANGED',
+      })
     const isForced = forcedOf(request)
     const report = await reportOf(deps, tx, access, plan, (row) => isRefused(row, isForced(row)))
     if (rows.some((row) => isRefused(row, isForced(row))))

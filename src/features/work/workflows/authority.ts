@@ -54,7 +54,8 @@ export async function authorityOf(deps: WorkflowWrites, behind: Behind): Promise
   if (!author.access.admin) return { ...author, userId: authority_Id, mayBypass: false }
   if (caller_Id === null) return { ...anonymous(deps, tenant_Id ?? undefined), mayBypass: true }
   const caller = await partyOf(deps, caller_Id, tenant_Id)
-  if (caller === undefined) throw new NodeError('The user who triggered the workflow is not active any more, or has no role')
+  if (caller === undefined)
+    throw new NodeError('The user who triggered the workflow is not active any more, or has no role')
   // A program's call gives the workflow no more rights than the program has.
   const access = caller_scope == null ? caller.access : { ...caller.access, scope: caller_scope }
   return { ...caller, access, userId: caller_Id, mayBypass: true }

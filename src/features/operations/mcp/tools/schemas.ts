@@ -17,7 +17,8 @@ const Relationship = Members('A relationship: type, name, target and what belong
 const dryRun = optional(Type.Boolean({ description: 'Changes nothing and answers what would be done.' }))
 const drop = optional(
   Type.Boolean({
-    description: 'Drops the parts that the definition leaves out, with their values. Without it such a change is refused.',
+    description:
+      'Drops the parts that the definition leaves out, with their values. Without it such a change is refused.',
   }),
 )
 const Source = Text('product', { minLength: 1, description: 'The collection that the relationship belongs to.' })
