@@ -12,8 +12,7 @@ export const owners = 10
 /** Ids count upwards, as those of a sequence or of time-ordered UUIDs do. */
 export const idOf = (n: number): string => `00000000-0000-4000-8000-${n.toString(16).padStart(12, '0')}`
 
-/** Category and owner of the n-th product, as the seed makes them. */
-export const categoryOf = (n: number): number => (n % categories) + 1
+/** The owner of the n-th product, as the seed makes it. */
 export const ownerOf = (n: number): number => Math.floor(n / categories) % owners
 /** The n-th product of an owner. */
 export const ownedBy = (owner: number, n: number): number =>

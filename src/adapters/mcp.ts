@@ -82,12 +82,6 @@ export async function answerMcp(
   return plainJson && !isListening(body) ? withoutStream(response, Array.isArray(body)) : response
 }
 
-/** The versions of the protocol that clients may speak, the newest first. */
-export async function protocolVersions(): Promise<readonly string[]> {
-  const { SUPPORTED_PROTOCOL_VERSIONS } = await import('@modelcontextprotocol/server')
-  return ['2026-07-28', ...SUPPORTED_PROTOCOL_VERSIONS]
-}
-
 /** Whether a client wants to hear of changes for as long as the answer lasts. */
 export const isListening = (body: unknown): boolean =>
   (body as { method?: unknown } | null | undefined)?.method === 'subscriptions/listen'

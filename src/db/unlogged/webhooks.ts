@@ -70,7 +70,7 @@ export type DeliveryResult = {
 }
 
 /** The recorded outcome: whether the claim still counted, and for how long nothing has reached the endpoint. */
-export type Settled = { readonly isOwn: boolean; readonly failingMs: number }
+type Settled = { readonly isOwn: boolean; readonly failingMs: number }
 
 /** Notes what came of an attempt, where its claim was not lost, and of its endpoint whether anything reaches it. */
 export async function settleDelivery(
