@@ -62,9 +62,9 @@ describeWithBrowser('imports in the console', { timeout: 120_000 }, () => {
     await page.getByRole('button', { name: 'Try it' }).click()
     await page.getByText('1,200 rows can be imported').waitFor()
     const before = await console_.api.position()
-    // A slow database: what takes some seconds is told how far it is.
+    // A slow database: what takes some seconds is told how far it is. It gets stuck in the middle.
     await console_.api.sql(`create function slowly() returns trigger language plpgsql as
-      $fn$ begin perform pg_sleep(0.008); return new; end $fn$;
+      $fn$ begin perform pg_sleep(case when new.stock = 700 then 60 else 0.008 end); return new; end $fn$;
       create trigger slowly before insert on stock_item for each row execute function slowly()`)
     await page.getByRole('button', { name: 'Import 1,200 rows' }).click()
     await page.getByText('The file is sent and read').waitFor()
