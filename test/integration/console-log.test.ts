@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import type { Page } from 'playwright-core'
-import { beforeAll, expect, it } from 'vitest'
+import { beforeAll, expect, it, onTestFinished } from 'vitest'
 import { describeWithBrowser } from '../support/browser.ts'
 import { type Console, expectAccessible, expectFits, startConsole } from '../support/console.ts'
 import { waitFor } from '../support/wait.ts'
@@ -23,6 +23,8 @@ describeWithBrowser('the log explorer', { timeout: 120_000 }, () => {
 
   it('follows what happens, and no longer when it is told to stop', async () => {
     const { page, wrong } = await console_.visit('/log?collection=shelf')
+    // It stays with the page.
+    onTestFinished(() => page.close())
     await page.clock.install()
     await page.reload()
     await page.getByText('Nothing happened that fits').waitFor()

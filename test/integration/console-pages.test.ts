@@ -1,5 +1,5 @@
 import type { Page } from 'playwright-core'
-import { beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { createAccount, plant } from '../support/accounts.ts'
 import { startApi } from '../support/api.ts'
 import { describeWithBrowser } from '../support/browser.ts'
@@ -142,6 +142,8 @@ describeWithBrowser('the console', { timeout: 120_000 }, () => {
     await page.getByRole('button', { name: 'Continue' }).click()
     await page.getByRole('heading', { name: 'Data' }).waitFor()
     // A passkey, made by the client and asked for by the console.
+    // The authenticator stays with the page.
+    onTestFinished(() => page.close())
     const devtools = await page.context().newCDPSession(page)
     await devtools.send('WebAuthn.enable')
     await devtools.send('WebAuthn.addVirtualAuthenticator', {

@@ -1,5 +1,5 @@
 import type { Page } from 'playwright-core'
-import { beforeAll, expect, it } from 'vitest'
+import { beforeAll, expect, it, onTestFinished } from 'vitest'
 import { describeWithBrowser } from '../support/browser.ts'
 import { type Console, expectAccessible, expectFits, startConsole } from '../support/console.ts'
 import { createRole, createTenant, createUser, grant } from '../support/tenants.ts'
@@ -187,6 +187,8 @@ describeWithBrowser('people', { timeout: 120_000 }, () => {
     await dialog(page, 'Switch the second').getByRole('button', { name: 'Switch off' }).click()
     await page.getByRole('button', { name: 'Set up…' }).waitFor()
 
+    // The authenticator stays with the page.
+    onTestFinished(() => page.close())
     const devtools = await page.context().newCDPSession(page)
     await devtools.send('WebAuthn.enable')
     await devtools.send('WebAuthn.addVirtualAuthenticator', {

@@ -4,11 +4,12 @@ import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import type { Browser, BrowserContextOptions, Cookie, Frame, Page } from 'playwright-core'
-import { expect, onTestFinished } from 'vitest'
+import { expect } from 'vitest'
 import { freePort } from '../../src/db/embedded/free-port.ts'
 import { type Api, startApi } from './api.ts'
 import { startBrowser } from './browser.ts'
 import { layoutFaults } from './layout.ts'
+import { openPagePool } from './page-pool.ts'
 import { administrator } from './prepare.ts'
 
 export type Visit = {
@@ -39,13 +40,14 @@ export async function startConsole(env: Record<string, string> = {}): Promise<Co
   const [api, browser] = await Promise.all([startApi(own), startBrowser()])
   await api.app.listen({ host: '127.0.0.1', port })
   const sessions = new Map<string, Cookie[]>()
+  const pages = openPagePool(browser, `${address}/health`)
   return {
     api,
     address,
     browser,
     async visit(path, { as = administrator, ...options } = {}) {
-      const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options })
-      onTestFinished(() => context.close())
+      const page = await pages.take(as?.email, { viewport: { width: 1280, height: 800 }, ...options })
+      const context = page.context()
       if (as !== null) {
         // One session for all visits of somebody: attempts to sign in are counted.
         let cookies = sessions.get(as.email)
@@ -58,7 +60,6 @@ export async function startConsole(env: Record<string, string> = {}): Promise<Co
         }
         await context.addCookies(cookies)
       }
-      const page = await context.newPage()
       // Less than a test has, so that a failure names its step.
       page.setDefaultTimeout(15_000)
       const wrong: string[] = []
@@ -92,8 +93,10 @@ type Violation = { id: string; help: string; nodes: { html: string; failureSumma
 export async function expectAccessible(page: Page | Frame): Promise<void> {
   // The page around a frame has the heading.
   const rules = 'mainFrame' in page ? {} : { 'page-has-heading-one': { enabled: false } }
+  // Half a megabyte, which a document needs once.
+  if (!(await page.evaluate("'axe' in window"))) await page.evaluate(`${await axeSource}; undefined`)
   const { violations } = (await page.evaluate(
-    `${await axeSource}; axe.run(document, { resultTypes: ['violations'], rules: ${JSON.stringify(rules)} })`,
+    `axe.run(document, { resultTypes: ['violations'], rules: ${JSON.stringify(rules)} })`,
   )) as { violations: Violation[] }
   const found = violations.map(({ id, help, nodes }) => `${id}: ${help}\n${nodes.map(({ html }) => html).join('\n')}`)
   expect(found).toEqual([])
