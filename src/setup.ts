@@ -23,10 +23,10 @@ import { systemActor } from './events/types.ts'
 import {
   adoptDeveloped,
   createBaseline,
-  type Host,
+  type MigrationHost,
+  type MigrationRunner,
   migrateAtStart,
   pendingSystemMigrations,
-  type Runner,
   refuseNewer,
   runSystemMigrations,
   withRunner,
@@ -79,14 +79,14 @@ export async function runSetup(config: Config, log: Logger): Promise<SetupResult
 
 /** Setup, and with MIGRATIONS_AUTO_RUN the migrations of the user. `tell` hears of the administrator before these run. */
 export async function setUpAndMigrate(
-  { config, log, env }: Host & { log: Logger },
+  { config, log, env }: MigrationHost & { log: Logger },
   tell: (result: SetupResult) => void,
 ) {
   tell(await runSetup(config, log))
   await migrateAtStart({ config, log, env })
 }
 
-async function createSystemSchema(runner: Runner): Promise<void> {
+async function createSystemSchema(runner: MigrationRunner): Promise<void> {
   await refuseNewer(runner.session)
   await createBaseline(runner)
   await adoptDeveloped(runner)

@@ -273,7 +273,7 @@ export function relatedPart(conditions: unknown, collection: Collection): RelCon
 // their values are read with the session, in one statement.
 
 /** `$name.path[0].path[1]…`; without a path the id of the row. */
-export type Variable = { readonly name: VariableName; readonly path: readonly string[] }
+export type CallerVariable = { readonly name: VariableName; readonly path: readonly string[] }
 
 /** Values by {@link variableKey}; none where there is no related row. */
 export type RelatedValues = ReadonlyMap<string, unknown>
@@ -286,10 +286,10 @@ type VariableTarget = {
   readonly many: boolean
 }
 
-export const variableKey = ({ name, path }: Variable): string => [name, ...path].join('.')
+export const variableKey = ({ name, path }: CallerVariable): string => [name, ...path].join('.')
 
 /** Undefined for names that do not exist, and for hidden fields. A path that ends at a relation means its rows' ids. */
-export function variableTarget(catalog: Catalog, { name, path }: Variable): VariableTarget | undefined {
+export function variableTarget(catalog: Catalog, { name, path }: CallerVariable): VariableTarget | undefined {
   let collection: Collection = catalog.collections.get(collectionsOfRows[name])!
   const relations: string[] = []
   let many = false
@@ -307,8 +307,8 @@ export function variableTarget(catalog: Catalog, { name, path }: Variable): Vari
 }
 
 /** Every variable in a stored value. A path over a hidden field is not found: such a rule lets nothing through. */
-export function variablesIn(value: unknown, catalog: Catalog): readonly Variable[] {
-  const found: Variable[] = []
+export function variablesIn(value: unknown, catalog: Catalog): readonly CallerVariable[] {
+  const found: CallerVariable[] = []
   const access: Access = {
     ...systemAccess,
     variable: (name, path) => {
@@ -337,7 +337,7 @@ const fromUserRole: Readonly<Record<VariableName, readonly string[] | undefined>
 export type RelatedPath = { readonly key: string; readonly path: readonly string[]; readonly many: boolean }
 
 /** Undefined where the caller's own rows have the answer, or nothing has. */
-export function relatedPath(catalog: Catalog, variable: Variable): RelatedPath | undefined {
+export function relatedPath(catalog: Catalog, variable: CallerVariable): RelatedPath | undefined {
   const target = variableTarget(catalog, variable)
   const start = fromUserRole[variable.name]
   if (target === undefined || target.relations.length === 0 || start === undefined) return undefined

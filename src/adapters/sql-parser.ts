@@ -3,12 +3,12 @@ export type ParsedStatement = {
   readonly text: string
   /** The kind of the statement, e.g. `AlterTableStmt`, and its tree. */
   readonly kind: string
-  readonly tree: Tree
+  readonly tree: ParseTree
 }
 
 /** A node of PostgreSQL's parse tree; absent members are zero, false or none. */
 // biome-ignore lint/suspicious/noExplicitAny: the tree has some hundred kinds of nodes, and the parser no types for them
-export type Tree = { readonly [member: string]: any }
+export type ParseTree = { readonly [member: string]: any }
 
 export class SqlSyntaxError extends Error {}
 
@@ -19,7 +19,7 @@ export async function parseSql(text: string): Promise<readonly ParsedStatement[]
   return stmts.map(({ stmt, stmt_location: from = 0, stmt_len: length }) => {
     const [kind = '', tree = {}] = Object.entries(stmt ?? {})[0] ?? []
     const end = length === undefined ? bytes.length : from + length
-    return { text: bytes.subarray(from, end).toString('utf8').trim(), kind, tree: tree as Tree }
+    return { text: bytes.subarray(from, end).toString('utf8').trim(), kind, tree: tree as ParseTree }
   })
 }
 

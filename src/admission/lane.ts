@@ -11,8 +11,8 @@ import {
   duringRun,
   hasRoom,
   mayRefuse,
+  type PlaceCounts,
   type Places,
-  type Room,
   refusesComer,
   unknownCost,
   type Weight,
@@ -29,11 +29,11 @@ type EntryRequest = {
 }
 
 /** A place that is held. */
-export type Slot = {
+export type HeldPlace = {
   /** To be called once, when the work is over. */
   leave(): void
   /** Another place for the same work, where one is free and nobody waits. */
-  another(): Slot | undefined
+  another(): HeldPlace | undefined
 }
 
 export type LaneStats = {
@@ -51,7 +51,7 @@ export type Lane = {
    * is gone before. Work of an asker that holds a place already needs no further one: two that waited for each other's
    * would never end. Nor does work that nobody asks for.
    */
-  enter(entering: EntryRequest): Slot | Promise<Slot>
+  enter(entering: EntryRequest): HeldPlace | Promise<HeldPlace>
   /**
    * Rejects as `enter` would, where it would refuse this caller now: before anything is done for the request. With
    * `isHeavy`, what its work is like is not known yet, and it is taken for heavy.
@@ -64,7 +64,11 @@ export type Lane = {
 export type AdmissionLane = { readonly admission: Lane }
 
 /** Does work in a place of the lane. */
-export async function admitted<T>(lane: Lane, entering: EntryRequest, work: (place: Slot) => Promise<T>): Promise<T> {
+export async function admitted<T>(
+  lane: Lane,
+  entering: EntryRequest,
+  work: (place: HeldPlace) => Promise<T>,
+): Promise<T> {
   const entered = lane.enter(entering)
   const place = entered instanceof Promise ? await entered : entered
   try {
@@ -82,7 +86,7 @@ export const openDoor: Lane = {
 }
 
 type LaneOptions = {
-  readonly places: () => Room
+  readonly places: () => PlaceCounts
   /** Where all work costs alike: the longest wait that is foreseen for any of it. Else it depends on how heavy it is. */
   readonly foreseenMs?: number | undefined
   /** The message of a refusal. */
@@ -105,13 +109,13 @@ const refusalsAtOnce = 2000
 type RunningWork = { -readonly [Member in keyof Work]: Work[Member] } & { readonly entering: EntryRequest }
 type WaitingWork = RunningWork & {
   readonly asker: Asker | undefined
-  readonly admit: (place: Slot) => void
+  readonly admit: (place: HeldPlace) => void
   readonly refuse: (error: AppError) => void
 }
 
 /** The work in a lane; the functions below change it by what `step.ts` decides. */
 type LaneState = {
-  readonly places: () => Room
+  readonly places: () => PlaceCounts
   readonly foreseenMs: number | undefined
   readonly refusal: string
   readonly costs: Costs
@@ -186,7 +190,7 @@ function openCosts(): Costs {
   }
 }
 
-function enter(state: LaneState, entering: EntryRequest, who: Asker | undefined): Slot | Promise<Slot> {
+function enter(state: LaneState, entering: EntryRequest, who: Asker | undefined): HeldPlace | Promise<HeldPlace> {
   if (who === undefined ? entering.isPatient !== true : who.places > 0) return freePlace
   if (who?.gone?.aborted) return Promise.reject(clientGone())
   const caller = who?.caller ?? ''
@@ -200,14 +204,14 @@ function enter(state: LaneState, entering: EntryRequest, who: Asker | undefined)
 }
 
 /** Has the work run from now on. */
-function begin(state: LaneState, work: RunningWork, who: Asker | undefined): Slot {
+function begin(state: LaneState, work: RunningWork, who: Asker | undefined): HeldPlace {
   const { entering, caller, weight, isPatient } = work
   const since = performance.now()
   const { expectedMs } = state.costs.assess(entering, since)
   return hold(state, { caller, since, isPatient, entering, expectedMs, weight }, who)
 }
 
-function hold(state: LaneState, run: RunningWork, who: Asker | undefined): Slot {
+function hold(state: LaneState, run: RunningWork, who: Asker | undefined): HeldPlace {
   const { running, servedAt, costs } = state
   const { entering, caller, weight, since } = run
   running.add(run)
@@ -231,7 +235,7 @@ function hold(state: LaneState, run: RunningWork, who: Asker | undefined): Slot 
   }
 }
 
-function wait(state: LaneState, run: RunningWork, who: Asker | undefined): Promise<Slot> {
+function wait(state: LaneState, run: RunningWork, who: Asker | undefined): Promise<HeldPlace> {
   return new Promise((admit, refuse) => {
     state.waiting.push({ ...run, asker: who, admit, refuse })
     const bounds = boundsOf(state)
@@ -341,7 +345,7 @@ function overloaded(message: string, expectedMs: number): AppError {
   return new AppError(503, message, { code: 'OVERLOADED', headers: { 'retry-after': String(seconds) } })
 }
 
-const freePlace: Slot = { leave: () => undefined, another: () => undefined }
+const freePlace: HeldPlace = { leave: () => undefined, another: () => undefined }
 
 const zero = { light: 0, heavy: 0 }
 

@@ -39,7 +39,7 @@ export type Places = {
 }
 
 /** How many places there are, and for what. */
-export type Room = Pick<Places, 'all' | 'heavy' | 'quick'>
+export type PlaceCounts = Pick<Places, 'all' | 'heavy' | 'quick'>
 
 /** The work in a lane. */
 type Occupancy<W extends Work> = {
@@ -84,7 +84,7 @@ export function copyOf<W extends Work>({ running, waiting, servedAt }: InLane<W>
 }
 
 /** Those who wait and for whom there is a place now, in their turns. */
-export function admissible<W extends Work>(occupancy: Occupancy<W>, places: Room): W[] {
+export function admissible<W extends Work>(occupancy: Occupancy<W>, places: PlaceCounts): W[] {
   const { running } = occupancy
   const admitted: W[] = []
   let free = places.all - running.length
@@ -102,7 +102,7 @@ export function admissible<W extends Work>(occupancy: Occupancy<W>, places: Room
 }
 
 /** Whether there is a place for more work of this weight. */
-export function hasRoom(weight: Weight, running: ReadonlySet<Work>, places: Room): boolean {
+export function hasRoom(weight: Weight, running: ReadonlySet<Work>, places: PlaceCounts): boolean {
   if (running.size >= places.all) return false
   if (weight === 'cheap') return true
   let notCheap = 0
@@ -111,7 +111,7 @@ export function hasRoom(weight: Weight, running: ReadonlySet<Work>, places: Room
 }
 
 /** Of the places, how many work of this weight may find taken by work that is not cheap. */
-function placesOf(weight: Weight, { heavy, quick }: Room): number {
+function placesOf(weight: Weight, { heavy, quick }: PlaceCounts): number {
   if (weight === 'cheap') return Number.POSITIVE_INFINITY
   return weight === 'quick' ? quick : heavy
 }
@@ -276,7 +276,7 @@ export function weightOf({ ms, quickAt, slowSince }: Cost, presumed: CostPresump
  * than `cores` of them, where the database shares this machine: more statements would not end sooner, and everything else
  * would wait for a core. Work of its kinds that is quick leaves one place, unless `heavyAtOnce` bounds all of it.
  */
-export function readPlaces(connections: number, heavyAtOnce: number | undefined, cores: number): Room {
+export function readPlaces(connections: number, heavyAtOnce: number | undefined, cores: number): PlaceCounts {
   const kept = connections >= 5 ? 2 : connections >= 2 ? 1 : 0
   const all = connections - kept
   const heavy = Math.min(all, heavyAtOnce ?? Math.max(1, Math.min(cores, Math.floor(all / 2))))

@@ -1,4 +1,4 @@
-import { type Counters, openWindows, type Verdict, verdictOf, type Window } from './counters.ts'
+import { type Counters, type LimitVerdict, openWindows, verdictOf, type Window } from './counters.ts'
 
 /** A counter that an attempt is counted against. */
 export type Budget = {
@@ -8,9 +8,9 @@ export type Budget = {
   readonly isGivenBack: boolean
 }
 
-export type Attempt = Verdict & {
+export type Attempt = LimitVerdict & {
   /** To be called once it has succeeded; what is left then. Rejects when nobody can count: then it stays counted. */
-  giveBack(): Promise<Verdict>
+  giveBack(): Promise<LimitVerdict>
 }
 
 export type AttemptLimit = (budgets: readonly Budget[]) => Promise<Attempt>
@@ -57,7 +57,7 @@ function openBook(counters: Counters, windowMs: number) {
   const windows = openWindows<WindowCount>(rememberedAtMost)
   const add = (steps: readonly Step[]) => addSteps(counters, windows, windowMs, steps)
 
-  const knownOf = ({ key, limit, isGivenBack }: Budget, allowed: boolean): Verdict | undefined => {
+  const knownOf = ({ key, limit, isGivenBack }: Budget, allowed: boolean): LimitVerdict | undefined => {
     const made = windows.live(key)
     if (made === undefined) return undefined
     const back = isGivenBack ? (windows.live(backOf(key))?.count ?? 0) : 0
@@ -67,14 +67,14 @@ function openBook(counters: Counters, windowMs: number) {
   return {
     knownOf,
     /** The refusals that need no question. */
-    usedUp: (budgets: readonly Budget[]): Verdict[] =>
+    usedUp: (budgets: readonly Budget[]): LimitVerdict[] =>
       budgets.flatMap((budget) => {
         const known = knownOf(budget, false)
         if (known === undefined || known.remaining > 0) return []
         const isFresh = performance.now() - windows.live(budget.key)!.seenAt < trustedMs
         return !budget.isGivenBack || isFresh ? [known] : []
       }),
-    count: async (budgets: readonly Budget[]): Promise<Verdict[]> => {
+    count: async (budgets: readonly Budget[]): Promise<LimitVerdict[]> => {
       const given = budgets.filter(({ isGivenBack }) => isGivenBack)
       const counted = await add([
         ...budgets.map(({ key }) => ({ key, add: 1, window: key })),
@@ -125,7 +125,7 @@ const backOf = (key: string) => `${key} back`
 const ended: Window = { count: 0, endsAt: 0 }
 
 /** The one that refuses, for the longest; else the one that will refuse first. */
-function tightest(verdicts: readonly Verdict[]): Verdict {
+function tightest(verdicts: readonly LimitVerdict[]): LimitVerdict {
   return verdicts.reduce((a, b) => {
     if (a.allowed !== b.allowed) return a.allowed ? b : a
     if (a.allowed) return b.remaining < a.remaining ? b : a

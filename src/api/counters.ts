@@ -126,13 +126,13 @@ export function openWindows<Known extends Window = Window>(atMost: number): Wind
 }
 
 /** The verdict of a limit on one request. */
-export type Verdict = {
+export type LimitVerdict = {
   readonly allowed: boolean
   readonly limit: number
   readonly remaining: number
   readonly resetMs: number
 }
 
-export function verdictOf(limit: number, { count, endsAt }: Window, allowed: boolean): Verdict {
+export function verdictOf(limit: number, { count, endsAt }: Window, allowed: boolean): LimitVerdict {
   return { allowed, limit, remaining: Math.max(0, limit - count), resetMs: Math.max(0, endsAt - performance.now()) }
 }

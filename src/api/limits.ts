@@ -12,7 +12,7 @@ import { holdsProof, isHeaderAttempt } from '../features/accounts/auth/auth.ts'
 import type { App } from '../http/http.ts'
 import { isObject } from '../query/guards.ts'
 import { type Attempt, type AttemptLimit, type Budget, openAttemptLimit } from './attempt-limit.ts'
-import { openCounters, type Verdict } from './counters.ts'
+import { type LimitVerdict, openCounters } from './counters.ts'
 import { openRequestLimit, type RequestLimit } from './request-limit.ts'
 
 /** A budget of a request, `times` AUTH_RATE_LIMIT per window. */
@@ -242,12 +242,12 @@ function isUnlimited(request: FastifyRequest): boolean {
   return typeof unlimited === 'function' ? unlimited(request) : unlimited
 }
 
-function obey(reply: FastifyReply, verdict: Verdict, message: string): void {
+function obey(reply: FastifyReply, verdict: LimitVerdict, message: string): void {
   const reset = tell(reply, verdict)
   if (!verdict.allowed) throw new AppError(429, message, { headers: { 'retry-after': reset === '0' ? '1' : reset } })
 }
 
-function tell(reply: FastifyReply, { limit, remaining, resetMs }: Verdict): string {
+function tell(reply: FastifyReply, { limit, remaining, resetMs }: LimitVerdict): string {
   const reset = String(Math.ceil(resetMs / 1000))
   reply.header('ratelimit-limit', limit).header('ratelimit-remaining', remaining).header('ratelimit-reset', reset)
   return reset

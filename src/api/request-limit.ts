@@ -1,9 +1,9 @@
 import type { Logger } from 'pino'
-import { type Counters, openWindows, type Verdict, verdictOf, type Window } from './counters.ts'
+import { type Counters, type LimitVerdict, openWindows, verdictOf, type Window } from './counters.ts'
 
 export type RequestLimit = {
   /** Counts a request, or refuses it. Does not wait for anything. */
-  take(key: string): Verdict
+  take(key: string): LimitVerdict
   /** Tells the other processes what they do not know yet; resolves when they can. */
   share(): Promise<void>
   close(): Promise<void>

@@ -16,10 +16,10 @@ import { definitionsOf, keyReference } from './definitions.ts'
 import { fieldTypes, flag, readField } from './fields.ts'
 import { checkIdentifier, isColumnOf } from './identifiers.ts'
 import {
+  type DefinitionProblem,
   memberProblems,
   membersOf,
   objectProblems,
-  type Problem,
   type RelationshipType,
   type RelType,
   relationshipTypeOf,
@@ -53,7 +53,7 @@ export function declaredPatch(door: Door, raw: unknown): SchemaPatch {
 }
 
 /** 400 for a definition, or for a part of a request about one. */
-export function refused(collection: string, problems: readonly Problem[]): AppError {
+export function refused(collection: string, problems: readonly DefinitionProblem[]): AppError {
   const words = problems.map(({ path, message }) => `${path}: ${message}`).join('; ')
   return new AppError(400, `Invalid schema for ${collection}: ${words}`, {
     code: 'INVALID_SCHEMA',
@@ -89,9 +89,9 @@ type Context = Door & {
 }
 
 type Entry = readonly [name: string, json: FieldJson | null]
-type ReadEntries = { readonly entries: readonly Entry[]; readonly problems: readonly Problem[] }
+type ReadEntries = { readonly entries: readonly Entry[]; readonly problems: readonly DefinitionProblem[] }
 
-function collectionProblems({ stored }: Context, raw: FieldJson): Problem[] {
+function collectionProblems({ stored }: Context, raw: FieldJson): DefinitionProblem[] {
   const fresh = changedMembers(raw, stored)
   const { indexes, constraints, realtime, cache } = fresh
   return [
@@ -103,7 +103,7 @@ function collectionProblems({ stored }: Context, raw: FieldJson): Problem[] {
   ]
 }
 
-function constraintProblems(constraints: unknown): Problem[] {
+function constraintProblems(constraints: unknown): DefinitionProblem[] {
   if (Array.isArray(constraints))
     return constraints.flatMap((json, i) => objectProblems('constraint', json, `constraints[${i}]`))
   if (!isObject(constraints)) return []
@@ -127,7 +127,7 @@ function entryOf(context: Context, key: string, json: unknown): ReadEntries {
   return isRelation ? relationEntry(context, key, json) : columnEntry(context, key, json)
 }
 
-const failed = (problems: readonly Problem[]): ReadEntries => ({ entries: [], problems })
+const failed = (problems: readonly DefinitionProblem[]): ReadEntries => ({ entries: [], problems })
 const isGiven = (value: unknown) => value !== undefined && value !== null && value !== ''
 
 function storedEntry({ stored }: Context, key: string): FieldJson | undefined {
@@ -145,7 +145,7 @@ function columnEntry(context: Context, key: string, json: FieldJson): ReadEntrie
 }
 
 /** Problems of a column beyond the names of its members. */
-function columnProblems({ collection }: Context, name: string, json: FieldJson, at: string): Problem[] {
+function columnProblems({ collection }: Context, name: string, json: FieldJson, at: string): DefinitionProblem[] {
   const type = typeProblem(json)
   const values = isObject(json.values) ? memberProblems(['values'], json.values, `${at}.values`) : []
   if (type !== undefined) return [{ path: `${at}.type`, message: type }, ...values]
@@ -168,7 +168,7 @@ function problemOf(work: (refuse: (problem: string) => never) => unknown): strin
   }
 }
 
-function nameProblems(what: string, name: string, path: string): Problem[] {
+function nameProblems(what: string, name: string, path: string): DefinitionProblem[] {
   const message = problemOf(() => checkIdentifier(what, name))
   return message === undefined ? [] : [{ path, message }]
 }
@@ -215,7 +215,7 @@ function differingWords({ relType, type }: FieldJson): string | undefined {
     : `is ${JSON.stringify(relType)}, type says ${JSON.stringify(type)}`
 }
 
-function targetProblems(context: Context, { at, json }: RelationIn): Problem[] {
+function targetProblems(context: Context, { at, json }: RelationIn): DefinitionProblem[] {
   const { target } = json
   if (typeof target === 'string' && schemaOf(context, target) !== undefined) return []
   const message = isGiven(target)
@@ -342,7 +342,7 @@ const isColumnMember = (word: string) =>
   (Object.hasOwn(membersOf('column'), word) && !Object.hasOwn(membersOf('relation'), word))
 
 /** Where the column is declared by itself, only that decides whether it may be empty. */
-function requiredProblems(context: Context, { at, json }: RelationIn, foreignKey: string): Problem[] {
+function requiredProblems(context: Context, { at, json }: RelationIn, foreignKey: string): DefinitionProblem[] {
   const column = Object.hasOwn(context.fields, foreignKey)
     ? context.fields[foreignKey]
     : storedEntry(context, foreignKey)
@@ -372,10 +372,11 @@ function farEntry(context: Context, relation: RelationIn, relType: RelType): Rea
   return { entries: [[name, stored]], problems }
 }
 
-const isProblem = (value: string | Problem | undefined): value is Problem => typeof value === 'object'
+const isProblem = (value: string | DefinitionProblem | undefined): value is DefinitionProblem =>
+  typeof value === 'object'
 
 /** The column on the target, where the entry does not name it and it is not called after this collection. */
-function farKeyOf(context: Context, { at, name, json }: RelationIn): string | Problem | undefined {
+function farKeyOf(context: Context, { at, name, json }: RelationIn): string | DefinitionProblem | undefined {
   const target = String(json.target)
   if (isGiven(json.foreignKey)) return String(json.foreignKey)
   const stored = storedEntry(context, name)
@@ -393,7 +394,7 @@ function idleProblems(
   { key, at, json, isTyped }: RelationIn,
   remedy: string,
   isFar = false,
-): Problem[] {
+): DefinitionProblem[] {
   const words = Object.keys(changedMembers(json, storedEntry(context, key))).filter(
     (word) =>
       (isColumnMember(word) && word !== 'SystemGenerated' && word !== 'type' && (isFar || word !== 'allowNull')) ||
@@ -418,7 +419,7 @@ function relationMembers(json: FieldJson, without: readonly string[] = []): Fiel
   return Object.fromEntries(kept)
 }
 
-function twiceProblems(entries: readonly Entry[]): Problem[] {
+function twiceProblems(entries: readonly Entry[]): DefinitionProblem[] {
   const names = entries.map(([name]) => name)
   const twice = new Set(names.filter((name, i) => names.indexOf(name) !== i))
   return [...twice].map((name) => ({ path: `fields.${name}`, message: 'is declared by two entries' }))

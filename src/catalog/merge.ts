@@ -4,7 +4,7 @@ import type { Collection, FieldJson, IndexJson, SchemaJson } from './catalog.ts'
 import { switchColumns } from './compile.ts'
 import { refused, type SchemaPatch } from './declared.ts'
 import { withoutFields } from './definitions.ts'
-import type { Problem } from './shape.ts'
+import type { DefinitionProblem } from './shape.ts'
 
 /**
  * A change of a definition put on what is stored: what the change leaves out stays, what it gives replaces the entry of
@@ -44,7 +44,10 @@ export function whole(patch: SchemaPatch): SchemaJson {
   return { ...Object.fromEntries(others), fields: Object.fromEntries(fields) } as SchemaJson
 }
 
-function nullProblems({ name: collection, definition, fields, relations }: Collection, name: string): Problem[] {
+function nullProblems(
+  { name: collection, definition, fields, relations }: Collection,
+  name: string,
+): DefinitionProblem[] {
   if (Object.hasOwn(definition.schema.fields, name)) return []
   const path = `fields.${name}`
   const adding = Object.entries(switchColumns).find(([, columns]) => columns.includes(name))?.[0]

@@ -183,13 +183,13 @@ function relationWordFor(word: string): string | undefined {
 /* Problems of a definition. */
 
 /** Something in a definition that is not as it must be, and where. */
-export type Problem = { readonly path: string; readonly message: string }
+export type DefinitionProblem = { readonly path: string; readonly message: string }
 
 type Json = Readonly<Record<string, unknown>>
 
 /** Members that none of the shapes has, and values that no such member can have. The first shape names what is meant. */
-export function memberProblems(names: readonly ShapeName[], json: Json, path: string): Problem[] {
-  return Object.entries(json).flatMap(([word, value]): Problem[] => {
+export function memberProblems(names: readonly ShapeName[], json: Json, path: string): DefinitionProblem[] {
+  return Object.entries(json).flatMap(([word, value]): DefinitionProblem[] => {
     const at = path === '' ? word : `${path}.${word}`
     const shape = names.find((name) => Object.hasOwn(membersOf(name), word))
     if (shape === undefined) return [{ path: at, message: unknownMember(names, word, value) }]
@@ -200,7 +200,7 @@ export function memberProblems(names: readonly ShapeName[], json: Json, path: st
 }
 
 /** As {@link memberProblems}, for what must be an object. */
-export function objectProblems(name: ShapeName, json: unknown, path: string): Problem[] {
+export function objectProblems(name: ShapeName, json: unknown, path: string): DefinitionProblem[] {
   return isObject(json) ? memberProblems([name], json, path) : [{ path, message: 'must be an object' }]
 }
 

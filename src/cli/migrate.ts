@@ -5,14 +5,14 @@ import type { MigrationType } from '../events/direct-session.ts'
 import { systemActor } from '../events/types.ts'
 import {
   createMigration,
-  type Host,
+  type MigrationHost,
   type MigrationRecord,
+  type MigrationRunner,
   migrationTypes,
   type Preview,
   pendingOf,
   previewRun,
   previewSql,
-  type Runner,
   readOnce,
   rollbackBatch,
   rollbackOne,
@@ -55,7 +55,7 @@ const options = {
 } as const
 
 type Values = ReturnType<typeof parseArgs<{ options: typeof options }>>['values']
-type Subcommand = (host: Host, values: Values, positionals: readonly string[]) => Promise<number>
+type Subcommand = (host: MigrationHost, values: Values, positionals: readonly string[]) => Promise<number>
 
 const somethingFound = 3
 
@@ -113,7 +113,7 @@ const commands: Readonly<Record<string, Subcommand>> = {
 }
 
 /** As an operator wants it: after whoever is at it already. */
-function asRunner<T>(host: Host, work: (runner: Runner) => Promise<T>): Promise<T> {
+function asRunner<T>(host: MigrationHost, work: (runner: MigrationRunner) => Promise<T>): Promise<T> {
   return withRunner(host, { requester: { ...systemActor, userAgent: 'daybook migrate' }, busy: 'wait' }, work)
 }
 
@@ -156,7 +156,7 @@ function typeOf(type: string | undefined): MigrationType | undefined {
   return known
 }
 
-function hostOf(env: Env): Host {
+function hostOf(env: Env): MigrationHost {
   const say = (_fields: object, message: string) => void process.stderr.write(`${message}\n`)
   return { config: parseInstallation(env), env, log: { info: say, warn: say } }
 }

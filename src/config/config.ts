@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { parseEnv } from 'node:util'
 import { editDistance } from '../language/near-names.ts'
 import { type Families, families as familyTable, readFamilies, variablePrefix } from './families.ts'
-import { type ConfigReading, type Env, isSet, openReading, type Problem, readVariables } from './read.ts'
+import { type ConfigReading, type Env, isSet, openReading, readVariables, type VariableProblem } from './read.ts'
 import { checkRules, type RuleOptions } from './rules.ts'
 import { groups, type VariableValues } from './variables.ts'
 
@@ -48,9 +48,9 @@ export type ParseOptions = RuleOptions &
 
 /** Everything that is wrong with the configuration, at once. Its message never holds a secret. */
 export class ConfigError extends Error {
-  readonly problems: readonly Problem[]
+  readonly problems: readonly VariableProblem[]
 
-  constructor(message: string, problems: readonly Problem[] = []) {
+  constructor(message: string, problems: readonly VariableProblem[] = []) {
     super(message)
     this.name = 'ConfigError'
     this.problems = problems
@@ -159,7 +159,7 @@ function namedOrFirst(wanted: string | undefined, names: readonly string[]): str
   return names.find(same) ?? names[0]
 }
 
-function describeProblems(problems: readonly Problem[]): string {
+function describeProblems(problems: readonly VariableProblem[]): string {
   const lines = problems.map(({ variable, message, doc }) => `  ${variable}: ${message}\n      (${doc})`)
   return `The configuration has ${problems.length === 1 ? 'a problem' : `${problems.length} problems`}:\n${lines.join('\n')}`
 }

@@ -18,7 +18,7 @@ export type MailSender = Readonly<{
 }>
 
 /** A place for files. */
-export type StorageService = LocalStorageService | S3StorageService
+export type StorageServiceConfig = LocalStorageService | S3StorageService
 
 type LocalStorageService = Readonly<{ name: string; driver: 'LOCAL'; path: string }>
 
@@ -52,7 +52,7 @@ type SocialExtra = Readonly<
 /** The values of the families of variables. The records have no prototype: only configured names are found in them. */
 export type Families = Readonly<{
   senders: Readonly<Record<string, MailSender>>
-  services: Readonly<Record<string, StorageService>>
+  services: Readonly<Record<string, StorageServiceConfig>>
   providers: Readonly<Record<string, SocialProvider>>
 }>
 
@@ -158,7 +158,7 @@ function readServices({ storage, database }: VariableValues, reading: ConfigRead
 }
 
 /** An incomplete service is a problem: the files in it would be gone without a word. */
-function readService(name: string, reading: ConfigReading): [string, StorageService] | undefined {
+function readService(name: string, reading: ConfigReading): [string, StorageServiceConfig] | undefined {
   const prefix = variablePrefix(name)
   const { driver, path, endpoint, ...keys } = readVariables(serviceVariables, reading, prefix)
   const required = driver === undefined ? { driver } : driver === 'LOCAL' ? { path } : keys

@@ -7,10 +7,10 @@ export type Env = Readonly<Record<string, string | undefined>>
 export type ProcessVariables = { readonly env: Env }
 
 /** A problem of one variable; `message` follows its name. */
-export type Problem = Readonly<{ variable: string; message: string; doc: string }>
+export type VariableProblem = Readonly<{ variable: string; message: string; doc: string }>
 
 /** Findings of reading and checking; filled as the parts are read. */
-export type Findings = { problems: Problem[]; warnings: string[] }
+export type Findings = { problems: VariableProblem[]; warnings: string[] }
 
 /** One reading of an environment: where values come from, and what has been asked and found so far. */
 export type ConfigReading = Readonly<{ env: Env; environment: Environment; findings: Findings; asked: Set<string> }>
@@ -50,7 +50,7 @@ export function isSet(reading: ConfigReading, name: string): boolean {
 }
 
 /** Notes a problem; the first one of a variable stands. */
-export function addProblem(findings: Findings, problem: Problem): void {
+export function addProblem(findings: Findings, problem: VariableProblem): void {
   if (!findings.problems.some(({ variable }) => variable === problem.variable)) findings.problems.push(problem)
 }
 

@@ -74,14 +74,14 @@ export const proofsAsked = 20
 const backoff = { firstMs: 100, longestMs: 5000 }
 
 /** By both clocks: one of them stands still while the machine sleeps, the other one may be set. */
-export type Moment = { readonly ms: number; readonly wallMs: number }
+export type ClockMoment = { readonly ms: number; readonly wallMs: number }
 
 /** Whether a connection hears notifications. */
 export type HearingState = {
   /** How often it was asked to prove that it hears, from 1 when it was made; 0 when it has. */
   readonly proofs: number
   /** When the last question was sent that was answered after the proof. */
-  readonly asked: Moment | undefined
+  readonly asked: ClockMoment | undefined
   /** Operators were warned, of whichever connection of the process. */
   readonly warned: boolean
 }
@@ -92,7 +92,7 @@ type Input =
   /** Another connection has sent the proof; and it has been heard. */
   | { readonly is: 'sent' | 'heard' }
   /** `isProof`: the question was sent when it was known to hear. */
-  | { readonly is: 'answered' | 'eased'; readonly asked: Moment; readonly isProof: boolean }
+  | { readonly is: 'answered' | 'eased'; readonly asked: ClockMoment; readonly isProof: boolean }
   /** The database has refused a statement, by a connection that is still there. */
   | { readonly is: 'refused' }
   | { readonly is: 'lost' }
@@ -101,7 +101,7 @@ type Effect =
   | { readonly do: 'prove' | 'warn' }
   | { readonly do: 'ask'; readonly isProof: boolean }
   /** Lets the commits of this connection return before they are on disk. */
-  | { readonly do: 'ease'; readonly asked: Moment }
+  | { readonly do: 'ease'; readonly asked: ClockMoment }
   | { readonly do: 'wait'; readonly ms: number }
 
 export const unheard: HearingState = { proofs: 1, asked: undefined, warned: false }
@@ -318,7 +318,7 @@ async function reconnect(shell: Shell, attempt: number): Promise<void> {
   }
 }
 
-const now = (): Moment => ({ ms: performance.now(), wallMs: Date.now() })
+const now = (): ClockMoment => ({ ms: performance.now(), wallMs: Date.now() })
 
 function isTimeout(error: unknown): boolean {
   return error instanceof Error && error.message === 'Query read timeout'

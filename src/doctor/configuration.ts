@@ -1,7 +1,7 @@
 import { type Config, ConfigError } from '../config/config.ts'
 import { parseInstallation } from '../config/installation.ts'
 import { issuerOf } from '../config/issuer.ts'
-import type { Env, Problem } from '../config/read.ts'
+import type { Env, VariableProblem } from '../config/read.ts'
 import { type Finding, ok, problem, warning } from './finding.ts'
 
 const check = 'configuration'
@@ -55,13 +55,13 @@ export function judgeOAuth(config: Config): Finding {
   return warning(check, says, remedy)
 }
 
-function fromProblem({ variable, message, doc }: Problem): Finding {
+function fromProblem({ variable, message, doc }: VariableProblem): Finding {
   return problem(check, `${variable} ${message}`, `correct ${variable} (${doc})`)
 }
 
 const standIn = 'stands in while the doctor looks at the rest; signs nothing'
 
-function withoutBad(env: Env, problems: readonly Problem[]): Config | undefined {
+function withoutBad(env: Env, problems: readonly VariableProblem[]): Config | undefined {
   const bad = new Set(problems.map(({ variable }) => variable))
   const rest = Object.fromEntries(Object.entries(env).filter(([name]) => !bad.has(name)))
   try {

@@ -91,7 +91,7 @@ export type ConsumerHold = {
 }
 
 /** The outcome of a page. */
-export type Progress =
+export type PageOutcome =
   | { readonly is: 'handled'; readonly held: ConsumerHold; readonly events: number; readonly more: boolean }
   /** The event at `position` cannot be handled: the consumer is to be halted. */
   | { readonly is: 'failed'; readonly held: ConsumerHold; readonly position: string; readonly reason: string }
@@ -119,7 +119,7 @@ export function heldFrom({ name, token, snapshot, upTo, position }: HeldConsumer
  * not even by a server that crashed (ADR 39). Throws what passes, such as a lost connection: then the place is to be read
  * again, because nobody knows whether the page was handled.
  */
-export async function handleNext(deps: ConsumerWrites, consumer: Consumer, held: ConsumerHold): Promise<Progress> {
+export async function handleNext(deps: ConsumerWrites, consumer: Consumer, held: ConsumerHold): Promise<PageOutcome> {
   const { collections, actions, brief } = consumer.wants()
   const most = brief ? mostBriefEvents : mostEvents
   const page = await pullRound(deps.db, held.cursor, { collections, brief, limit: Math.min(held.limit, most) })
@@ -227,7 +227,12 @@ const imagesSql = `select position::text, changes from "${logTable}"
 /** Events, and where the log has been read to with them. */
 type Part = { readonly events: readonly LogEvent[]; readonly reached: Cursor }
 
-async function handlePage(deps: ConsumerWrites, consumer: Consumer, held: ConsumerHold, page: Part): Promise<Progress> {
+async function handlePage(
+  deps: ConsumerWrites,
+  consumer: Consumer,
+  held: ConsumerHold,
+  page: Part,
+): Promise<PageOutcome> {
   try {
     return await commitPart(deps, consumer, held, page)
   } catch (error) {
@@ -246,7 +251,7 @@ async function handleOneByOne(
   consumer: Consumer,
   held: ConsumerHold,
   page: Part,
-): Promise<Progress> {
+): Promise<PageOutcome> {
   const round = roundOf(held.cursor, page.reached)
   let now = held
   for (const [i, event] of page.events.entries()) {
@@ -266,7 +271,7 @@ async function handleAlone(
   held: ConsumerHold,
   part: Part,
   before?: unknown,
-): Promise<Progress> {
+): Promise<PageOutcome> {
   let last = before
   for (let attempt = before === undefined ? 1 : 2; attempt <= attempts; attempt += 1) {
     if (attempt > 1) await delay(pauseMs * 2 ** attempt)
@@ -291,7 +296,7 @@ async function handleAlone(
   return setAside(deps, held, part, reason)
 }
 
-async function setAside(deps: ConsumerWrites, held: ConsumerHold, part: Part, reason: string): Promise<Progress> {
+async function setAside(deps: ConsumerWrites, held: ConsumerHold, part: Part, reason: string): Promise<PageOutcome> {
   const { position } = part.events[0]!
   const next = after(held, part)
   try {
@@ -307,7 +312,12 @@ async function setAside(deps: ConsumerWrites, held: ConsumerHold, part: Part, re
   }
 }
 
-async function commitPart(deps: ConsumerWrites, consumer: Consumer, held: ConsumerHold, part: Part): Promise<Progress> {
+async function commitPart(
+  deps: ConsumerWrites,
+  consumer: Consumer,
+  held: ConsumerHold,
+  part: Part,
+): Promise<PageOutcome> {
   const { events, reached } = part
   const next = after(held, part)
   const round = roundOf(held.cursor, reached)

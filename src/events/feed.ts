@@ -17,7 +17,7 @@ import {
   widenXid,
 } from './cursor.ts'
 import { openWal, type Wal } from './feed-wal.ts'
-import { currentCursor, type LogDb, type LogEvent, type Page, pullRound } from './log-reader.ts'
+import { currentCursor, type LogDb, type LogEvent, type LogPage, pullRound } from './log-reader.ts'
 
 export type Feed = {
   /**
@@ -168,7 +168,7 @@ type Tail = {
 }
 
 /** `wakeup`: the number of the last one before it was read. */
-type PageRead = { readonly page: Page; readonly wakeup: number }
+type PageRead = { readonly page: LogPage; readonly wakeup: number }
 
 type TailOptions = {
   db: LogDb
@@ -236,7 +236,7 @@ function openEnd(wake: () => void) {
   let retryMs = shortestRetryMs
   return {
     known: () => known,
-    reached: (page: Page, wakeup: number) => {
+    reached: (page: LogPage, wakeup: number) => {
       const text = page.cursor.upTo ?? page.cursor.snapshot
       const snapshot = parseSnapshot(text)!
       if (known.snapshot === undefined || includesSnapshot(snapshot, known.snapshot))
@@ -278,7 +278,7 @@ function openPageMemory() {
   const pages = new Map<string, Promise<PageRead>>()
   const sizes: { key: string; events: number }[] = []
   let events = 0
-  const remember = (key: string, page: Page) => {
+  const remember = (key: string, page: LogPage) => {
     if (page.resync || encodeCursor(page.cursor) === key) return void pages.delete(key)
     sizes.push({ key, events: page.events.length })
     events += page.events.length

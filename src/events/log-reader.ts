@@ -35,7 +35,7 @@ export type LogEvent = {
   readonly cursor: string
 }
 
-export type Page =
+export type LogPage =
   | {
       readonly resync: false
       readonly events: readonly LogEvent[]
@@ -65,7 +65,7 @@ export type BriefEvent = Pick<LogEvent, 'position' | 'createdAt'>
  * One page of a round: call again with the returned cursor, at once while `more`, later for the next round.
  * Each page is one statement, so its events and its snapshot belong together.
  */
-export async function pullRound(db: LogDb, cursor: Cursor, options: PullOptions = {}): Promise<Page> {
+export async function pullRound(db: LogDb, cursor: Cursor, options: PullOptions = {}): Promise<LogPage> {
   const request = toRequest(cursor, options)
   return (await nextOfDenseRound(db, request)) ?? (await nextOfRound(db, request))
 }
@@ -114,7 +114,7 @@ function toRequest(cursor: Cursor, { collections, limit = 1000, upTo, brief = fa
 }
 
 /** Of a large round, what is new follows closely in position; undefined where that does not fill a page. */
-async function nextOfDenseRound(db: LogDb, request: Request): Promise<Page | undefined> {
+async function nextOfDenseRound(db: LogDb, request: Request): Promise<LogPage | undefined> {
   const { from, upTo, position, collections, limit, brief } = request
   if (upTo === undefined || position === '0') return undefined
   for (const lookedAt of collections === undefined ? [limit * 1.25, limit * 4] : [limit * 4]) {
@@ -132,7 +132,7 @@ async function nextOfDenseRound(db: LogDb, request: Request): Promise<Page | und
   return undefined
 }
 
-async function nextOfRound(db: LogDb, request: Request): Promise<Page> {
+async function nextOfRound(db: LogDb, request: Request): Promise<LogPage> {
   const { from, upTo, position, collections, limit, brief } = request
   const unseen = unseenValues(parseSnapshot(from)!)
   const end = upTo === undefined ? null : parseSnapshot(upTo)!.xmax.toString()
@@ -157,7 +157,7 @@ function toPage(
   { kind, from, limit, lineage: known }: Request,
   rows: readonly RoundRow[],
   found: readonly LogEvent[],
-): Page {
+): LogPage {
   const { upTo, removed, now, lineage } = rows[0]!
   const isOther = known !== undefined && known !== lineage
   if (isOther || BigInt(removed) >= parseSnapshot(from)!.xmin || !hasHappened(from, now) || !hasHappened(upTo, now))

@@ -3,7 +3,7 @@
 /** The first message of a child, once it can take a job. */
 export const ready = { kind: 'ready' } as const
 
-export type Job = {
+export type PoolJob = {
   readonly id: number
   /** The caller who takes turns with others. */
   readonly turn: string
@@ -13,11 +13,11 @@ export type Job = {
   readonly deaths: number
 }
 
-type Child = { readonly id: number; readonly isStarted: boolean; readonly job: Job | undefined }
+type Child = { readonly id: number; readonly isStarted: boolean; readonly job: PoolJob | undefined }
 
-export type PoolState = {
+export type ChildPoolState = {
   readonly children: readonly Child[]
-  readonly queue: readonly Job[]
+  readonly queue: readonly PoolJob[]
   /** The last turns that were served, the latest last. */
   readonly served: readonly string[]
   readonly lastChild: number
@@ -26,7 +26,7 @@ export type PoolState = {
 }
 
 export type PoolInput =
-  | { readonly kind: 'asked'; readonly job: Job }
+  | { readonly kind: 'asked'; readonly job: PoolJob }
   /** Nobody waits for it any more. */
   | { readonly kind: 'abandoned'; readonly job: number }
   | { readonly kind: 'started'; readonly child: number }
@@ -59,11 +59,11 @@ export type PoolBounds = {
 
 const mostFailedStarts = 3
 
-export const emptyPool: PoolState = { children: [], queue: [], served: [], lastChild: 0, failedStarts: 0 }
+export const emptyPool: ChildPoolState = { children: [], queue: [], served: [], lastChild: 0, failedStarts: 0 }
 
-type Step = [PoolState, readonly PoolEffect[]]
+type Step = [ChildPoolState, readonly PoolEffect[]]
 
-export function stepPool(state: PoolState, input: PoolInput, bounds: PoolBounds): Step {
+export function stepPool(state: ChildPoolState, input: PoolInput, bounds: PoolBounds): Step {
   switch (input.kind) {
     case 'asked':
       return ask(state, input.job, bounds)
@@ -92,7 +92,7 @@ const idle = (id: number): Child => ({ id, isStarted: true, job: undefined })
 const isIdle = ({ isStarted, job }: Child): boolean => isStarted && job === undefined
 
 /** Where too many wait, one of those goes who have the most waiting; a newcomer among equals. */
-function ask(state: PoolState, job: Job, bounds: PoolBounds): Step {
+function ask(state: ChildPoolState, job: PoolJob, bounds: PoolBounds): Step {
   const waiting = state.queue.filter(({ isQuick }) => !isQuick)
   if (job.isQuick || waiting.length < bounds.mostWaiting)
     return dispatch({ ...state, queue: [...state.queue, job] }, bounds)
@@ -105,7 +105,7 @@ function ask(state: PoolState, job: Job, bounds: PoolBounds): Step {
   return [next, [{ kind: 'refuse', job: last.id }, ...effects]]
 }
 
-function end(state: PoolState, id: number, isGuilty: boolean, bounds: PoolBounds): Step {
+function end(state: ChildPoolState, id: number, isGuilty: boolean, bounds: PoolBounds): Step {
   const child = state.children.find((one) => one.id === id)
   if (child === undefined) return [state, []]
   const left = { ...state, children: state.children.filter((one) => one !== child) }
@@ -118,7 +118,7 @@ function end(state: PoolState, id: number, isGuilty: boolean, bounds: PoolBounds
 }
 
 /** A job whose process died under it may be innocent: it is tried once more, before others. */
-function bereave(state: PoolState, job: Job, isGuilty: boolean, bounds: PoolBounds): Step {
+function bereave(state: ChildPoolState, job: PoolJob, isGuilty: boolean, bounds: PoolBounds): Step {
   const deaths = job.deaths + 1
   if (!isGuilty && deaths < bounds.mostDeaths)
     return dispatch({ ...state, queue: [{ ...job, deaths }, ...state.queue] }, bounds)
@@ -127,7 +127,7 @@ function bereave(state: PoolState, job: Job, isGuilty: boolean, bounds: PoolBoun
 }
 
 /** Gives waiting jobs to idle children, and starts children where there are too few. */
-function dispatch(state: PoolState, bounds: PoolBounds): Step {
+function dispatch(state: ChildPoolState, bounds: PoolBounds): Step {
   if (state.queue.length === 0) return [state, []]
   const free = state.children.find(isIdle)
   if (free === undefined) return hire(state, state.queue.length, bounds)
@@ -144,7 +144,7 @@ function dispatch(state: PoolState, bounds: PoolBounds): Step {
 }
 
 /** Starts processes until so many are on their way. */
-function hire(state: PoolState, wanted: number, bounds: PoolBounds): Step {
+function hire(state: ChildPoolState, wanted: number, bounds: PoolBounds): Step {
   const starting = state.children.filter(({ isStarted }) => !isStarted).length
   if (state.children.length >= bounds.atOnce || starting >= wanted) return [state, []]
   const child = state.lastChild + 1
@@ -157,12 +157,12 @@ function hire(state: PoolState, wanted: number, bounds: PoolBounds): Step {
 }
 
 /** Quick jobs and retries first; then those of the caller who was served the longest ago, or never. */
-function nextOf({ queue, served }: PoolState): Job {
-  const rank = ({ isQuick, deaths, turn }: Job) => (isQuick || deaths > 0 ? -2 : served.indexOf(turn))
+function nextOf({ queue, served }: ChildPoolState): PoolJob {
+  const rank = ({ isQuick, deaths, turn }: PoolJob) => (isQuick || deaths > 0 ? -2 : served.indexOf(turn))
   return queue.reduce((first, job) => (rank(job) < rank(first) ? job : first))
 }
 
-function withChild(state: PoolState, child: Child): PoolState {
+function withChild(state: ChildPoolState, child: Child): ChildPoolState {
   const isKnown = state.children.some(({ id }) => id === child.id)
   const children = isKnown
     ? state.children.map((one) => (one.id === child.id ? child : one))

@@ -4,10 +4,10 @@ import type { Logger } from 'pino'
 import { errors } from '../errors.ts'
 import {
   emptyPool,
-  type Job,
   type PoolBounds,
   type PoolEffect,
   type PoolInput,
+  type PoolJob,
   ready,
   stepPool,
 } from './child-pool-step.ts'
@@ -131,7 +131,7 @@ class PoolShell<To, From extends { readonly kind: string }> {
     if (this.#isClosed) return Promise.reject(errors.unavailable())
     this.#lastJob += 1
     const id = this.#lastJob
-    const job: Job = { id, turn: wanted.turn, isQuick: wanted.isQuick, deaths: 0 }
+    const job: PoolJob = { id, turn: wanted.turn, isQuick: wanted.isQuick, deaths: 0 }
     const pending: Pending<To, From> = { ...wanted, ...Promise.withResolvers() }
     this.#jobs.set(id, pending)
     const giveUp = (reason: unknown) => {

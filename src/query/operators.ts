@@ -23,14 +23,14 @@ export type Operator = {
   /** Kinds of column it applies to; undefined: all. */
   readonly kinds: ReadonlySet<Kind> | undefined
   /** Extension without which it does not exist. */
-  readonly needs?: Extension
+  readonly needs?: OperatorExtension
   /** The operand, variables already replaced; throws 400. `label` is the path named in errors. */
   readonly read: (raw: unknown, type: ValueType, label: string) => Operand
   /** `values` are the placeholders of the operand's values, in order. */
   readonly sql: (column: string, values: readonly string[], variant: string, type: ValueType) => string
 }
 
-export type Extension = 'postgis' | 'vector'
+export type OperatorExtension = 'postgis' | 'vector'
 
 export type Operand = {
   readonly values: readonly TypedValue[]

@@ -19,7 +19,7 @@ import {
   reaches,
 } from './access.ts'
 import { guard } from './guards.ts'
-import { type Extension, findOperator } from './operators.ts'
+import { findOperator, type OperatorExtension } from './operators.ts'
 import { type Filter, parseFilter } from './parse.ts'
 import { ALWAYS, allOf, NEVER, type Predicate, type Slot, type Step, type TimeTest } from './plan.ts'
 import { resolveFilter } from './resolve-filter.ts'
@@ -32,7 +32,7 @@ export type ResolveContext = {
   readonly access: Access
   readonly now: Date
   readonly tenants: TenantRules
-  readonly extensions: ReadonlySet<Extension>
+  readonly extensions: ReadonlySet<OperatorExtension>
   readonly includeDeleted: boolean
   /** Every collection met on the way is added. */
   readonly collections: Set<string>

@@ -8,7 +8,7 @@ import type { Catalog, Collection, Field, Relation } from '../catalog/catalog.ts
 import { type Action, errors } from '../errors.ts'
 import type { Access } from './access.ts'
 import { MAX_CURSOR_ROWS, quoted } from './guards.ts'
-import { type Extension, findOperator, type Operand } from './operators.ts'
+import { findOperator, type Operand, type OperatorExtension } from './operators.ts'
 import type { Filter, ListQuery } from './parse.ts'
 import { type Past, parsePoint } from './past.ts'
 import {
@@ -273,7 +273,7 @@ function requireCollection(catalog: Catalog, name: string): Collection {
 }
 
 function contextOf(catalog: Catalog, access: Access, env: ResolveEnv, includeDeleted: boolean): ResolveContext {
-  const extensions = new Set<Extension>()
+  const extensions = new Set<OperatorExtension>()
   if (env.postgis) extensions.add('postgis')
   if (env.vector) extensions.add('vector')
   return {

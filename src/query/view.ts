@@ -5,7 +5,7 @@
 import type { Collection, Field, Relation } from '../catalog/catalog.ts'
 import { errors } from '../errors.ts'
 import { MAX_RELATION_DEPTH, meantName, quoted } from './guards.ts'
-import type { Extension } from './operators.ts'
+import type { OperatorExtension } from './operators.ts'
 import type { ColumnPath, Slot, Step, TimeTest } from './plan.ts'
 
 export type View = {
@@ -18,7 +18,7 @@ export type View = {
   enter(relation: Relation): RelationEntry | undefined
   /** Every variable in the value replaced (see variables.ts). */
   substitute(value: unknown): unknown
-  hasExtension(name: Extension): boolean
+  hasExtension(name: OperatorExtension): boolean
   /** Records a value of the request's filter; absent where stored texts are resolved. */
   note?(slot: Slot): void
   /** Records a test that names the time. */

@@ -21,7 +21,7 @@ import {
   heldFrom,
   isAhead,
   keepPlace,
-  type Progress,
+  type PageOutcome,
 } from '../events/consumer.ts'
 import { type ConsumerState, consumerStates } from '../events/consumer-state.ts'
 import { currentCursor } from '../events/log-reader.ts'
@@ -346,7 +346,7 @@ const rarelyMs = 600_000
 async function end(
   { deps }: Shell,
   place: ConsumerRun,
-  progress: Extract<Progress, { is: 'failed' | 'gone' }>,
+  progress: Extract<PageOutcome, { is: 'failed' | 'gone' }>,
 ): Promise<void> {
   const { held, consumer } = place
   place.held = undefined

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import { crc32, deflateSync } from 'node:zlib'
 import sharp, { type Color, type Sharp } from 'sharp'
-import type { Content } from '../../src/features/files/images/images.ts'
+import type { FileContent } from '../../src/features/files/images/images.ts'
 
 /* Images and recordings that tests need, made when they are needed. */
 
@@ -76,7 +76,7 @@ export function wav(seconds: number, rate = 8000): Buffer {
 }
 
 /** Bytes as the content of a file. */
-export const contentOf = (bytes: Buffer, type = 'image/png'): Content => ({
+export const contentOf = (bytes: Buffer, type = 'image/png'): FileContent => ({
   size: bytes.length,
   type,
   read: async (range) => Readable.from([range === undefined ? bytes : bytes.subarray(range.start, range.end + 1)]),

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { type Asker, workFor } from '../../src/admission/asker.ts'
-import { admitted, openLane, type Slot } from '../../src/admission/lane.ts'
+import { admitted, type HeldPlace, openLane } from '../../src/admission/lane.ts'
 import {
   afterRun,
   cheapStep,
@@ -267,8 +267,8 @@ describe('a lane', () => {
 
   it('hands a place on when it is left', async () => {
     const lane = open()
-    const first = (await enter(lane)) as Slot
-    const second = enter(lane) as Promise<Slot>
+    const first = (await enter(lane)) as HeldPlace
+    const second = enter(lane) as Promise<HeldPlace>
     expect(lane.stats()).toMatchObject({ running: { heavy: 1 }, waiting: { heavy: 1 } })
     first.leave()
     ;(await second).leave()
@@ -277,9 +277,9 @@ describe('a lane', () => {
 
   it('forgets who is gone', async () => {
     const lane = open()
-    const first = (await enter(lane)) as Slot
+    const first = (await enter(lane)) as HeldPlace
     const leaving = new AbortController()
-    const left = enter(lane, somebody(leaving.signal)) as Promise<Slot>
+    const left = enter(lane, somebody(leaving.signal)) as Promise<HeldPlace>
     leaving.abort()
     await expect(left).rejects.toMatchObject({ status: 499 })
     expect(lane.stats().waiting).toEqual({ light: 0, heavy: 0 })
@@ -289,10 +289,10 @@ describe('a lane', () => {
 
   it('refuses with a code and Retry-After as soon as what runs is seen to be slow', async () => {
     const lane = open()
-    const first = (await enter(lane)) as Slot
+    const first = (await enter(lane)) as HeldPlace
     const outcomes = await Promise.allSettled(
       [
-        ...Array.from({ length: 5 }, () => enter(lane) as Promise<Slot>),
+        ...Array.from({ length: 5 }, () => enter(lane) as Promise<HeldPlace>),
         waitFor(() => lane.stats().refused.heavy === 3).then(() => first.leave()),
       ].map(async (coming) => (await coming)?.leave()),
     )
@@ -305,8 +305,8 @@ describe('a lane', () => {
 
   it('tells before anything is done who would be refused', async () => {
     const lane = open()
-    const first = (await enter(lane)) as Slot
-    const coming = Array.from({ length: 2 }, () => enter(lane) as Promise<Slot>)
+    const first = (await enter(lane)) as HeldPlace
+    const coming = Array.from({ length: 2 }, () => enter(lane) as Promise<HeldPlace>)
     // As soon as it is known that what runs is slow.
     const refusal = await waitFor(() => lane.turnAway(heavy, 'somebody')?.catch((error: unknown) => error))
     expect(refusal).toMatchObject({ status: 503, code: 'OVERLOADED' })
@@ -323,17 +323,17 @@ describe('a lane', () => {
         await admitted(lane, heavy, async () => expect(lane.stats().running.heavy + lane.stats().running.light).toBe(1))
       }),
     )
-    const first = (await enter(lane)) as Slot
+    const first = (await enter(lane)) as HeldPlace
     expect(lane.enter(heavy)).not.toBeInstanceOf(Promise)
     first.leave()
   })
 
   it('gives more places to the same work while nobody waits', async () => {
     const lane = open(2)
-    const first = (await enter(lane)) as Slot
+    const first = (await enter(lane)) as HeldPlace
     const another = first.another()
     expect([another !== undefined, first.another()]).toEqual([true, undefined])
-    const waiting = enter(lane) as Promise<Slot>
+    const waiting = enter(lane) as Promise<HeldPlace>
     another!.leave()
     ;(await waiting).leave()
     first.leave()

@@ -1,18 +1,24 @@
 import { describe, expect, it } from 'vitest'
 import {
+  type ChildPoolState,
   emptyPool,
-  type Job,
   type PoolEffect,
   type PoolInput,
-  type PoolState,
+  type PoolJob,
   stepPool,
 } from '../../src/language/child-pool-step.ts'
 
 const mostWaiting = 100
 const bounds = { atOnce: 2, mostWaiting, mostDeaths: 2 }
 
-const job = (id: number, turn = 'a', more: Partial<Job> = {}): Job => ({ id, turn, isQuick: false, deaths: 0, ...more })
-const asked = (id: number, turn = 'a', more: Partial<Job> = {}): PoolInput => ({
+const job = (id: number, turn = 'a', more: Partial<PoolJob> = {}): PoolJob => ({
+  id,
+  turn,
+  isQuick: false,
+  deaths: 0,
+  ...more,
+})
+const asked = (id: number, turn = 'a', more: Partial<PoolJob> = {}): PoolInput => ({
   kind: 'asked',
   job: job(id, turn, more),
 })
@@ -21,8 +27,8 @@ const finished = (child: number): PoolInput => ({ kind: 'finished', child })
 const ended = (child: number, isGuilty = false): PoolInput => ({ kind: 'ended', child, isGuilty })
 
 /** The state after all inputs, and what the last of them led to. */
-function played(...inputs: readonly PoolInput[]): { state: PoolState; effects: readonly PoolEffect[] } {
-  let [state, effects]: [PoolState, readonly PoolEffect[]] = [emptyPool, []]
+function played(...inputs: readonly PoolInput[]): { state: ChildPoolState; effects: readonly PoolEffect[] } {
+  let [state, effects]: [ChildPoolState, readonly PoolEffect[]] = [emptyPool, []]
   for (const input of inputs) [state, effects] = stepPool(state, input, bounds)
   return { state, effects }
 }

@@ -11,7 +11,7 @@ import {
   decideUserRemoval,
   type IdentityField,
   identityFields,
-  type Membership,
+  type RoleAssignment,
 } from '../../src/features/accounts/identity/decision.ts'
 
 const manager: Decider = {
@@ -26,7 +26,7 @@ const admin: Decider = { ...manager, userId: 'admin', admin: true, tenant: undef
 const platform: Decider = { ...admin, userId: undefined }
 const nobody: Decider = { ...manager, userId: undefined }
 
-const at = (roleId: string, tenantId: string | null = 'one'): Membership => ({ roleId, tenantId })
+const at = (roleId: string, tenantId: string | null = 'one'): RoleAssignment => ({ roleId, tenantId })
 const inReach = [at('member')]
 
 function outcome(decide: () => unknown): unknown {
@@ -42,7 +42,7 @@ const change = (
   decider: Decider,
   userId: string,
   changed: readonly IdentityField[],
-  memberships: readonly Membership[] = inReach,
+  memberships: readonly RoleAssignment[] = inReach,
   vouches = false,
 ) => outcome(() => decideUserChange(decider, { userId, memberships, changed, vouches }))
 
@@ -57,7 +57,7 @@ it('a new user has a proven address only by an administrator’s word', () => {
 })
 
 describe('a change of another user', () => {
-  it.each<[string, readonly Membership[], unknown]>([
+  it.each<[string, readonly RoleAssignment[], unknown]>([
     ['without a role', [], nothing],
     ['in a role that may be assigned', inReach, nothing],
     ['in a role that may not', [at('owner')], refused],
@@ -165,7 +165,7 @@ describe('a membership', () => {
   })
 
   it('ends with its tenant, if all of them may end', () => {
-    const remove = (decider: Decider, ...memberships: Membership[]) =>
+    const remove = (decider: Decider, ...memberships: RoleAssignment[]) =>
       outcome(() => decideTenantRemoval(decider, memberships))
     expect([remove(manager, at('member')), remove(manager), remove(admin, at('owner'))]).toEqual(
       Array.from({ length: 3 }, () => 'allowed'),

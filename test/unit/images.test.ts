@@ -7,7 +7,7 @@ import pino from 'pino'
 import sharp from 'sharp'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parseConfig } from '../../src/config/config.ts'
-import { type Content, type Images, openImages, type Transform } from '../../src/features/files/images/images.ts'
+import { type FileContent, type Images, openImages, type Transform } from '../../src/features/files/images/images.ts'
 import { type ImagePool, openPool } from '../../src/features/files/images/pool.ts'
 import { animation, bomb, contentOf, noise, plain, wav } from '../support/images.ts'
 import { waitFor } from '../support/wait.ts'
@@ -29,7 +29,7 @@ afterAll(async () => {
 
 const nothingMade = async () => undefined
 
-const transform = (content: Content, wanted: Partial<Transform> = {}) =>
+const transform = (content: FileContent, wanted: Partial<Transform> = {}) =>
   images.transform(
     content,
     { format: 'png', ...wanted },
@@ -177,7 +177,7 @@ describe('headers', () => {
   it('describes sound, reading little of it', async () => {
     const recording = wav(60)
     let read = 0
-    const content: Content = {
+    const content: FileContent = {
       ...contentOf(recording, 'audio/wav'),
       read: (range) => {
         read += range!.end - range!.start + 1

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import {
+  type ClockMoment,
   type HearingState,
   isLiveAt,
   liveForMs,
-  type Moment,
   proofsAsked,
   step,
   unheard,
@@ -11,8 +11,8 @@ import {
 
 type Input = Parameters<typeof step>[1]
 
-const at = (ms: number, wallMs = ms): Moment => ({ ms, wallMs })
-const answered = (asked: Moment, isProof: boolean): Input => ({ is: 'answered', asked, isProof })
+const at = (ms: number, wallMs = ms): ClockMoment => ({ ms, wallMs })
+const answered = (asked: ClockMoment, isProof: boolean): Input => ({ is: 'answered', asked, isProof })
 const hearingAfter = (hearing: HearingState, ...inputs: readonly Input[]): HearingState =>
   inputs.reduce((before, input) => step(before, input)[0], hearing)
 const effectsOf = (hearing: HearingState, input: Input) => step(hearing, input)[1]

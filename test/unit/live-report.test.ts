@@ -1,16 +1,22 @@
 import { describe, expect, it } from 'vitest'
-import { beginning, type Input, leastPauseMs, type ReportState, step } from '../../src/api/realtime/live-report.ts'
+import {
+  beginning,
+  type LiveReportInput,
+  leastPauseMs,
+  type ReportState,
+  step,
+} from '../../src/api/realtime/live-report.ts'
 
 const book = new Set(['book'])
-const evaluated = (tag: string, at: number): Input => ({ is: 'evaluated', tag, reads: book, at })
-const changed = (at: number, ...collections: string[]): Input => ({
+const evaluated = (tag: string, at: number): LiveReportInput => ({ is: 'evaluated', tag, reads: book, at })
+const changed = (at: number, ...collections: string[]): LiveReportInput => ({
   is: 'changed',
   collections: new Set(collections),
   at,
 })
-const stateAfter = (state: ReportState, ...inputs: readonly Input[]): ReportState =>
+const stateAfter = (state: ReportState, ...inputs: readonly LiveReportInput[]): ReportState =>
   inputs.reduce((before, input) => step(before, input)[0], state)
-const effectsOf = (state: ReportState, input: Input) => step(state, input)[1]
+const effectsOf = (state: ReportState, input: LiveReportInput) => step(state, input)[1]
 
 const idle = stateAfter(beginning, evaluated('a', 1000))
 

@@ -4,10 +4,10 @@ import {
   begun,
   ended,
   healthOf,
-  type Lane,
   newLane,
   openLanes,
   roomOf,
+  type SenderLane,
 } from '../../src/features/messaging/mail/lanes.ts'
 
 const accepted: MailDelivery = { outcome: 'accepted', response: '250' }
@@ -16,8 +16,8 @@ const silent: MailDelivery = { outcome: 'delayed', reason: 'no greeting', proble
 const unmade: MailDelivery = { outcome: 'delayed', reason: 'x', problem: 'The mail could not be composed' }
 
 /** A lane after attempts that took a second each, one after the other from second 1 on. */
-function attempted(...deliveries: (MailDelivery | undefined)[]): Lane {
-  return deliveries.reduce<Lane>((lane, delivery, i) => {
+function attempted(...deliveries: (MailDelivery | undefined)[]): SenderLane {
+  return deliveries.reduce<SenderLane>((lane, delivery, i) => {
     const at = (i + 1) * 1000
     return ended(begun(lane, at - 999), at - 999, delivery, at)
   }, newLane)

@@ -1,7 +1,7 @@
 import pino from 'pino'
 import { expect, it } from 'vitest'
 import { AppError, errors } from '../../src/errors.ts'
-import { type Listener, openListeners } from '../../src/features/operations/mcp/listeners.ts'
+import { openListeners, type ToolListener } from '../../src/features/operations/mcp/listeners.ts'
 import { waitFor } from '../support/wait.ts'
 
 /** Listeners of a process whose rules change when `change` is called. */
@@ -15,9 +15,9 @@ function open() {
   return { listeners, change }
 }
 
-function listener(more: Partial<Listener> = {}) {
+function listener(more: Partial<ToolListener> = {}) {
   const heard: string[] = []
-  const told: Listener = {
+  const told: ToolListener = {
     userId: 'ada',
     names: 'svc_get_item',
     namesNow: async () => 'svc_get_item',

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import {
   beginning,
-  type Input,
   type MessageInput,
   mostWaiting,
+  type SubscriptionInput,
   type SubscriptionState,
   step,
 } from '../../src/api/realtime/subscription.ts'
@@ -16,11 +16,14 @@ const message = (xid: number, slow = false): MessageInput => ({
   message: { name: 'book:create', xid: BigInt(xid), body: { cursor: `c${xid}` } },
   slow,
 })
-const caughtUp = (xid: number): Input => ({ is: 'caught up', cursor, seen: at(xid) })
+const caughtUp = (xid: number): SubscriptionInput => ({ is: 'caught up', cursor, seen: at(xid) })
 
-const stateAfter = (state: SubscriptionState, ...inputs: readonly (MessageInput | Input)[]): SubscriptionState =>
-  inputs.reduce((before, input) => step(before, input as Input)[0], state)
-const effectsOf = (state: SubscriptionState, input: MessageInput | Input) => step(state, input as Input)[1]
+const stateAfter = (
+  state: SubscriptionState,
+  ...inputs: readonly (MessageInput | SubscriptionInput)[]
+): SubscriptionState => inputs.reduce((before, input) => step(before, input as SubscriptionInput)[0], state)
+const effectsOf = (state: SubscriptionState, input: MessageInput | SubscriptionInput) =>
+  step(state, input as SubscriptionInput)[1]
 
 const live: SubscriptionState = { phase: 'live', seen: undefined }
 
@@ -37,7 +40,7 @@ describe('given a subscription that is live', () => {
     expect(effectsOf(live, { is: 'disturbed' })).toEqual([{ do: 'resync' }])
   })
 
-  it.each<[Input, object]>([
+  it.each<[SubscriptionInput, object]>([
     [{ is: 'unknown' }, { do: 'resync' }],
     [{ is: 'failed' }, { do: 'resync', reason: 'failed' }],
     [

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import { type Move, orderOf } from '../../src/features/data/undo/order.ts'
-import { type RowChange, reversalOf } from '../../src/features/data/undo/reversal.ts'
+import { type LoggedChange, reversalOf } from '../../src/features/data/undo/reversal.ts'
 
 /** `U` undone, `N` not; `create`, `delete`, or the fields of an update. Positions count from 1. */
-const changes = (...told: string[]): RowChange[] =>
+const changes = (...told: string[]): LoggedChange[] =>
   told.map((line, index) => {
     const [who, what, ...fields] = line.split(' ')
     const action = what === 'create' || what === 'delete' ? what : 'update'

@@ -1,7 +1,14 @@
 import { describe, expect, it } from 'vitest'
 import { evaluate, meets, parsePath, resolve, setAt } from '../../src/features/work/workflows/expressions.ts'
 import { graphOf, readFlow } from '../../src/features/work/workflows/flow.ts'
-import { begin, type Command, goOn, type NodeResult, type State, step } from '../../src/features/work/workflows/step.ts'
+import {
+  begin,
+  goOn,
+  type NodeResult,
+  type State,
+  type StepCommand,
+  step,
+} from '../../src/features/work/workflows/step.ts'
 import { validate } from '../../src/features/work/workflows/validate.ts'
 import { chain, type Edge, flowOf, node } from '../support/flows.ts'
 
@@ -13,7 +20,7 @@ function run(
 ) {
   const graph = graphOf(readFlow(flow, []))
   const ran: string[] = []
-  const notes: Extract<Command, { kind: 'note' }>[] = []
+  const notes: Extract<StepCommand, { kind: 'note' }>[] = []
   let [state, commands] = begin(graph, { trigger, variables: { v: 1 }, execution: { id: 'x' } })
   const results: NodeResult[] = []
   for (;;) {

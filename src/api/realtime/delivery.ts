@@ -22,7 +22,7 @@ import { type CatchUp, openCatchUp, openSnapshots, readBackoff, type Snapshots }
 import type { Outbox } from './connections.ts'
 import { readMessage } from './messages.ts'
 import { openRegistry, type Shape, type Subscriber, shapesOf } from './subscribers.ts'
-import { beginning, type Effect, type Input, type MessageInput, step } from './subscription.ts'
+import { beginning, type Effect, type MessageInput, type SubscriptionInput, step } from './subscription.ts'
 import {
   changesSeen,
   compileView,
@@ -329,7 +329,7 @@ function fail(shell: Shell, subscribers: readonly Subscriber[], error: unknown):
   for (const subscriber of subscribers) take(shell, subscriber, { is: 'failed' })
 }
 
-function take(shell: Shell, subscriber: Subscriber, input: Input): void {
+function take(shell: Shell, subscriber: Subscriber, input: SubscriptionInput): void {
   if (!shell.registry.has(subscriber)) return
   const [state, effects] = step(subscriber.state, input)
   subscriber.state = state

@@ -16,7 +16,7 @@ export type ReportState = {
   readonly restsUntil: number
 }
 
-export type Input =
+export type LiveReportInput =
   /** Commits have changed these collections. */
   | { readonly is: 'changed'; readonly collections: ReadonlySet<string>; readonly at: number }
   /** The rights of its reader, or the collections, may have changed. */
@@ -43,7 +43,7 @@ export const beginning: ReportState = {
   restsUntil: 0,
 }
 
-export function step(state: ReportState, input: Input): readonly [ReportState, readonly Effect[]] {
+export function step(state: ReportState, input: LiveReportInput): readonly [ReportState, readonly Effect[]] {
   switch (input.is) {
     case 'changed':
       return isConcerned(state, input.collections) ? touch(state, input.at) : [state, []]

@@ -10,7 +10,7 @@ import { listTag } from '../../features/data/items/items.ts'
 import { type Evaluation, openEvaluator, parseReport } from '../../features/data/reports/reports.ts'
 import type { ListQuery } from '../../query/parse.ts'
 import type { RealtimeReads } from './capabilities.ts'
-import { beginning, type Input, type ReportState, step } from './live-report.ts'
+import { beginning, type LiveReportInput, type ReportState, step } from './live-report.ts'
 import { readMessage } from './messages.ts'
 
 /**
@@ -151,7 +151,7 @@ function touchAll(shell: Shell): void {
 const touch = (shell: Shell, report: Report): void => take(shell, report, { is: 'touched', at: performance.now() })
 
 /** `evaluation`: what the input is about, where it is an evaluation. */
-function take(shell: Shell, report: Report, input: Input, evaluation?: Evaluation): void {
+function take(shell: Shell, report: Report, input: LiveReportInput, evaluation?: Evaluation): void {
   if (!isOpen(shell, report)) return
   const [state, effects] = step(report.state, input)
   report.state = state

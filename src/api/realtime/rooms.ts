@@ -11,7 +11,7 @@ import {
   type LiveRooms,
   openMemoryStore,
   openRedisStore,
-  type Person,
+  type Participant,
   type RedisStore,
   type Room,
   type RoomStore,
@@ -336,7 +336,7 @@ const notMember = () => new AppError(403, 'Not a member of this room')
 type RoomAnnouncements = {
   joined(room: Room, joining: JoinRequest): void
   left(room: Room, left: Left): void
-  creatorChanged(room: Room, newCreator: Person | undefined): void
+  creatorChanged(room: Room, newCreator: Participant | undefined): void
   /** To all members, the sender too. */
   message(room: Room, event: string, body: object): void
   /** To one socket of this process: it is out. `kickedBy` is a user, or null where nobody did it. */

@@ -36,7 +36,7 @@ export type MessageInput = {
   readonly slow: boolean
 }
 
-export type Input =
+export type SubscriptionInput =
   /** It has everything up to `cursor`, whose snapshot is `seen`. */
   | { readonly is: 'caught up'; readonly cursor: Cursor; readonly seen: Snapshot | undefined }
   /** All that is visible in `upTo` has been handed to everybody. */
@@ -76,8 +76,8 @@ const live: SubscriptionState = { phase: 'live', seen: undefined }
 const sendIt: Step<Send> = [live, [{ do: 'send', after: undefined }]]
 
 export function step(state: SubscriptionState, input: MessageInput): Step<Effect | Send>
-export function step(state: SubscriptionState, input: Input): Step<Effect>
-export function step(state: SubscriptionState, input: MessageInput | Input): Step<Effect | Send> {
+export function step(state: SubscriptionState, input: SubscriptionInput): Step<Effect>
+export function step(state: SubscriptionState, input: MessageInput | SubscriptionInput): Step<Effect | Send> {
   switch (input.is) {
     case 'message':
       return receive(state, input)
@@ -113,7 +113,10 @@ function wait(state: Extract<SubscriptionState, { phase: 'catching up' }>, messa
   return { ...state, waiting: { message, before: waiting, count } }
 }
 
-function goOn(state: SubscriptionState, { cursor, seen }: Extract<Input, { is: 'caught up' }>): Step<Effect> {
+function goOn(
+  state: SubscriptionState,
+  { cursor, seen }: Extract<SubscriptionInput, { is: 'caught up' }>,
+): Step<Effect> {
   if (state.phase === 'live') return [state, []]
   if (state.overflowed) return [{ ...beginning, seen }, [{ do: 'catch up', from: cursor }]]
   return [seen === undefined ? live : { phase: 'live', seen }, [{ do: 'hand', messages: inOrder(state.waiting) }]]

@@ -9,7 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import { claimDirectory, stopLeftOver } from './claim.ts'
 import { freePort, probePort } from './free-port.ts'
-import { EmbeddedError, findHost, giveTo, type Host, hostEnvironment, type Notes, runTool } from './host.ts'
+import { EmbeddedError, type EmbeddedHost, findHost, giveTo, hostEnvironment, type Notes, runTool } from './host.ts'
 
 export type EmbeddedOptions = {
   /** Directory that holds everything (see `startEmbedded`); created when missing. */
@@ -72,7 +72,7 @@ type Server = Pick<EmbeddedServer, 'pid' | 'ended' | 'stop'>
  * processes that use it. (The package's own `start()` shares our process group, and importing the package installs
  * signal handlers that end this process, so only its binaries are used.)
  */
-async function launch(host: Host, url: URL, options: EmbeddedOptions): Promise<Server> {
+async function launch(host: EmbeddedHost, url: URL, options: EmbeddedOptions): Promise<Server> {
   const logFile = join(options.dataDir, 'postgres.log')
   const output = await open(logFile, 'a', 0o600)
   const from = (await output.stat()).size
@@ -108,7 +108,7 @@ const becomeServer = 'read -r _ && exec "$@" < /dev/null'
  * A shell that waits for the end of this process (its input closes, whatever killed us) and then stops the server, so
  * that `kill -9` leaves none behind. It costs about a megabyte.
  */
-function stopWithThisProcess(host: Host, pid: number): ChildProcess {
+function stopWithThisProcess(host: EmbeddedHost, pid: number): ChildProcess {
   return spawn('/bin/sh', ['-c', 'read -r _; kill -INT "$1"', 'stop-with-launcher', String(pid)], {
     ...host.account,
     detached: true,
@@ -250,7 +250,7 @@ async function chooseAddress(dataDir: string, port: number | undefined): Promise
  * The locale is PostgreSQL's own `C.UTF-8`: it knows the letters of Unicode (`lower`, `ilike`), yet neither sorting
  * nor an index depends on the operating system's or ICU's version, so every machine answers alike.
  */
-async function createCluster(host: Host, password: string, { log, durable }: ClusterOptions): Promise<void> {
+async function createCluster(host: EmbeddedHost, password: string, { log, durable }: ClusterOptions): Promise<void> {
   if (await hasCluster(host)) return
   log.info('creating an empty database, which happens once')
   const draft = `${host.clusterDir}.new`
@@ -279,7 +279,7 @@ async function createCluster(host: Host, password: string, { log, durable }: Clu
 }
 
 /** @throws EmbeddedError when the cluster was written by another major version: the server would refuse it. */
-async function hasCluster(host: Host): Promise<boolean> {
+async function hasCluster(host: EmbeddedHost): Promise<boolean> {
   const written = (await readIfPresent(join(host.clusterDir, 'PG_VERSION')))?.trim()
   if (written === undefined || written === host.majorVersion) return written !== undefined
   throw new EmbeddedError(

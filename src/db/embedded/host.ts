@@ -31,7 +31,7 @@ export class EmbeddedError extends Error {
 export type Notes = { info(message: string): void; warn(message: string): void }
 
 /** The means to run the server on this machine. */
-export type Host = {
+export type EmbeddedHost = {
   /** Directory of `postgres` and `initdb`. */
   binDir: string
   /** The cluster's real path; it need not exist yet, its parent does. */
@@ -54,7 +54,7 @@ export const hostEnvironment = { PATH: '/usr/local/bin:/usr/bin:/bin', LC_ALL: '
  * can't see a checkout below a private directory such as /root: then the binaries are copied to /var/lib/daybook once
  * and the rows live there too, with `dataDir/postgres` a link to them.
  */
-export async function findHost(dataDir: string, log: Notes): Promise<Host> {
+export async function findHost(dataDir: string, log: Notes): Promise<EmbeddedHost> {
   const found = await findBinaries()
   const account = process.getuid?.() === 0 ? await unprivilegedAccount(log) : {}
   const binDir = await reachableBinaries(found, account, log)
@@ -66,7 +66,7 @@ export async function findHost(dataDir: string, log: Notes): Promise<Host> {
 
 /** Runs `postgres` or `initdb` to its end. @throws EmbeddedError with what the tool said */
 export async function runTool(
-  { binDir, account }: Pick<Host, 'binDir' | 'account'>,
+  { binDir, account }: Pick<EmbeddedHost, 'binDir' | 'account'>,
   tool: 'postgres' | 'initdb',
   args: readonly string[],
 ): Promise<{ stdout: string }> {

@@ -8,10 +8,14 @@ import { run } from './run.ts'
  */
 
 /** Content by its place: a key of a storage service. */
-export type Content = { readonly storage: string; readonly key: string }
+export type ContentKey = { readonly storage: string; readonly key: string }
 
 /** Holds content for so long; false where it is being removed. */
-export async function holdContent(deps: UnloggedWrites, { storage, key }: Content, seconds: number): Promise<boolean> {
+export async function holdContent(
+  deps: UnloggedWrites,
+  { storage, key }: ContentKey,
+  seconds: number,
+): Promise<boolean> {
   const rows = await run(
     deps,
     `insert into "svc_FileRemoval" as r (storage, key, "dueAt") values ($1, $2, now() + make_interval(secs => $3))
@@ -23,7 +27,7 @@ export async function holdContent(deps: UnloggedWrites, { storage, key }: Conten
 }
 
 /** Begins the time of a hold anew; false when it is over. */
-export async function renewHold(deps: UnloggedWrites, { storage, key }: Content, seconds: number): Promise<boolean> {
+export async function renewHold(deps: UnloggedWrites, { storage, key }: ContentKey, seconds: number): Promise<boolean> {
   const rows = await run(
     deps,
     `update "svc_FileRemoval" set "dueAt" = now() + make_interval(secs => $3)
@@ -34,7 +38,7 @@ export async function renewHold(deps: UnloggedWrites, { storage, key }: Content,
 }
 
 /** Forgets content that is not there any more, and what was made of it. */
-export async function forgetContent(deps: UnloggedWrites, { storage, key }: Content): Promise<void> {
+export async function forgetContent(deps: UnloggedWrites, { storage, key }: ContentKey): Promise<void> {
   await run(
     deps,
     `with variants as (delete from "svc_FileVariant" where storage = $1 and original = $2)
@@ -44,7 +48,7 @@ export async function forgetContent(deps: UnloggedWrites, { storage, key }: Cont
 }
 
 /** Lets go of content that a row names from this transaction on; false when the hold is over. */
-export async function releaseContent(tx: Tx, { storage, key }: Content): Promise<boolean> {
+export async function releaseContent(tx: Tx, { storage, key }: ContentKey): Promise<boolean> {
   const rows = await tx.any(
     rawQuery(
       `delete from "svc_FileRemoval"
@@ -56,12 +60,12 @@ export async function releaseContent(tx: Tx, { storage, key }: Content): Promise
 }
 
 /** Has content removed so long from now, unless that was decided before. */
-export async function scheduleRemoval(tx: Tx, contents: readonly Content[], seconds: number): Promise<void> {
+export async function scheduleRemoval(tx: Tx, contents: readonly ContentKey[], seconds: number): Promise<void> {
   await tx.any(rawQuery(`${scheduleSql} on conflict (storage, key) do nothing`, scheduled(contents, seconds)))
 }
 
 /** The same, and sooner where it was to be later. */
-export async function hastenRemoval(tx: Tx, contents: readonly Content[], seconds: number): Promise<void> {
+export async function hastenRemoval(tx: Tx, contents: readonly ContentKey[], seconds: number): Promise<void> {
   await tx.any(
     rawQuery(
       `${scheduleSql} on conflict (storage, key) do update set "dueAt" = least(r."dueAt", excluded."dueAt")`,
@@ -75,14 +79,14 @@ const scheduleSql = `
   select distinct storage, key, now() + make_interval(secs => $3) from unnest($1::text[], $2::text[]) c (storage, key)
   order by storage, key`
 
-const scheduled = (contents: readonly Content[], seconds: number) => [
+const scheduled = (contents: readonly ContentKey[], seconds: number) => [
   contents.map(({ storage }) => storage),
   contents.map(({ key }) => key),
   seconds,
 ]
 
 /** Content to be removed now, with the keys of what was made of it. */
-export type RemovableContent = Content & { readonly variants: readonly string[]; readonly attempts: number }
+export type RemovableContent = ContentKey & { readonly variants: readonly string[]; readonly attempts: number }
 
 /**
  * Takes content that is due and that no row names; nobody can hold it from then on. Content that a row names is forgotten

@@ -52,7 +52,7 @@ export async function tellTaskEnded(deps: UnloggedWrites, id: number): Promise<v
   await run(deps, `select pg_notify('svc_progress', $1::text)`, [String(id)])
 }
 
-export type Slot = { readonly id: string; readonly now: Date; readonly nextAt: Date }
+export type ScheduleSlot = { readonly id: string; readonly now: Date; readonly nextAt: Date }
 
 /** Makes a schedule known. Its next moment stays as it is unless the expression is new. */
 export async function registerSchedule(deps: UnloggedWrites, id: string, cron: string, nextAt: Date): Promise<void> {
@@ -65,12 +65,16 @@ export async function registerSchedule(deps: UnloggedWrites, id: string, cron: s
 }
 
 /** When these schedules are due, and what time the database has. */
-export async function scheduleSlots(deps: UnloggedWrites, ids: readonly string[]): Promise<readonly Slot[]> {
-  return run<Slot>(deps, `select id, "nextAt", now() as now from "svc_TaskSchedule" where id = any($1::text[])`, [ids])
+export async function scheduleSlots(deps: UnloggedWrites, ids: readonly string[]): Promise<readonly ScheduleSlot[]> {
+  return run<ScheduleSlot>(
+    deps,
+    `select id, "nextAt", now() as now from "svc_TaskSchedule" where id = any($1::text[])`,
+    [ids],
+  )
 }
 
 /** Moves a due schedule on; of any number of processes one is told true. */
-export async function takeSlot(deps: UnloggedWrites, { id, nextAt }: Slot, next: Date): Promise<boolean> {
+export async function takeSlot(deps: UnloggedWrites, { id, nextAt }: ScheduleSlot, next: Date): Promise<boolean> {
   const rows = await run(
     deps,
     `update "svc_TaskSchedule" set "nextAt" = $3

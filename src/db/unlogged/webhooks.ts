@@ -94,7 +94,7 @@ export async function settleDelivery(
 }
 
 /** An attempt that has reached the endpoint. */
-export type Delivered = {
+export type DeliveredAttempt = {
   readonly id: string
   readonly responseStatus: number
   readonly response: string | undefined
@@ -106,7 +106,7 @@ export async function settleDelivered(
   deps: UnloggedWrites,
   webhookId: string,
   token: string,
-  delivered: readonly Delivered[],
+  delivered: readonly DeliveredAttempt[],
 ): Promise<void> {
   const rows = delivered.map(({ durationMs, ...one }) => ({ ...one, durationMs: Math.round(durationMs) }))
   await run(

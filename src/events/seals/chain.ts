@@ -10,15 +10,15 @@ import { eventIdSql } from '../log.ts'
 import { unseenSql } from '../log-reader.ts'
 import { canonical, freshLeaves, newSalts } from './leaves.ts'
 import {
-  type Content,
   extend,
   type Head,
   hashOfPositions,
   headOf,
-  type Link,
+  type LinkContent,
   type Round,
   readStatement,
   type SealedEvents,
+  type SealLink,
 } from './links.ts'
 
 /** An event that is to be sealed. */
@@ -109,7 +109,7 @@ export async function raiseSealFloor(tx: Tx, keys: LogKeys, before: Date): Promi
   return new Date(day)
 }
 
-async function floorAt(tx: Tx, state: State, before: string): Promise<Content> {
+async function floorAt(tx: Tx, state: State, before: string): Promise<LinkContent> {
   const [oldest] = await tx.any<{ number: number; statement: string }>(rawQuery(oldestSql, [before]))
   const first = oldest?.number ?? state.number + 1
   const follows = oldest === undefined ? state.hash : readStatement(oldest.statement).previous
@@ -195,7 +195,7 @@ type State = {
 
 /** A link to be, with what is stored beside its statement. */
 type Sealed = {
-  readonly content: Content
+  readonly content: LinkContent
   /** Undefined where none is missing between the first and the last. */
   readonly positions?: readonly string[] | undefined
   readonly marks?: Buffer
@@ -311,7 +311,7 @@ async function append(tx: Tx, state: State, keys: LogKeys, sealed: readonly Seal
   }
 }
 
-function stateAfter(state: State, { number, hash, content }: Link): State {
+function stateAfter(state: State, { number, hash, content }: SealLink): State {
   const next = { ...state, number, hash }
   switch (content.kind) {
     case 'events':
@@ -327,7 +327,7 @@ function stateAfter(state: State, { number, hash, content }: Link): State {
   }
 }
 
-function linkValues({ number, content, statement, signature }: Link, sealed: Sealed | undefined) {
+function linkValues({ number, content, statement, signature }: SealLink, sealed: Sealed | undefined) {
   const isEvents = content.kind === 'events'
   return [
     ...[number, content.kind, statement, signature],

@@ -10,7 +10,7 @@ import { isSignedBy, type LogKey, publicLogKey } from '../../adapters/log-key.ts
  * The statement of a link. All events of one link were written on one day of UTC, so that retention removes whole
  * links.
  */
-export type Content =
+export type LinkContent =
   | (SealedEvents & { readonly kind: 'events' })
   /**
    * From here on links are signed with this key; the first link of a chain is one of these. `vouchesFor` is the key of the
@@ -45,7 +45,7 @@ export type SealedEvents = {
 /** The events that became visible after `from` until `upTo`, both `pg_snapshot` texts. */
 export type Round = { readonly from: string; readonly upTo: string }
 
-export type Statement = Content & {
+export type LinkStatement = LinkContent & {
   /** Of the form of statements. */
   readonly seal: 1
   /** From 1. */
@@ -58,10 +58,10 @@ export type Statement = Content & {
   readonly key: string
 }
 
-export type Link = {
+export type SealLink = {
   readonly number: number
-  readonly content: Content
-  /** The text that was signed, a {@link Statement} as JSON; its hash is the link's. */
+  readonly content: LinkContent
+  /** The text that was signed, a {@link LinkStatement} as JSON; its hash is the link's. */
   readonly statement: string
   readonly signature: Buffer
   readonly hash: string
@@ -86,11 +86,11 @@ export type Head = {
 type Signing = { readonly keys: readonly [LogKey, ...LogKey[]]; readonly at: string }
 
 /** The links that come after `end`, one for each content; before them one that names the key, where it is another now. */
-export function extend(end: ChainEnd, contents: readonly Content[], { keys, at }: Signing): readonly Link[] {
+export function extend(end: ChainEnd, contents: readonly LinkContent[], { keys, at }: Signing): readonly SealLink[] {
   const [key] = keys
   const vouchesFor = keys.find(({ id }) => id === end.key)?.publicKey ?? null
-  const announced: Content[] = end.key === key.id ? [] : [{ kind: 'key', publicKey: key.publicKey, vouchesFor }]
-  const links: Link[] = []
+  const announced: LinkContent[] = end.key === key.id ? [] : [{ kind: 'key', publicKey: key.publicKey, vouchesFor }]
+  const links: SealLink[] = []
   let { number, hash } = end
   for (const content of [...announced, ...contents]) {
     number += 1
@@ -101,7 +101,7 @@ export function extend(end: ChainEnd, contents: readonly Content[], { keys, at }
       at,
       key: key.id,
       ...content,
-    } satisfies Statement)
+    } satisfies LinkStatement)
     hash = hashOf(statement)
     links.push({ number, content, statement, signature: key.sign(statement), hash })
   }
@@ -121,7 +121,7 @@ export const hashOfLeaves = (leaves: readonly Buffer[]): string => hashOf(Buffer
 export const hashOf = (content: string | Buffer): string => createHash('sha256').update(content).digest('hex')
 
 /** A link as the head that somebody may keep. */
-export function headOf({ statement, signature }: Pick<Link, 'statement' | 'signature'>, publicKey: string): Head {
+export function headOf({ statement, signature }: Pick<SealLink, 'statement' | 'signature'>, publicKey: string): Head {
   const { number, at, key } = readStatement(statement)
   return {
     number,
@@ -161,11 +161,11 @@ export function isWhole({ number, hash, statement, signature, publicKey, key }: 
 }
 
 /** The statement in a text; throws where it is none. */
-export function readStatement(text: string): Statement {
-  const statement = JSON.parse(text) as Partial<Statement> | null
+export function readStatement(text: string): LinkStatement {
+  const statement = JSON.parse(text) as Partial<LinkStatement> | null
   if (statement?.seal !== 1 || !Number.isSafeInteger(statement.number) || !kinds.has(statement.kind!))
     throw new Error('this is no statement of a seal that this version knows')
-  return statement as Statement
+  return statement as LinkStatement
 }
 
 const kinds: ReadonlySet<string> = new Set(['events', 'key', 'sweep', 'swept', 'floor'])

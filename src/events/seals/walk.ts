@@ -3,7 +3,7 @@ import { isSignedBy, type PublicLogKey, publicLogKey } from '../../adapters/log-
 import { logSchema } from '../../catalog/log-triggers.ts'
 import { type Reader, rawQuery } from '../../db/sql.ts'
 import { isVisible, parseSnapshot, type Snapshot } from '../cursor.ts'
-import { type Head, hashOf, isWhole, readStatement, type SealedEvents, type Statement } from './links.ts'
+import { type Head, hashOf, isWhole, type LinkStatement, readStatement, type SealedEvents } from './links.ts'
 
 export type SealProblem = {
   /**
@@ -73,7 +73,7 @@ function judgeHead(head: Head, last: number, report: Report): void {
     report({ ...place, says: `the chain ends at ${last}, before the head of ${head.at}: what came after was removed` })
 }
 
-type Floor = Extract<Statement, { kind: 'floor' }>
+type Floor = Extract<LinkStatement, { kind: 'floor' }>
 type Expectations = {
   readonly keys: ReadonlyMap<string, PublicLogKey>
   readonly heads: ReadonlyMap<number, readonly Head[]>
@@ -90,7 +90,7 @@ function walkFrom({ keys, heads, floor }: Expectations, report: Report) {
   let compared = 0
   const unknown = new Set<string>()
 
-  const faultOf = (link: StoredLink, statement: Statement): string | undefined => {
+  const faultOf = (link: StoredLink, statement: LinkStatement): string | undefined => {
     if (statement.number !== link.number || statement.previous !== previous)
       return 'does not follow on the link before it'
     const key = keys.get(statement.key)
@@ -146,7 +146,7 @@ function compareHeads(held: readonly Head[], hash: string, report: (says: string
     if (head.hash !== hash) report(`is another than the head of ${head.at} says: the log was changed before it`)
 }
 
-export function linkProblem(link: number, statement: Statement | SealedEvents, fault: string): SealProblem {
+export function linkProblem(link: number, statement: LinkStatement | SealedEvents, fault: string): SealProblem {
   if (!('first' in statement) || 'before' in statement) return { kind: 'link', link, says: fault }
   const { first, last } = statement
   return { kind: 'link', link, position: first, says: `${fault}; it is about the events ${first} to ${last}` }
@@ -180,7 +180,7 @@ async function readSpecialLinks(db: Reader, trust: SealTrust) {
   return { floor, keys }
 }
 
-function statementOf({ statement }: Pick<StoredLink, 'statement'>): Statement | undefined {
+function statementOf({ statement }: Pick<StoredLink, 'statement'>): LinkStatement | undefined {
   try {
     return readStatement(statement)
   } catch {

@@ -1,6 +1,6 @@
 import { storeProgress, tellTaskEnded, touchTasks } from '../../db/unlogged/tasks.ts'
 import type { Writes } from '../../events/commit.ts'
-import type { AttemptClaim, Progress } from '../../features/work/tasks/tasks.ts'
+import type { AttemptClaim, TaskProgress } from '../../features/work/tasks/tasks.ts'
 import { type AttemptOutcome, record } from '../../features/work/tasks/tasks.ts'
 import { repeat } from '../wakeup.ts'
 
@@ -9,7 +9,7 @@ export type Claims = {
   /** `onLost` is called when somebody else has the task by now. */
   hold(claim: AttemptClaim, onLost: () => void): void
   get(id: number): AttemptClaim | undefined
-  progress(id: number, progress: Progress): void
+  progress(id: number, progress: TaskProgress): void
   /** Records the outcome and lets go; false when the task was lost. */
   settle(claim: AttemptClaim, outcome: AttemptOutcome): Promise<boolean>
   readonly size: number
@@ -20,7 +20,7 @@ export type Claims = {
 
 type ClaimHold = AttemptClaim & {
   readonly onLost: () => void
-  unsaved: Progress | undefined
+  unsaved: TaskProgress | undefined
   hasReported: boolean
   /** How many times in succession the task was found to be somebody else's. */
   misses: number
@@ -90,15 +90,15 @@ const claimOnly = ({ id, token }: AttemptClaim): AttemptClaim => ({ id, token })
 export type Slots = {
   free(): number
   taken(): number
-  take(): Slot
+  take(): TaskSlot
   /** Resolves when none is taken. */
   idle(): Promise<void>
 }
 
-export type Slot = { free(): void }
+export type TaskSlot = { free(): void }
 
 export function openSlots(concurrency: number, onFree: () => void): Slots {
-  const taken = new Set<Slot>()
+  const taken = new Set<TaskSlot>()
   let waiting: (() => void)[] = []
   return {
     free: () => Math.max(0, concurrency - taken.size),

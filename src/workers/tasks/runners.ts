@@ -2,17 +2,17 @@ import { type ChildProcess, fork } from 'node:child_process'
 import type { Logs } from '../../adapters/logger.ts'
 import { retryTransient } from '../../adapters/retry.ts'
 import type { Configuration } from '../../config/config.ts'
-import type { AttemptOutcome, Progress } from '../../features/work/tasks/tasks.ts'
+import type { AttemptOutcome, TaskProgress } from '../../features/work/tasks/tasks.ts'
 import { moduleFile } from '../../language/module-file.ts'
 import { type Abilities, aliveMs, type FromRunner, type Order, yieldingFlag } from './protocol.ts'
 
 /** A process of its own for handlers: whatever they do to it, the worker lives, and so do the other tasks. */
-export type Runner = {
+export type TaskRunner = {
   readonly abilities: Abilities
   /** How the process ended; never rejects. */
   readonly ended: Promise<string>
   /** Runs one handler. Never rejects: a process that dies is an outcome. */
-  run(order: NewOrder, onProgress: (progress: Progress) => void): Promise<AttemptOutcome>
+  run(order: NewOrder, onProgress: (progress: TaskProgress) => void): Promise<AttemptOutcome>
   /** Ends the process at once; what it runs is broken, for this reason. */
   kill(reason: string): void
 }
@@ -38,7 +38,7 @@ type RunnerOptions = {
 export async function startRunner(
   deps: Configuration & Logs,
   { openCalls, yields = false, signal }: RunnerOptions,
-): Promise<Runner> {
+): Promise<TaskRunner> {
   const { memoryLimitMb, stallTimeoutSeconds } = deps.config.tasks
   const child = fork(moduleFile(import.meta.dirname, 'runner-main'), yields ? [yieldingFlag] : [], {
     execArgv: [`--max-old-space-size=${memoryLimitMb}`],
@@ -78,7 +78,7 @@ export async function startRunner(
   })
   child.on('error', (error) => kill(`its process cannot be told anything: ${error.message}`))
   const abilities = await Promise.race([ready.promise, ended.then((how) => failToStart(how))])
-  const run: Runner['run'] = (order, onProgress) => {
+  const run: TaskRunner['run'] = (order, onProgress) => {
     lastRun += 1
     const id = lastRun
     return new Promise<AttemptOutcome>((end) => {
@@ -102,7 +102,7 @@ function endOf(child: ChildProcess): Promise<string> {
   })
 }
 
-type Run = { end(outcome: AttemptOutcome): void; onProgress(progress: Progress): void }
+type Run = { end(outcome: AttemptOutcome): void; onProgress(progress: TaskProgress): void }
 
 function failToStart(how: string): never {
   throw new Error(`the process for tasks could not start: ${how}`)
@@ -142,16 +142,16 @@ export type RunnerPool = {
   /** There will be use for a process soon. */
   prepare(): void
   /** An idle process, as soon as there is one; undefined when stopped. */
-  take(): Promise<Runner | undefined>
+  take(): Promise<TaskRunner | undefined>
   /** Gives it back; one that has ended is replaced. */
-  give(runner: Runner): void
+  give(runner: TaskRunner): void
   stop(): Promise<void>
 }
 
 type PoolOptions = Omit<RunnerOptions, 'signal'> & {
   readonly atMost: number
   /** One that has started already. */
-  readonly first?: Runner
+  readonly first?: TaskRunner
   /** A process waits for a task. */
   readonly onReady?: () => void
 }
@@ -186,9 +186,9 @@ export function openRunners(deps: Configuration & Logs, { first, ...options }: P
 type Pool = {
   readonly deps: Configuration & Logs
   readonly options: Omit<PoolOptions, 'first'>
-  readonly alive: Set<Runner>
-  readonly idle: Runner[]
-  readonly waiting: ((runner: Runner | undefined) => void)[]
+  readonly alive: Set<TaskRunner>
+  readonly idle: TaskRunner[]
+  readonly waiting: ((runner: TaskRunner | undefined) => void)[]
   starting: Promise<void> | undefined
   isUsed: boolean
   readonly stopped: AbortController
@@ -197,19 +197,19 @@ type Pool = {
 const backoff = { firstMs: 250, longestMs: 10_000 }
 const stopReason = 'the worker is stopping'
 
-function take(pool: Pool): Promise<Runner | undefined> {
+function take(pool: Pool): Promise<TaskRunner | undefined> {
   pool.isUsed = true
   const runner = pool.idle.shift()
   const isStopped = pool.stopped.signal.aborted
   const taken =
     runner === undefined && !isStopped
-      ? new Promise<Runner | undefined>((resolve) => pool.waiting.push(resolve))
+      ? new Promise<TaskRunner | undefined>((resolve) => pool.waiting.push(resolve))
       : Promise.resolve(runner)
   keepSpare(pool)
   return taken
 }
 
-function offer({ waiting, idle, options }: Pool, runner: Runner): void {
+function offer({ waiting, idle, options }: Pool, runner: TaskRunner): void {
   const next = waiting.shift()
   if (next === undefined) {
     idle.push(runner)
@@ -217,7 +217,7 @@ function offer({ waiting, idle, options }: Pool, runner: Runner): void {
   } else next(runner)
 }
 
-function adopt(pool: Pool, runner: Runner): void {
+function adopt(pool: Pool, runner: TaskRunner): void {
   const { alive, idle, deps, stopped } = pool
   if (stopped.signal.aborted) {
     runner.kill(stopReason)

@@ -1,11 +1,18 @@
 import { parseCron } from '../../adapters/cron.ts'
 import type { Clock } from '../../db/clock.ts'
 import type { UnloggedWrites } from '../../db/sql.ts'
-import { dropLock, registerSchedule, type Slot, scheduleSlots, takeLock, takeSlot } from '../../db/unlogged/tasks.ts'
+import {
+  dropLock,
+  registerSchedule,
+  type ScheduleSlot,
+  scheduleSlots,
+  takeLock,
+  takeSlot,
+} from '../../db/unlogged/tasks.ts'
 import { openWakeup, repeat } from '../wakeup.ts'
 import type { TaskWorkerWrites } from './capabilities.ts'
 import type { ScheduleInfo } from './protocol.ts'
-import { type Calls, type Runner, startRunner } from './runners.ts'
+import { type Calls, startRunner, type TaskRunner } from './runners.ts'
 
 type Options = { readonly openCalls: () => Calls; readonly known: readonly ScheduleInfo[] }
 
@@ -53,7 +60,7 @@ type Schedules = Options & {
   readonly deps: TaskWorkerWrites
   readonly crons: ReadonlyMap<string, ReturnType<typeof parseCron>>
   readonly running: Set<Promise<void>>
-  runner: Promise<Runner> | undefined
+  runner: Promise<TaskRunner> | undefined
   isStopping: boolean
   readonly end: AbortController
 }
@@ -91,7 +98,7 @@ async function look(schedules: Schedules): Promise<number> {
   return sleepUntilNext(slots)
 }
 
-function sleepUntilNext(slots: readonly Slot[]): number {
+function sleepUntilNext(slots: readonly ScheduleSlot[]): number {
   const waits = slots.map(({ nextAt, now }) => nextAt.getTime() - now.getTime())
   return Math.min(longestSleepMs, ...waits.map((ms) => Math.max(ms, shortestSleepMs)))
 }
@@ -122,7 +129,7 @@ async function run(schedules: Schedules, id: string): Promise<void> {
 }
 
 /** The process of all schedules; a new one where the last has ended or did not start. */
-function runnerOf(schedules: Schedules): Promise<Runner> {
+function runnerOf(schedules: Schedules): Promise<TaskRunner> {
   const { deps, openCalls, end } = schedules
   const forget = () => {
     schedules.runner = undefined

@@ -18,7 +18,7 @@ import {
 } from '../../features/work/tasks/tasks.ts'
 import { within } from '../wakeup.ts'
 import type { TaskWorkerWrites } from './capabilities.ts'
-import type { Claims, Slot, Slots } from './claims.ts'
+import type { Claims, Slots, TaskSlot } from './claims.ts'
 import type { InstanceLock } from './instance-lock.ts'
 import type { Calls } from './runners.ts'
 
@@ -70,7 +70,7 @@ type TaskList = Parts & {
 
 /** The claims of one runner. */
 type RunnerHold = {
-  readonly slots: { readonly slot: Slot; readonly timer: NodeJS.Timeout }[]
+  readonly slots: { readonly slot: TaskSlot; readonly timer: NodeJS.Timeout }[]
   /** Holders by the name of the lock. */
   readonly jobLocks: Map<string, string>
   readonly claims: Map<number, AttemptClaim>

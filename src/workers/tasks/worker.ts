@@ -22,7 +22,7 @@ import {
 } from './claiming.ts'
 import { type Claims, openClaims, openSlots, type Slots } from './claims.ts'
 import { type InstanceLock, openInstanceLock } from './instance-lock.ts'
-import { openRunners, type Runner, type RunnerPool, startRunner } from './runners.ts'
+import { openRunners, type RunnerPool, startRunner, type TaskRunner } from './runners.ts'
 import { openSchedules } from './schedules.ts'
 import { openTasksService } from './service.ts'
 
@@ -149,7 +149,7 @@ async function run(worker: Worker, task: ClaimedTask, pool: RunnerPool): Promise
   const { deps, claims } = worker
   const startedAt = performance.now()
   let isLost = false
-  let runner: Runner | undefined
+  let runner: TaskRunner | undefined
   claims.hold(task, () => {
     isLost = true
     runner?.kill('the task was given to another attempt')
@@ -178,7 +178,7 @@ function noteAttempt({ deps, quarantine, breaker }: Worker, task: ClaimedTask, {
 
 async function runOn(
   { deps, claims, timeouts }: Worker,
-  runner: Runner | undefined,
+  runner: TaskRunner | undefined,
   task: ClaimedTask,
 ): Promise<AttemptOutcome> {
   if (isRefused(deps, task)) {

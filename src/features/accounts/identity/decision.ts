@@ -25,12 +25,12 @@ export type Decider = {
 }
 
 /** A role of a user, at a tenant in multi-tenant mode. */
-export type Membership = { readonly roleId: string; readonly tenantId: string | null }
+export type RoleAssignment = { readonly roleId: string; readonly tenantId: string | null }
 
 type UserChange = {
   readonly userId: string
   /** All roles of the user, at every tenant. */
-  readonly memberships: readonly Membership[]
+  readonly memberships: readonly RoleAssignment[]
   /** The fields that get another value. */
   readonly changed: readonly IdentityField[]
   /** The change says that the new address is verified. */
@@ -89,7 +89,7 @@ type MembershipChange = {
   readonly after: OwnedMembership | undefined
 }
 
-export type OwnedMembership = Membership & { readonly userId: string | undefined }
+export type OwnedMembership = RoleAssignment & { readonly userId: string | undefined }
 
 /** Roles are given, changed and taken as they are by inviting. @throws {AppError} 403 */
 export function decideMembership(decider: Decider, { before, after }: MembershipChange): void {
@@ -109,7 +109,7 @@ export function decideMembership(decider: Decider, { before, after }: Membership
 }
 
 /** With a tenant all of its memberships end. @throws {AppError} 403 */
-export function decideTenantRemoval(decider: Decider, memberships: readonly Membership[]): void {
+export function decideTenantRemoval(decider: Decider, memberships: readonly RoleAssignment[]): void {
   checkReach(decider, memberships, 'delete this tenant, which has members')
 }
 
@@ -133,14 +133,14 @@ function checkOwn({ admin, byKey, byCookie }: Decider, changed: readonly Identit
     throw new AppError(403, `You cannot change ${listed(denied)} of your own account`, { code: 'IDENTITY_PROTECTED' })
 }
 
-function checkReach(decider: Decider, memberships: readonly Membership[], what: string): void {
+function checkReach(decider: Decider, memberships: readonly RoleAssignment[], what: string): void {
   const { admin, userId } = decider
   if (admin || (userId !== undefined && memberships.every((one) => isInReach(decider, one)))) return
   const message = `You may not ${what}: an administrator may, or somebody who may assign all roles concerned`
   throw new AppError(403, message, { code: 'IDENTITY_PROTECTED' })
 }
 
-function isInReach({ tenant, assignable }: Decider, { roleId, tenantId }: Membership): boolean {
+function isInReach({ tenant, assignable }: Decider, { roleId, tenantId }: RoleAssignment): boolean {
   return assignable.has(roleId) && (tenant === undefined || tenant.id === tenantId)
 }
 

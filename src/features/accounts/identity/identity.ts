@@ -33,8 +33,8 @@ import {
   decideUserRemoval,
   type IdentityField,
   identityFields,
-  type Membership,
   type OwnedMembership,
+  type RoleAssignment,
 } from './decision.ts'
 
 /**
@@ -267,7 +267,7 @@ type StoredUser = {
   readonly userId: string
   /** Texts; of the password only whether there is one. */
   readonly stored: Readonly<Partial<Record<IdentityField, string | null>>>
-  readonly memberships: readonly Membership[]
+  readonly memberships: readonly RoleAssignment[]
 }
 
 /** The users with these ids that the caller may change so; nobody else changes them until the transaction ends. */
@@ -372,10 +372,14 @@ function membershipWith(cells: readonly Cell[], before: OwnedMembership): OwnedM
   }
 }
 
-async function membershipsAt(run: Run, context: WriteContext, ids: readonly string[]): Promise<readonly Membership[]> {
+async function membershipsAt(
+  run: Run,
+  context: WriteContext,
+  ids: readonly string[],
+): Promise<readonly RoleAssignment[]> {
   const params = createParams()
   const where = keyCondition(context.collection, ids, params, true)
-  const { memberships } = await run.tx.one<{ memberships: readonly Membership[] }>(
+  const { memberships } = await run.tx.one<{ memberships: readonly RoleAssignment[] }>(
     rawQuery(
       `select (${membershipsSql(`ur."tenant_Id" in (select t.id from "svc_Tenant" t where ${where})`)}) as memberships`,
       params.values,

@@ -25,8 +25,8 @@ import { allow, type GrantWrites } from './grants.ts'
 import {
   codePage,
   consentPage,
+  type HtmlPage,
   leavingPage,
-  type Page,
   problemPage,
   refusalPage,
   reloadingPage,
@@ -106,7 +106,7 @@ function answerAddress(
   return `${redirectUri}${redirectUri.includes('?') ? '&' : '?'}${answer}`
 }
 
-const show = ({ deps, reply }: Pick<Visit, 'deps' | 'reply'>, page: Page, status = 200): FastifyReply =>
+const show = ({ deps, reply }: Pick<Visit, 'deps' | 'reply'>, page: HtmlPage, status = 200): FastifyReply =>
   sendPage(reply, { project: projectOf(deps) }, page, status)
 
 function projectOf({ settings, config }: OAuthWrites): string {
@@ -138,7 +138,7 @@ async function askConsent(
   { deps, request, query }: Visit,
   client: Client,
   asked: AuthorizationRequest,
-): Promise<Page | undefined> {
+): Promise<HtmlPage | undefined> {
   const { userId, sessionId, user, tenantId } = signedIn(request.caller)
   const ticket = newSecret()
   const isFresh = await commit(deps, actorOf(request), async (tx) => {
@@ -282,7 +282,7 @@ export async function signOut(visit: Visit): Promise<FastifyReply> {
   return show(visit, await signInAgain(visit, '')(undefined))
 }
 
-type Again = (problem: string) => Promise<Page>
+type Again = (problem: string) => Promise<HtmlPage>
 
 const signInAgain = (visit: Visit, email: string) => async (problem: string | undefined) =>
   signInPage({ ...offered(visit), client: await knownClient(visit), email, problem })

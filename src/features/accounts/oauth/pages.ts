@@ -21,7 +21,12 @@ export type SignInWays = {
   readonly providers: readonly string[]
 }
 
-export type Page = { readonly title: string; readonly body: string; readonly script?: true; readonly refresh?: string }
+export type HtmlPage = {
+  readonly title: string
+  readonly body: string
+  readonly script?: true
+  readonly refresh?: string
+}
 
 const policy = (hasScript: boolean): string =>
   [
@@ -31,7 +36,7 @@ const policy = (hasScript: boolean): string =>
   ].join('; ')
 
 /** Sends a page that no other page may frame and no cache keeps. */
-export function sendPage(reply: FastifyReply, frame: PageFrame, page: Page, status = 200): FastifyReply {
+export function sendPage(reply: FastifyReply, frame: PageFrame, page: HtmlPage, status = 200): FastifyReply {
   return reply
     .code(status)
     .headers({
@@ -47,7 +52,7 @@ export function sendPage(reply: FastifyReply, frame: PageFrame, page: Page, stat
     .send(htmlOf(frame, page))
 }
 
-function htmlOf({ project }: PageFrame, { title, body, script, refresh }: Page): string {
+function htmlOf({ project }: PageFrame, { title, body, script, refresh }: HtmlPage): string {
   return `<!doctype html>
 <html lang="en">
 <head>
@@ -85,7 +90,7 @@ type SignInPage = {
 }
 
 /** Asks who somebody is, by every way that the installation has. */
-export function signInPage({ client, query, ways, email = '', problem }: SignInPage): Page {
+export function signInPage({ client, query, ways, email = '', problem }: SignInPage): HtmlPage {
   const address = `<label>E-mail <input type="email" name="email" autocomplete="username webauthn" required value="${escapeHtml(email)}"></label>`
   const parts = [
     `<p>to go on to <strong>${escapeHtml(client.name)}</strong></p>`,
@@ -116,7 +121,7 @@ export function codePage({
   query,
   email,
   problem,
-}: Pick<SignInPage, 'query' | 'problem'> & { readonly email: string }): Page {
+}: Pick<SignInPage, 'query' | 'problem'> & { readonly email: string }): HtmlPage {
   const inside = `${hidden('email', email)}<label>Code <input name="code" autocomplete="one-time-code" required autofocus></label><button>Sign in</button>`
   const said = `<p>If ${escapeHtml(email)} has an account, it has been sent a code.</p>`
   return { title: 'Enter the code', body: said + alert(problem) + form('sign-in-code', query, inside) }
@@ -127,7 +132,7 @@ export function secondFactorPage({
   query,
   token,
   problem,
-}: Pick<SignInPage, 'query' | 'problem'> & { readonly token: string }): Page {
+}: Pick<SignInPage, 'query' | 'problem'> & { readonly token: string }): HtmlPage {
   const inside = `${hidden('twoFactorToken', token)}<label>Code <input name="code" autocomplete="one-time-code" required autofocus></label><button>Go on</button>`
   const said = '<p>Enter the code of your authenticator app, or one of your backup codes.</p>'
   return { title: 'Second factor', body: said + alert(problem) + form('sign-in-second-factor', query, inside) }
@@ -154,7 +159,7 @@ const meanings: Readonly<Record<Scope | 'openid' | 'profile' | 'email' | 'offlin
 }
 
 /** Asks whether a program may act for the user. It names who vouches for the program, and where the answer goes. */
-export function consentPage({ client, query, ticket, redirectUri, scopes, email, tenant }: ConsentPage): Page {
+export function consentPage({ client, query, ticket, redirectUri, scopes, email, tenant }: ConsentPage): HtmlPage {
   const { host } = client
   const who =
     host === undefined
@@ -182,23 +187,23 @@ function destinationOf(redirectUri: string): string {
  * Leads the browser on: a form may not lead to another site (`form-action`), but a page may. The link is for programs whose
  * addresses browsers open only when somebody asks for it.
  */
-export function leavingPage(client: Pick<Client, 'name'>, address: string): Page {
+export function leavingPage(client: Pick<Client, 'name'>, address: string): HtmlPage {
   const body = `<p>Going back to ${escapeHtml(client.name)}. <a href="${escapeHtml(address)}">Go on</a> if nothing happens; then this page can be closed.</p>`
   return { title: 'One moment', body, refresh: address }
 }
 
 /** Says what is wrong with a request, and where its program is. */
-export function refusalPage(redirectUri: string, address: string, description: string): Page {
+export function refusalPage(redirectUri: string, address: string, description: string): HtmlPage {
   const back = `<p><a href="${escapeHtml(address)}">Go back</a> to <strong class="host">${escapeHtml(destinationOf(redirectUri))}</strong>.</p>`
   return { title: 'This did not work', body: alert(description) + back }
 }
 
 /** A page that asks for the one it stands for: a browser then sends cookies that other sites cannot make it send. */
-export function reloadingPage(query: string): Page {
+export function reloadingPage(query: string): HtmlPage {
   return { title: 'One moment', body: '', refresh: `authorize?${query}` }
 }
 
-export const problemPage = (message: string): Page => ({ title: 'This did not work', body: alert(message) })
+export const problemPage = (message: string): HtmlPage => ({ title: 'This did not work', body: alert(message) })
 
 const files = { 'page.css': 'text/css', 'passkey.js': 'text/javascript' } as const
 type PageFileName = keyof typeof files

@@ -38,8 +38,8 @@ import {
   enabledPasskeys,
   insertPasskey,
   noteUse,
+  type PasskeyProof,
   type PasskeyWrites,
-  type Proof,
   passkeysOf,
   refusedPasskey,
   type StoredCredential,
@@ -163,7 +163,7 @@ export async function finishAuthentication(
 }
 
 /** The passkey that signed the challenge, and what its authenticator said. */
-async function proven(deps: Reads & Writes, request: FastifyRequest, given: ChallengeResponse): Promise<Proof> {
+async function proven(deps: Reads & Writes, request: FastifyRequest, given: ChallengeResponse): Promise<PasskeyProof> {
   const proof = await checkPasskey(deps, request, given)
   if (!('refused' in proof)) return proof
   if (proof.stored === undefined) throw authenticationFailed()
@@ -174,7 +174,7 @@ async function openWith(
   deps: Clock & Configuration & CurrentAccess & CurrentSettings,
   tx: Tx,
   request: FastifyRequest,
-  { stored, assertion, factor }: Proof & { factor: FirstFactor },
+  { stored, assertion, factor }: PasskeyProof & { factor: FirstFactor },
 ): Promise<WorkResult<SignInAnswer | undefined>> {
   if (!(await noteUse(tx, stored.id, assertion.counter, assertion.backedUp))) return { result: undefined }
   return signInAtOnce(deps, tx, request, factor)

@@ -19,7 +19,7 @@ import type { PermissionReads } from './capabilities.ts'
 
 /** The users of roles, and what the rules let each of them do: for questions that are about many at once. */
 
-export type Person = {
+export type RoleHolder = {
   readonly id: string
   readonly email: string | null
   readonly firstName: string
@@ -32,7 +32,7 @@ export type Viewer = {
   readonly accesses: readonly Access[]
   readonly users: number
   /** The first of them. */
-  readonly people: readonly Person[]
+  readonly people: readonly RoleHolder[]
 }
 
 export type Members = {
@@ -43,7 +43,7 @@ export type Members = {
   readonly complete: boolean
 }
 
-type MemberRow = PrincipalRow & { readonly person: Person }
+type MemberRow = PrincipalRow & { readonly person: RoleHolder }
 
 /**
  * The active users of a role, with their rights by each of some versions of the rules. Where none of these names the caller,
@@ -93,7 +93,7 @@ export const peopleAtMost = 20
 
 async function tenantsOf({ config, db }: PermissionReads, role: Role) {
   const at = config.tenancy.enabled ? `ur."tenant_Id"::text` : 'null::text'
-  return db.any<{ tenantId: string | null; users: number; people: readonly Person[] }>(
+  return db.any<{ tenantId: string | null; users: number; people: readonly RoleHolder[] }>(
     rawQuery(
       `select m."tenantId", count(*)::int as users, coalesce(json_agg(m.person) filter (where m.nth <= ${peopleAtMost}), '[]') as people
        from (select ${at} as "tenantId", ${personSql} as person,

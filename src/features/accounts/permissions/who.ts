@@ -10,8 +10,8 @@ import {
   type Members,
   membersOf,
   namesCaller,
-  type Person,
   peopleAtMost,
+  type RoleHolder,
   rowsSql,
   type Viewer,
   within,
@@ -29,7 +29,7 @@ type RoleAnswer = {
   readonly users: number
   readonly allowed: number
   readonly looked: number
-  readonly people: readonly Person[]
+  readonly people: readonly RoleHolder[]
 }
 
 const usersAtMost = 200

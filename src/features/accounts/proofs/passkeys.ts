@@ -52,14 +52,14 @@ export async function usePasskey(
 
 /** The response of an authenticator to a challenge. */
 export type ChallengeResponse = { readonly challengeId: string; readonly response: object & { readonly id?: unknown } }
-export type Proof = { readonly stored: StoredCredential; readonly assertion: Assertion }
+export type PasskeyProof = { readonly stored: StoredCredential; readonly assertion: Assertion }
 
 /** The passkey that signed a challenge and what its authenticator said, or why not, and of which passkey. Uses the challenge up. */
 export async function checkPasskey(
   deps: Reads & Writes,
   request: FastifyRequest,
   { challengeId, response }: ChallengeResponse,
-): Promise<Proof | PasskeyFailure> {
+): Promise<PasskeyProof | PasskeyFailure> {
   const data = await commit(deps, actorOf(request), async (tx) => ({
     result: await takeChallenge(tx, challengeKey(challengeId)),
   }))

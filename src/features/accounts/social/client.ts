@@ -17,7 +17,7 @@ import { type Profile, profileOf } from './profile.ts'
 import { type ProfileRequest, type Provider, providers, standardProvider } from './providers.ts'
 
 /** A provider as it is configured here. */
-export type Client = { readonly id: string; readonly provider: Provider; readonly oauth: OAuthClient }
+export type ProviderClient = { readonly id: string; readonly provider: Provider; readonly oauth: OAuthClient }
 
 /**
  * The client of an active provider. It lives as long as the process: it keeps the provider's keys and, where they had to
@@ -25,7 +25,7 @@ export type Client = { readonly id: string; readonly provider: Provider; readonl
  *
  * @throws {OAuthUnavailable} when the endpoints have to be asked for and can't be
  */
-export function clientOf(deps: Configuration, configured: SocialProvider): Promise<Client> {
+export function clientOf(deps: Configuration, configured: SocialProvider): Promise<ProviderClient> {
   const known = clients.get(configured)
   if (known !== undefined) return known
   const opened = openClient(deps, configured, providerOf(configured))
@@ -34,7 +34,7 @@ export function clientOf(deps: Configuration, configured: SocialProvider): Promi
   return opened
 }
 
-const clients = new WeakMap<SocialProvider, Promise<Client>>()
+const clients = new WeakMap<SocialProvider, Promise<ProviderClient>>()
 
 /** The provider's row; that of any OpenID Connect issuer where another one is configured (`<PROVIDERID>_ISSUER`). */
 export function providerOf({ id, issuer, extra }: SocialProvider): Provider {
@@ -48,7 +48,7 @@ export async function openClient(
   { config }: Configuration,
   configured: SocialProvider,
   provider: Provider,
-): Promise<Client> {
+): Promise<ProviderClient> {
   const { id, clientId, clientSecret } = configured
   const usesSecret = id === 'line' && configured.issuer === undefined
   const oauth = await openOAuthClient({
@@ -132,7 +132,7 @@ function filled(provider: Provider, values: Readonly<Record<string, string>>): P
  * @throws {OAuthRefusal}
  * @throws {OAuthUnavailable}
  */
-export async function readProfile(deps: Configuration, client: Client, tokens: Tokens): Promise<Profile> {
+export async function readProfile(deps: Configuration, client: ProviderClient, tokens: Tokens): Promise<Profile> {
   const { provider } = client
   const raw =
     provider.profile === undefined ? (tokens.claims ?? {}) : await askProfile(deps, client, provider.profile, tokens)
@@ -141,13 +141,18 @@ export async function readProfile(deps: Configuration, client: Client, tokens: T
   return profile
 }
 
-async function askProfile(deps: Configuration, client: Client, wanted: ProfileRequest, tokens: Tokens) {
+async function askProfile(deps: Configuration, client: ProviderClient, wanted: ProfileRequest, tokens: Tokens) {
   const answer = objectOf(await ask(deps, client, wanted, tokens))
   if (wanted.emails === undefined) return answer
   return { ...answer, emails: await ask(deps, client, { url: wanted.emails }, tokens) }
 }
 
-async function ask(deps: Configuration, { oauth }: Client, wanted: ProfileRequest, tokens: Tokens): Promise<unknown> {
+async function ask(
+  deps: Configuration,
+  { oauth }: ProviderClient,
+  wanted: ProfileRequest,
+  tokens: Tokens,
+): Promise<unknown> {
   const { url, headers, json, form, query } = wanted
   const address = new URL(url)
   for (const name of query ?? []) address.searchParams.set(name, String(tokens.raw[name]))

@@ -29,7 +29,7 @@ import {
   signIn,
   trustedReturn,
 } from '../auth/auth.ts'
-import { type Client, clientOf, hasIdTokens, readProfile } from './client.ts'
+import { clientOf, hasIdTokens, type ProviderClient, readProfile } from './client.ts'
 import { beginJourney, endJourney, type Journey, journeyCookie, secretsOf } from './journey.ts'
 import { type Identity, linkedAccount } from './link.ts'
 import { profileOf } from './profile.ts'
@@ -108,7 +108,7 @@ function namedProvider({ config }: Configuration, typed: string): SocialProvider
 }
 
 /** The client of a provider, 502 when it can't be asked for its endpoints. */
-async function reachableClient(deps: Configuration, configured: SocialProvider): Promise<Client> {
+async function reachableClient(deps: Configuration, configured: SocialProvider): Promise<ProviderClient> {
   try {
     return await clientOf(deps, configured)
   } catch (error) {
@@ -269,7 +269,7 @@ async function arrive(
 /** The parameters of the callback that the code is checked with, by RFC 6749, RFC 9207 and VK ID. */
 function trade(
   { config }: Configuration,
-  { id, oauth, provider }: Client,
+  { id, oauth, provider }: ProviderClient,
   { redirectUri }: Journey,
   state: string,
   parameters: Callback,
@@ -348,7 +348,7 @@ export async function signInByIdToken(
   return enter(deps, request, { provider: client.id, profile, grant }, wanted)
 }
 
-async function verified(request: FastifyRequest, client: Client, token: string, nonce: string) {
+async function verified(request: FastifyRequest, client: ProviderClient, token: string, nonce: string) {
   try {
     return await verifyIdToken(client.oauth, token, nonce)
   } catch (error) {

@@ -1,4 +1,4 @@
-import { type Variable, variablesIn } from '../../../access/access.ts'
+import { type CallerVariable, variablesIn } from '../../../access/access.ts'
 import { administratorRole } from '../../../access/roles.ts'
 import type { AccessRules } from '../../../access/store.ts'
 import type { Catalog, Collection } from '../../../catalog/catalog.ts'
@@ -213,7 +213,7 @@ export function ruleSources(
 }
 
 /** The related rows that a variable such as `$CURRENT_USER.team.name` reads. */
-function collectionsBehind(catalog: Catalog, { name, path }: Variable): string[] {
+function collectionsBehind(catalog: Catalog, { name, path }: CallerVariable): string[] {
   const found: string[] = []
   let collection = catalog.collections.get(rowsOf[name])
   for (const segment of path) {

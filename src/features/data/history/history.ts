@@ -21,9 +21,9 @@ import type { HistoryReads } from './capabilities.ts'
 import {
   eraseImages,
   historyStatement,
+  type ItemSight,
   type OwnedBy,
   presentMoment,
-  type Sight,
   userEventsStatement,
   versionStatement,
 } from './queries.ts'
@@ -116,7 +116,7 @@ export async function exportUser(deps: HistoryReads, userId: string): Promise<Re
 const defaultLimit = 25
 const largestLimit = 100
 
-function sightOf(deps: Clock & Configuration & CurrentCatalog, access: Access, name: string): Sight {
+function sightOf(deps: Clock & Configuration & CurrentCatalog, access: Access, name: string): ItemSight {
   const catalog = deps.catalog.current()
   const fields = readableFields(catalog, access, name)
   // A deleted row is a version too, and what it was before is another.

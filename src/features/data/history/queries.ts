@@ -13,7 +13,7 @@ import { createParams, type Statement, statement } from '../../../query/sql.ts'
 /**
  * The part of an item's rows that a caller may see: these fields of the rows that satisfy the rule (undefined: all).
  */
-export type Sight = {
+export type ItemSight = {
   readonly collection: Collection
   readonly fields: readonly Field[]
   readonly rule: ResolvedFilter | undefined
@@ -29,7 +29,7 @@ type HistoryPage = { readonly id: string; readonly position: string | undefined;
  * condition and projection as rows of today; an item that comes into sight is created to the caller, one that leaves it
  * deleted, and an update of nothing that the caller sees has not happened.
  */
-export function historyStatement(sight: Sight, { id, position, limit }: HistoryPage): Statement {
+export function historyStatement(sight: ItemSight, { id, position, limit }: HistoryPage): Statement {
   const params = createParams()
   const { collection, erased } = sight
   const text = `select h.id::text as id, json_build_object('id', h.id, 'action', ${shownAction}, 'createdAt', ${wireTime('h."createdAt"')},
@@ -49,7 +49,7 @@ export function historyStatement(sight: Sight, { id, position, limit }: HistoryP
 }
 
 /** One row with `data`, the JSON text of the item as an event left or found it, or no row. */
-export function versionStatement(sight: Sight, id: string, position: string, side: 'before' | 'after'): Statement {
+export function versionStatement(sight: ItemSight, id: string, position: string, side: 'before' | 'after'): Statement {
   const params = createParams()
   const event = `select ${side === 'after' ? `l.changes->'after'` : oldImage} as image from "${logTable}" l where l.type = 'data'
     and l.entity = ${params.bind(sight.collection.name, 'text')} and l."entityId" = ${params.bind(id, 'text')}
@@ -143,7 +143,11 @@ const changedFields = `case when not h.erased then (
         where b.value is distinct from a.value) end`
 
 /** An image as the caller sees it, jsonb; null where there is none or the rule does not hold for it. */
-function imageSql({ collection, fields, rule }: Sight, image: string, params: ReturnType<typeof createParams>): string {
+function imageSql(
+  { collection, fields, rule }: ItemSight,
+  image: string,
+  params: ReturnType<typeof createParams>,
+): string {
   const where = rule === undefined ? '' : ` and ${compileCondition(rule, 't', params)}`
   return `(select to_jsonb(o.*) from (select ${projectionList(fields, 't')}
         from jsonb_populate_record(null::public.${quoteName(collection.name)}, ${image}) t where ${image} is not null${where}) o)`

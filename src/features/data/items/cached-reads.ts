@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import packageJson from '../../../../package.json' with { type: 'json' }
 import type { Made, ResultCache } from '../../../cache/data-cache.ts'
-import type { Answer, TimeWindow } from '../../../cache/result-cache.ts'
+import type { CachedAnswer, TimeWindow } from '../../../cache/result-cache.ts'
 import type { Collection } from '../../../catalog/catalog.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Config, Configuration } from '../../../config/config.ts'
@@ -34,7 +34,7 @@ type CacheableRead = {
   read(recorder: DependencyRecorder | undefined): Promise<ReadAnswer>
   tagOf(body: string, version: string | undefined): string
   /** Whether a kept answer is still of the row as it is, where the log does not tell. */
-  isStill?(answer: Answer): Promise<boolean>
+  isStill?(answer: CachedAnswer): Promise<boolean>
 }
 
 type CachedReads = Configuration & CurrentCatalog & ResultCache & Clock

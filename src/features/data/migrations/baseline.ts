@@ -6,7 +6,7 @@ import { type Reader, sql, type Tx } from '../../../db/sql.ts'
 import { systemActor } from '../../../events/types.ts'
 import { ranBy } from './newer.ts'
 import { hasMigrationTable, type MigrationRow, storeBaseline, storeCompleted, storedRows } from './queries.ts'
-import type { Runner } from './runner.ts'
+import type { MigrationRunner } from './runner.ts'
 import { type LoadedScript, loadScripts, loadSystemScripts } from './scripts.ts'
 
 /**
@@ -16,7 +16,7 @@ import { type LoadedScript, loadScripts, loadSystemScripts } from './scripts.ts'
  *
  * @throws ConfigError for a version that is none, and for a database whose svc_User is not the program's
  */
-export async function createBaseline({ session, config, log }: Runner): Promise<void> {
+export async function createBaseline({ session, config, log }: MigrationRunner): Promise<void> {
   if (!(await isUpgrade(session))) return
   await checkSchema(session)
   const scripts = await loadScripts(config)
@@ -108,7 +108,7 @@ export function missingDeveloped(rows: readonly MigrationRow[]): readonly string
  *
  * @throws ConfigError for a database that has run only some of them, and changes nothing
  */
-export async function adoptDeveloped({ session, log }: Runner): Promise<void> {
+export async function adoptDeveloped({ session, log }: MigrationRunner): Promise<void> {
   const rows = (await hasMigrationTable(session)) ? await storedRows(session) : []
   if (!rows.some(isDeveloped)) return
   const missing = missingDeveloped(rows)

@@ -5,19 +5,19 @@ import type { MigrationContext } from '../../../events/direct-session.ts'
 import { type Actor, type DomainEvent, systemActor } from '../../../events/types.ts'
 import { ranBy } from './newer.ts'
 import {
-  type Direction,
   type Ending,
   hasMigrationTable,
+  type RunDirection,
   storeEnding,
   storeRollingBack,
   storeRunning,
 } from './queries.ts'
-import type { Runner } from './runner.ts'
+import type { MigrationRunner } from './runner.ts'
 import type { LoadedScript } from './scripts.ts'
 
 type Execution = {
   readonly script: LoadedScript
-  readonly direction: Direction
+  readonly direction: RunDirection
   /** Of an up: migrations that are run together share it. */
   readonly batch: number
   /** For whoever watches: `2 of 7`. */
@@ -33,7 +33,7 @@ type Execution = {
  *
  * Rejects only when the outcome could not be recorded. The row then stays `running` and the next runner finds it.
  */
-export async function execute(runner: Runner, execution: Execution): Promise<Ending> {
+export async function execute(runner: MigrationRunner, execution: Execution): Promise<Ending> {
   const { session } = runner
   const { script } = execution
   const started = performance.now()
@@ -72,7 +72,7 @@ function announce(tx: Tx, { script, direction, batch }: Execution): Promise<void
 }
 
 /** Calls the script's function; what it returns as metadata. */
-async function call(runner: Runner, { script, direction, reason }: Execution, db: Tx): Promise<object> {
+async function call(runner: MigrationRunner, { script, direction, reason }: Execution, db: Tx): Promise<object> {
   const log = (message: string) => runner.log.info({ version: script.version }, message)
   const run = direction === 'up' ? script.up : script.down!
   const result = await run(contextOf(runner, script, db, log))
@@ -83,7 +83,7 @@ async function call(runner: Runner, { script, direction, reason }: Execution, db
 
 type Success = { readonly metadata: object; readonly elapsedMs: number }
 
-async function record(tx: Tx, runner: Runner, execution: Execution, success: Success): Promise<Ending> {
+async function record(tx: Tx, runner: MigrationRunner, execution: Execution, success: Success): Promise<Ending> {
   const { script, direction } = execution
   const ending: Ending = { status: direction === 'up' ? 'completed' : 'rolled_back', ...success }
   await storeEnding(tx, script.version, ending)
@@ -101,7 +101,7 @@ const progressMs = 10_000
 
 /** Tells every ten seconds that a long one is still at it. */
 function reportProgress(
-  runner: Runner,
+  runner: MigrationRunner,
   { script, direction, place = '1 of 1' }: Execution,
   elapsed: () => number,
 ): () => void {
@@ -119,7 +119,7 @@ function reportProgress(
   return () => clearInterval(timer)
 }
 
-type ContextRunner = Pick<Runner, 'session' | 'config' | 'env'>
+type ContextRunner = Pick<MigrationRunner, 'session' | 'config' | 'env'>
 
 /** The context of a script's functions. `db` is its transaction, or its session without one. */
 export function contextOf(

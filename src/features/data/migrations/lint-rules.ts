@@ -1,4 +1,4 @@
-import type { Tree } from '../../../adapters/sql-parser.ts'
+import type { ParseTree } from '../../../adapters/sql-parser.ts'
 
 /** The facts that the linter needs about a script's database. */
 export type LintSubject = {
@@ -13,7 +13,7 @@ export type LintSubject = {
 }
 
 /** A script while it is read. */
-export type Script = { readonly subject: LintSubject; readonly created: Set<string> }
+export type LintedScript = { readonly subject: LintSubject; readonly created: Set<string> }
 
 type Lock = 'none' | 'ROW EXCLUSIVE' | 'SHARE' | 'SHARE ROW EXCLUSIVE' | 'ACCESS EXCLUSIVE'
 
@@ -152,4 +152,4 @@ export function objectOf(rule: RuleName, object: string, uses: readonly string[]
 }
 
 /** The name of a table in a parse tree. */
-export const tableOf = ({ relname }: Tree): string => relname
+export const tableOf = ({ relname }: ParseTree): string => relname

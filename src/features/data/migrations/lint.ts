@@ -3,16 +3,16 @@
  * for it, and a way to the same end without waiting. Pure: the facts about the database come with the {@link
  * LintSubject}.
  */
-import { type ParsedStatement, parseSql, SqlSyntaxError, type Tree } from '../../../adapters/sql-parser.ts'
+import { type ParsedStatement, type ParseTree, parseSql, SqlSyntaxError } from '../../../adapters/sql-parser.ts'
 import type { Catalog } from '../../../catalog/catalog.ts'
 import { compileCatalog } from '../../../catalog/compile.ts'
 import { readDefinitions } from '../../../catalog/store.ts'
 import type { Config } from '../../../config/config.ts'
 import type { Reader } from '../../../db/sql.ts'
-import { type LintFinding, type LintSubject, objectOf, type Script, tableOf } from './lint-rules.ts'
+import { type LintedScript, type LintFinding, type LintSubject, objectOf, tableOf } from './lint-rules.ts'
 import { checkedColumns, columnTypes } from './queries.ts'
 
-export type Finding = LintFinding & {
+export type MigrationFinding = LintFinding & {
   /** Place of the statement among all that were given, from 1. */
   readonly statement: number
   readonly sql: string
@@ -22,9 +22,9 @@ export type Finding = LintFinding & {
  * The findings of a script's statements, in their order. Tables that the script itself creates are nobody's yet, so
  * what happens to them is no finding. A text that does not parse is one, of rule `syntax`.
  */
-export async function lintSql(texts: readonly string[], subject: LintSubject): Promise<readonly Finding[]> {
-  const script: Script = { subject, created: new Set() }
-  const findings: Finding[] = []
+export async function lintSql(texts: readonly string[], subject: LintSubject): Promise<readonly MigrationFinding[]> {
+  const script: LintedScript = { subject, created: new Set() }
+  const findings: MigrationFinding[] = []
   let statement = 0
   for (const text of texts)
     for (const one of await statementsOf(text)) {
@@ -51,7 +51,7 @@ async function statementsOf(text: string): Promise<readonly (ParsedStatement | {
   }
 }
 
-type Kind = (tree: Tree, script: Script) => readonly LintFinding[]
+type Kind = (tree: ParseTree, script: LintedScript) => readonly LintFinding[]
 
 const kinds: Readonly<Record<string, Kind>> = {
   CreateStmt: ({ relation }, { created }) => {
@@ -66,10 +66,10 @@ const kinds: Readonly<Record<string, Kind>> = {
   TruncateStmt: ({ relations }, script) => ofTables(relations, script, 'truncate'),
   LockStmt: ({ relations }, script) => ofTables(relations, script, 'lock-table'),
   VacuumStmt: ({ options = [], rels = [] }, script) => {
-    const isFull = options.some(({ DefElem }: Tree) => DefElem.defname === 'full')
+    const isFull = options.some(({ DefElem }: ParseTree) => DefElem.defname === 'full')
     return isFull
       ? ofTables(
-          rels.map((rel: Tree) => ({ RangeVar: rel.VacuumRelation.relation })),
+          rels.map((rel: ParseTree) => ({ RangeVar: rel.VacuumRelation.relation })),
           script,
           'vacuum-full',
         )
@@ -78,24 +78,27 @@ const kinds: Readonly<Record<string, Kind>> = {
   ClusterStmt: ({ relation }, script) =>
     ofTables(relation === undefined ? [] : [{ RangeVar: relation }], script, 'cluster'),
   ReindexStmt: ({ relation, params = [] }, script) =>
-    params.some(({ DefElem }: Tree) => DefElem.defname === 'concurrently')
+    params.some(({ DefElem }: ParseTree) => DefElem.defname === 'concurrently')
       ? []
       : ofTables(relation === undefined ? [] : [{ RangeVar: relation }], script, 'reindex'),
   UpdateStmt: wholeTableFindings,
   DeleteStmt: wholeTableFindings,
 }
 
-const findingsOf = ({ kind, tree }: ParsedStatement, script: Script): readonly LintFinding[] =>
+const findingsOf = ({ kind, tree }: ParsedStatement, script: LintedScript): readonly LintFinding[] =>
   kinds[kind]?.(tree, script) ?? []
 
-function indexFindings({ relation, concurrent = false }: Tree, { created, subject }: Script): LintFinding[] {
+function indexFindings({ relation, concurrent = false }: ParseTree, { created, subject }: LintedScript): LintFinding[] {
   const table = tableOf(relation)
   if (created.has(table)) return []
   if (!concurrent) return [objectOf('index-not-concurrent', table)]
   return subject.inTransaction ? [objectOf('concurrent-in-transaction', table)] : []
 }
 
-function renameFindings({ renameType, relation, subname }: Tree, { created, subject }: Script): LintFinding[] {
+function renameFindings(
+  { renameType, relation, subname }: ParseTree,
+  { created, subject }: LintedScript,
+): LintFinding[] {
   if (relation === undefined || created.has(tableOf(relation))) return []
   const table = tableOf(relation)
   if (renameType === 'OBJECT_COLUMN')
@@ -103,7 +106,10 @@ function renameFindings({ renameType, relation, subname }: Tree, { created, subj
   return renameType === 'OBJECT_TABLE' ? [objectOf('rename-table', table, subject.usesOf(table))] : []
 }
 
-function dropFindings({ removeType, objects, concurrent = false }: Tree, { created, subject }: Script): LintFinding[] {
+function dropFindings(
+  { removeType, objects, concurrent = false }: ParseTree,
+  { created, subject }: LintedScript,
+): LintFinding[] {
   // Functions and the like are named in another way, and nobody waits for them.
   if (removeType !== 'OBJECT_INDEX' && removeType !== 'OBJECT_TABLE') return []
   const names: string[] = objects.map(nameOf)
@@ -112,32 +118,32 @@ function dropFindings({ removeType, objects, concurrent = false }: Tree, { creat
 }
 
 /** The last part of a qualified name. */
-const nameOf = (object: Tree): string => object.List.items.at(-1).String.sval
+const nameOf = (object: ParseTree): string => object.List.items.at(-1).String.sval
 
 function ofTables(
-  relations: readonly Tree[],
-  { created }: Script,
+  relations: readonly ParseTree[],
+  { created }: LintedScript,
   rule: Parameters<typeof objectOf>[0],
 ): LintFinding[] {
   const names = relations.map(({ RangeVar }) => tableOf(RangeVar)).filter((name) => !created.has(name))
   return names.map((name) => objectOf(rule, name))
 }
 
-function wholeTableFindings({ relation, whereClause }: Tree, { created }: Script): LintFinding[] {
+function wholeTableFindings({ relation, whereClause }: ParseTree, { created }: LintedScript): LintFinding[] {
   const table = tableOf(relation)
   return whereClause !== undefined || created.has(table) ? [] : [objectOf('whole-table-write', table)]
 }
 
 /** The findings of one ALTER TABLE, whose commands are judged one by one. */
-function alterTableFindings({ relation, cmds, objtype }: Tree, { subject }: Script): LintFinding[] {
+function alterTableFindings({ relation, cmds, objtype }: ParseTree, { subject }: LintedScript): LintFinding[] {
   if (objtype !== 'OBJECT_TABLE') return []
   const table = tableOf(relation)
-  return (cmds as { AlterTableCmd: Tree }[]).flatMap(({ AlterTableCmd: command }) =>
+  return (cmds as { AlterTableCmd: ParseTree }[]).flatMap(({ AlterTableCmd: command }) =>
     commandFindings(command, table, subject),
   )
 }
 
-function commandFindings(command: Tree, table: string, subject: LintSubject): LintFinding[] {
+function commandFindings(command: ParseTree, table: string, subject: LintSubject): LintFinding[] {
   const { subtype, name, def } = command
   switch (subtype) {
     case 'AT_AddColumn':
@@ -159,9 +165,9 @@ function commandFindings(command: Tree, table: string, subject: LintSubject): Li
   }
 }
 
-function columnFindings({ colname, typeName, constraints = [] }: Tree, table: string): LintFinding[] {
+function columnFindings({ colname, typeName, constraints = [] }: ParseTree, table: string): LintFinding[] {
   const object = `${table}.${colname}`
-  const all: Tree[] = constraints.map((one: { Constraint: Tree }) => one.Constraint)
+  const all: ParseTree[] = constraints.map((one: { Constraint: ParseTree }) => one.Constraint)
   const has = (contype: string) => all.find((constraint) => constraint.contype === contype)
   const defaults = has('CONSTR_DEFAULT')
   const isStored = /serial$/.test(typeText(typeName)) || has('CONSTR_IDENTITY') || has('CONSTR_GENERATED')
@@ -178,7 +184,7 @@ function columnFindings({ colname, typeName, constraints = [] }: Tree, table: st
 }
 
 /** On a new column without values, references and checks have nothing to look at. */
-function constraintFindings(constraint: Tree, table: string, hasValues = true): LintFinding[] {
+function constraintFindings(constraint: ParseTree, table: string, hasValues = true): LintFinding[] {
   const { contype, skip_validation: skipsValidation = false, indexname } = constraint
   if (contype === 'CONSTR_FOREIGN' && !skipsValidation && hasValues) return [objectOf('add-foreign-key', table)]
   if (contype === 'CONSTR_CHECK' && !skipsValidation && hasValues) return [objectOf('add-check', table)]
@@ -187,7 +193,7 @@ function constraintFindings(constraint: Tree, table: string, hasValues = true): 
 }
 
 function typeFindings(
-  { typeName, raw_default: using }: Tree,
+  { typeName, raw_default: using }: ParseTree,
   table: string,
   column: string,
   subject: LintSubject,
@@ -216,7 +222,7 @@ const steady = new Set([
 function mayBeVolatile(expression: unknown): boolean {
   if (Array.isArray(expression)) return expression.some(mayBeVolatile)
   if (expression === null || typeof expression !== 'object') return false
-  const { FuncCall: call, ...others } = expression as Tree
+  const { FuncCall: call, ...others } = expression as ParseTree
   if (call === undefined) return Object.values(others).some(mayBeVolatile)
   return !steady.has(call.funcname.at(-1).String.sval) || mayBeVolatile(call.args ?? [])
 }
@@ -241,9 +247,9 @@ const aliases: Readonly<Record<string, string>> = {
 }
 
 /** A type of a parse tree in PostgreSQL's own words, as `format_type` writes it: `character varying(20)`, `integer[]`. */
-function typeText({ names, typmods = [], arrayBounds }: Tree): string {
+function typeText({ names, typmods = [], arrayBounds }: ParseTree): string {
   const name: string = names.at(-1).String.sval
-  const numbers = typmods.map(({ A_Const: constant }: Tree) => String(constant?.ival?.ival ?? 0))
+  const numbers = typmods.map(({ A_Const: constant }: ParseTree) => String(constant?.ival?.ival ?? 0))
   const written = `${aliases[name] ?? name}${numbers.length === 0 ? '' : `(${numbers.join(',')})`}`
   return arrayBounds === undefined ? written : `${written}[]`
 }

@@ -1,7 +1,7 @@
 /** Migrations: scripts that change an installation's database in the order of their versions, and the record of them. */
 export { adoptDeveloped, createBaseline } from './baseline.ts'
 export { createMigration, migrationScript } from './create.ts'
-export { type Finding, lintSql, readSubject } from './lint.ts'
+export { lintSql, type MigrationFinding, readSubject } from './lint.ts'
 export { refuseNewer } from './newer.ts'
 export { type Preview, previewSql } from './preview.ts'
 export { type MigrationRecord, pendingOf, statusOf } from './records.ts'
@@ -15,5 +15,5 @@ export {
   runMigrations,
   runSystemMigrations,
 } from './run.ts'
-export { type Host, type Runner, readOnce, withRunner } from './runner.ts'
+export { type MigrationHost, type MigrationRunner, readOnce, withRunner } from './runner.ts'
 export { migrationTypes } from './scripts.ts'

@@ -3,19 +3,19 @@ import { rawQuery, sql, type Tx } from '../../../db/sql.ts'
 import { type DirectSession, openDirectSession } from '../../../events/direct-session.ts'
 import { systemActor } from '../../../events/types.ts'
 import { contextOf } from './execute.ts'
-import { type Finding, lintSql, readSubject } from './lint.ts'
+import { lintSql, type MigrationFinding, readSubject } from './lint.ts'
 import type { LintSubject } from './lint-rules.ts'
 import { storedRows } from './queries.ts'
-import { joined, type MigrationRecord, type Runnable, type Selection, selectRun } from './records.ts'
+import { joined, type MigrationRecord, type MigrationSelection, type Runnable, selectRun } from './records.ts'
 import type { RunResult } from './run.ts'
-import type { Host } from './runner.ts'
+import type { MigrationHost } from './runner.ts'
 import { type LoadedScript, loadScripts } from './scripts.ts'
 
 /** A dry run's record with the SQL that `up` would execute and what that would stop. */
 export type Preview = MigrationRecord & {
   readonly sql: RecordedRun['statements']
   readonly sqlProblem: string | null
-  readonly findings: readonly Finding[]
+  readonly findings: readonly MigrationFinding[]
 }
 
 type PreviewResult = { readonly results: readonly Preview[]; readonly summary: RunResult['summary'] }
@@ -24,7 +24,7 @@ type PreviewResult = { readonly results: readonly Preview[]; readonly summary: R
  * A dry run that shows SQL: every selected script's statements, recorded without being executed, and the linter's
  * findings about them. Each script is read against the database as it is now, without the ones before it.
  */
-export async function previewSql(host: Host, selection: Selection): Promise<PreviewResult> {
+export async function previewSql(host: MigrationHost, selection: MigrationSelection): Promise<PreviewResult> {
   const session = await openDirectSession(host.config)
   try {
     const lockTimeout = String(host.config.migrations.lockTimeoutMs)
@@ -40,7 +40,7 @@ export async function previewSql(host: Host, selection: Selection): Promise<Prev
 }
 
 async function preview(
-  host: Host,
+  host: MigrationHost,
   session: DirectSession,
   { record, script }: Runnable,
   subject: Omit<LintSubject, 'inTransaction'>,
@@ -63,7 +63,7 @@ type RecordedRun = {
  * what that is: a statement that it refuses there is noted, left undone, and answered with no rows. So nothing is locked
  * against anybody and nothing is stored; but the script's own code runs, hence only for who asks for SQL.
  */
-async function recordUp(host: Host, session: DirectSession, script: LoadedScript): Promise<RecordedRun> {
+async function recordUp(host: MigrationHost, session: DirectSession, script: LoadedScript): Promise<RecordedRun> {
   const statements: string[] = []
   return session.transaction(systemActor, async (tx) => {
     // For the session too, so that a script that ends the transaction does not get another kind of it.

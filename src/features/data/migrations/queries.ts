@@ -3,7 +3,7 @@ import type { MigrationType } from '../../../events/direct-session.ts'
 import type { LoadedScript } from './scripts.ts'
 
 export type MigrationStatus = 'pending' | 'running' | 'completed' | 'failed' | 'rolled_back' | 'skipped'
-export type Direction = 'up' | 'down'
+export type RunDirection = 'up' | 'down'
 
 /** A row of svc_Migration. */
 export type MigrationRow = {
@@ -91,7 +91,7 @@ export async function storeEnding(tx: Tx, version: string, ending: Ending): Prom
 /** Versions that are under way; nobody runs them when the lock of the runners is free. */
 export async function runningVersions(
   db: Reader,
-): Promise<readonly { version: string; direction: Direction | null }[]> {
+): Promise<readonly { version: string; direction: RunDirection | null }[]> {
   return db.any(
     sql.unsafe`select version, metadata->>'direction' as direction from "svc_Migration" where status = 'running'`,
   )

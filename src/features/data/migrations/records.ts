@@ -84,7 +84,7 @@ export function pendingOf(migrations: readonly Migration[]): readonly Migration[
 }
 
 /** The migrations that a user asks to run: all without members, one version, or all up to one. */
-export type Selection = { readonly version?: string | undefined; readonly toVersion?: string | undefined }
+export type MigrationSelection = { readonly version?: string | undefined; readonly toVersion?: string | undefined }
 
 /**
  * The migrations that a run executes, in order. A failed one stops every run that would pass it, since later ones may
@@ -92,7 +92,10 @@ export type Selection = { readonly version?: string | undefined; readonly toVers
  *
  * @throws AppError 400 for versions that are not known, 409 for a version that cannot be run now and for failed ones
  */
-export function selectRun(migrations: readonly Migration[], { version, toVersion }: Selection): readonly Runnable[] {
+export function selectRun(
+  migrations: readonly Migration[],
+  { version, toVersion }: MigrationSelection,
+): readonly Runnable[] {
   if (version !== undefined && toVersion !== undefined)
     throw new AppError(400, 'version and toVersion exclude each other', { code: 'BAD_SELECTION' })
   for (const named of [version, toVersion])

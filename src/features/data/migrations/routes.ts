@@ -14,7 +14,7 @@ import { createMigration } from './create.ts'
 import { previewSql } from './preview.ts'
 import { checkOf, findMigration, type MigrationRecord, pendingOf, readMigrations, statusOf } from './records.ts'
 import { markAllCompleted, markCompleted, previewRun, rollbackBatch, rollbackOne, runMigrations } from './run.ts'
-import { type Runner, withRunner } from './runner.ts'
+import { type MigrationRunner, withRunner } from './runner.ts'
 import {
   checkRoute,
   createRoute,
@@ -94,7 +94,7 @@ function markRoutes(app: App, deps: MigrationReads): void {
 async function asRunner<T>(
   deps: MigrationReads,
   request: FastifyRequest,
-  work: (runner: Runner) => Promise<T>,
+  work: (runner: MigrationRunner) => Promise<T>,
 ): Promise<T> {
   try {
     return await withRunner(deps, { requester: actorOf(request), busy: 'refuse' }, work)

@@ -10,13 +10,20 @@ import {
   joined,
   type Migration,
   type MigrationRecord,
+  type MigrationSelection,
   pendingOf,
   type Runnable,
   runnable,
-  type Selection,
   selectRun,
 } from './records.ts'
-import { findInterrupted, finishRun, type Host, migrationsOf, type Runner, withRunner } from './runner.ts'
+import {
+  findInterrupted,
+  finishRun,
+  type MigrationHost,
+  type MigrationRunner,
+  migrationsOf,
+  withRunner,
+} from './runner.ts'
 import { loadSystemScripts } from './scripts.ts'
 
 export type RunResult = {
@@ -25,7 +32,7 @@ export type RunResult = {
 }
 
 /** Runs what is selected as one batch, in order, up to the first that fails. */
-export async function runMigrations(runner: Runner, selection: Selection): Promise<RunResult> {
+export async function runMigrations(runner: MigrationRunner, selection: MigrationSelection): Promise<RunResult> {
   return runBatch(runner, selectRun(await migrationsOf(runner), selection))
 }
 
@@ -33,7 +40,7 @@ export async function runMigrations(runner: Runner, selection: Selection): Promi
  * The program's own scripts that this database has not seen; part of every setup, which fails with them. One that has
  * failed is tried again: it ran in a transaction, so nothing of it has happened.
  */
-export async function runSystemMigrations(runner: Runner): Promise<void> {
+export async function runSystemMigrations(runner: MigrationRunner): Promise<void> {
   const rows = (await hasMigrationTable(runner.session)) ? await storedRows(runner.session) : []
   const missing = pendingOf(joined(await loadSystemScripts(), rows)).filter(({ script }) => script !== undefined)
   throwFailed((await runBatch(runner, missing as Runnable[])).results)
@@ -57,7 +64,7 @@ export async function newestSystemVersion(): Promise<string> {
  *
  * @throws AppError when one fails or has failed before: a process must not serve with a schema that it does not fit
  */
-export async function migrateAtStart(host: Host): Promise<void> {
+export async function migrateAtStart(host: MigrationHost): Promise<void> {
   if (!host.config.migrations.autoRun) return findInterrupted(host)
   await withRunner(host, { requester: systemActor, busy: 'wait' }, async (runner) => {
     throwFailed((await runMigrations(runner, {})).results)
@@ -65,7 +72,7 @@ export async function migrateAtStart(host: Host): Promise<void> {
 }
 
 /** The preview of a run: its records, none of which is stored, nothing executed. */
-export function previewRun(migrations: readonly Migration[], selection: Selection): RunResult {
+export function previewRun(migrations: readonly Migration[], selection: MigrationSelection): RunResult {
   const results = selectRun(migrations, selection).map(({ record }) => ({
     ...record,
     metadata: { ...record.metadata, dryRun: true },
@@ -80,7 +87,7 @@ export function previewRun(migrations: readonly Migration[], selection: Selectio
  *   program's own, or failed; a failed one has become `failed`
  */
 export async function rollbackOne(
-  runner: Runner,
+  runner: MigrationRunner,
   version: string,
   reason: string | undefined,
 ): Promise<MigrationRecord> {
@@ -98,7 +105,7 @@ export async function rollbackOne(
  *
  * @throws AppError 400 when there is none, or one of them cannot be rolled back: then nothing is
  */
-export async function rollbackBatch(runner: Runner, reason: string | undefined): Promise<RunResult> {
+export async function rollbackBatch(runner: MigrationRunner, reason: string | undefined): Promise<RunResult> {
   const ofUser = (await migrationsOf(runner)).filter(
     ({ record, script }) => record.status === 'completed' && record.batch !== null && script?.isSystem !== true,
   )
@@ -117,7 +124,7 @@ export async function rollbackBatch(runner: Runner, reason: string | undefined):
   return { results, summary: summaryOf(results, 'rolled_back') }
 }
 
-async function runBatch(runner: Runner, selected: readonly Runnable[]): Promise<RunResult> {
+async function runBatch(runner: MigrationRunner, selected: readonly Runnable[]): Promise<RunResult> {
   const isFirst = !(await hasMigrationTable(runner.session))
   const batch = isFirst ? 1 : (await lastBatch(runner.session)) + 1
   const versions: string[] = []
@@ -137,14 +144,14 @@ async function runBatch(runner: Runner, selected: readonly Runnable[]): Promise<
   return { results, summary: summaryOf(results, 'completed') }
 }
 
-async function rollback(runner: Runner, { script, record }: Runnable, reason: string | undefined) {
+async function rollback(runner: MigrationRunner, { script, record }: Runnable, reason: string | undefined) {
   await execute(runner, { script, direction: 'down', batch: record.batch ?? 0, reason })
   const [after] = await recordsOf(runner, [{ script, record }])
   return after!
 }
 
 /** The records of these as they are now, in the given order. */
-async function recordsOf({ session }: Runner, of: readonly Runnable[]): Promise<MigrationRecord[]> {
+async function recordsOf({ session }: MigrationRunner, of: readonly Runnable[]): Promise<MigrationRecord[]> {
   if (of.length === 0) return []
   const now = joined(
     of.map(({ script }) => script),
@@ -180,21 +187,25 @@ function throwFailed(results: readonly MigrationRecord[]): void {
  *
  * @throws AppError 404 for an unknown version, 409 unless it is pending or rolled back
  */
-export async function markCompleted(runner: Runner, version: string, metadata: object): Promise<MigrationRecord> {
+export async function markCompleted(
+  runner: MigrationRunner,
+  version: string,
+  metadata: object,
+): Promise<MigrationRecord> {
   const migration = runnable(findMigration(await migrationsOf(runner), version))
   if (migration.script.isSystem) throw new AppError(409, `Migration ${version} belongs to the program: setup runs it`)
   return mark(runner, migration, metadata)
 }
 
 /** Records every pending migration of the user, up to one if that is named, as done. 400 for an unknown one. */
-export async function markAllCompleted(runner: Runner, toVersion: string | undefined): Promise<RunResult> {
+export async function markAllCompleted(runner: MigrationRunner, toVersion: string | undefined): Promise<RunResult> {
   const selected = selectRun(await migrationsOf(runner), { toVersion }).filter(({ script }) => !script.isSystem)
   const results: MigrationRecord[] = []
   for (const migration of selected) results.push(await mark(runner, migration, {}))
   return { results, summary: summaryOf(results, 'completed') }
 }
 
-async function mark(runner: Runner, { script, record }: Runnable, metadata: object): Promise<MigrationRecord> {
+async function mark(runner: MigrationRunner, { script, record }: Runnable, metadata: object): Promise<MigrationRecord> {
   const { version } = script
   const event: DomainEvent = { type: 'migration.marked_completed', data: { version } }
   await runner.session.transaction({ ...systemActor, userAgent: `migration ${version}` }, async (tx) => {

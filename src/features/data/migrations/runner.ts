@@ -4,12 +4,12 @@ import { sql } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
 import { type DirectSession, openDirectSession } from '../../../events/direct-session.ts'
 import { type Actor, systemActor } from '../../../events/types.ts'
-import { type Direction, hasMigrationTable, runningVersions, storedRows, storeInterrupted } from './queries.ts'
+import { hasMigrationTable, type RunDirection, runningVersions, storedRows, storeInterrupted } from './queries.ts'
 import { joined, type Migration } from './records.ts'
 import { type LoadedScript, loadScripts } from './scripts.ts'
 
 /** The capabilities that migrations take from their process: the API, setup or the command line. */
-export type Host = {
+export type MigrationHost = {
   readonly config: Config
   /** Progress and failures. */
   readonly log: { info(fields: object, message: string): void; warn(fields: object, message: string): void }
@@ -18,7 +18,7 @@ export type Host = {
 }
 
 /** The one who may run migrations now: whoever holds the lock, in all processes. */
-export type Runner = Host & {
+export type MigrationRunner = MigrationHost & {
   readonly session: DirectSession
   /** In whose name the domain events are; undefined for setup's own scripts, which may come before the log. */
   readonly requester: Actor | undefined
@@ -42,9 +42,9 @@ const lockName = 'daybook migrations'
  * @throws AppError 409 when somebody else is the runner and `busy` says not to wait
  */
 export async function withRunner<T>(
-  host: Host,
+  host: MigrationHost,
   options: RunnerOptions,
-  work: (runner: Runner) => Promise<T>,
+  work: (runner: MigrationRunner) => Promise<T>,
 ): Promise<T> {
   const { config, log, env } = host
   const session = await openDirectSession(config)
@@ -61,12 +61,12 @@ export async function withRunner<T>(
 }
 
 /** Everything that is known, as the runner sees it. */
-export async function migrationsOf({ session, config }: Runner): Promise<readonly Migration[]> {
+export async function migrationsOf({ session, config }: MigrationRunner): Promise<readonly Migration[]> {
   return joined(await loadScripts(config), await storedRows(session))
 }
 
 /** Everything that is known, for a process without pools. */
-export async function readOnce({ config }: Host): Promise<readonly Migration[]> {
+export async function readOnce({ config }: MigrationHost): Promise<readonly Migration[]> {
   const session = await openDirectSession(config)
   try {
     return joined(await loadScripts(config), await storedRows(session))
@@ -76,7 +76,7 @@ export async function readOnce({ config }: Host): Promise<readonly Migration[]> 
 }
 
 /** The end of every run of user scripts: tables that they made by SQL get their tenant too. */
-export async function finishRun({ session, config }: Runner, scripts: readonly LoadedScript[]): Promise<void> {
+export async function finishRun({ session, config }: MigrationRunner, scripts: readonly LoadedScript[]): Promise<void> {
   if (config.tenancy.enabled && scripts.some(({ isSystem }) => !isSystem))
     await session.transaction(systemActor, adoptTenants)
 }
@@ -85,7 +85,7 @@ export async function finishRun({ session, config }: Runner, scripts: readonly L
  * At a process's start: finds what a runner that was killed has left `running`. Does nothing
  * while somebody is the runner.
  */
-export async function findInterrupted(host: Host): Promise<void> {
+export async function findInterrupted(host: MigrationHost): Promise<void> {
   const session = await openDirectSession(host.config)
   try {
     if ((await runningVersions(session)).length > 0 && (await session.tryLock(lockName)))
@@ -95,7 +95,7 @@ export async function findInterrupted(host: Host): Promise<void> {
   }
 }
 
-async function failInterrupted(session: DirectSession, log: Host['log']): Promise<void> {
+async function failInterrupted(session: DirectSession, log: MigrationHost['log']): Promise<void> {
   if (!(await hasMigrationTable(session))) return
   for (const { version, direction } of await runningVersions(session)) {
     const message = interrupted[direction ?? 'up']
@@ -104,7 +104,7 @@ async function failInterrupted(session: DirectSession, log: Host['log']): Promis
   }
 }
 
-const interrupted: Readonly<Record<Direction, string>> = {
+const interrupted: Readonly<Record<RunDirection, string>> = {
   up: 'The process that ran it has ended before it did. In a transaction nothing of it has happened; without one look what has. Then set its status to pending, or to completed',
   down: 'The process that rolled it back has ended before it did. In a transaction nothing of that has happened; without one look what has. Then set its status to completed, or to pending',
 }

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import type { Logs } from '../../../adapters/logger.ts'
 import { forSameAsker } from '../../../admission/asker.ts'
-import { admitted, type Slot } from '../../../admission/lane.ts'
+import { admitted, type HeldPlace } from '../../../admission/lane.ts'
 import { guardScalar } from '../../../catalog/values.ts'
 import { clientError, isStalePlan, sqlState } from '../../../db/errors.ts'
 import { runWithin, timedOut } from '../../../db/long-reads.ts'
@@ -65,7 +65,7 @@ function shapeOf(parts: readonly Part[]): string {
 }
 
 /** Free places for more of the request's statements. */
-function others(place: Slot): Slot[] {
+function others(place: HeldPlace): HeldPlace[] {
   return Array.from({ length: atOnce - 1 }, () => place.another()).filter((other) => other !== undefined)
 }
 
@@ -162,13 +162,13 @@ async function* pieces({ chunks, close }: OpenAnswer): AsyncGenerator<string> {
 /** The results of `work`, in the order of its arguments, one per place at a time. After the first rejection nothing is begun. */
 async function inTurn<T, R>(
   values: readonly T[],
-  places: readonly Slot[],
+  places: readonly HeldPlace[],
   work: (value: T) => Promise<R>,
 ): Promise<R[]> {
   const results: R[] = []
   const rest = values.entries()
   let isOver = false
-  const drain = async ({ leave }: Slot) => {
+  const drain = async ({ leave }: HeldPlace) => {
     try {
       for (const [i, value] of rest) {
         if (isOver) return

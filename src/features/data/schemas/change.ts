@@ -27,7 +27,7 @@ import { sql, type Tx } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { commit, type WorkResult, type Writes } from '../../../events/commit.ts'
 import type { Actor, DomainEvent } from '../../../events/types.ts'
-import { type Finding, lintSql, readSubject } from '../migrations/migrations.ts'
+import { lintSql, type MigrationFinding, readSubject } from '../migrations/migrations.ts'
 import { checkObjects, checkTexts } from './sql-guard.ts'
 
 /** How a change is made: `drop` takes the definition as the whole, `dryRun` only tells. */
@@ -58,7 +58,7 @@ export type SchemaChanged = {
 /** The statements of a change that is not made, and what they would stop. */
 type Preview = {
   readonly sql: readonly string[]
-  readonly findings: readonly Finding[]
+  readonly findings: readonly MigrationFinding[]
   readonly altered: readonly AlteredCount[]
   /** The definitions of the collections concerned; null for one that is not there. */
   readonly before: SchemasByName

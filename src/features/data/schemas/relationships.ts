@@ -8,7 +8,12 @@ import {
   withoutRelationship,
   withRelationship,
 } from '../../../catalog/relationships.ts'
-import { memberProblems, type Problem, type RelationshipType, relationshipTypeOf } from '../../../catalog/shape.ts'
+import {
+  type DefinitionProblem,
+  memberProblems,
+  type RelationshipType,
+  relationshipTypeOf,
+} from '../../../catalog/shape.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { AppError } from '../../../errors.ts'
 import type { Writes } from '../../../events/commit.ts'
@@ -89,7 +94,7 @@ function readChange(relation: Relation | undefined, body: Body): RelationshipCha
 }
 
 /** Clients may send a relationship back as they know it, but not as another one. */
-function fixedProblems(relation: Relation, body: Body): Problem[] {
+function fixedProblems(relation: Relation, body: Body): DefinitionProblem[] {
   const { name, target, foreignKey, through, tables } = relation
   const present: Body = { name, as: name, target, foreignKey, through: through ?? body.through }
   const isOther = (word: string) => body[word] !== undefined && body[word] !== null && body[word] !== present[word]
@@ -112,7 +117,7 @@ const typesOf: Readonly<Record<Relation['kind'], readonly RelationshipType[]>> =
   polymorphic: ['M2A'],
 }
 
-function checkMembers(body: Body, more: readonly Problem[]): void {
+function checkMembers(body: Body, more: readonly DefinitionProblem[]): void {
   const shape = memberProblems(['relationship'], body, '').filter(({ message }) => !message.startsWith('must be'))
   const problems = [...shape, ...more]
   if (problems.length === 0) return

@@ -3,29 +3,29 @@
  * pass: a node, a member of a node or a name that is not listed is refused, also one that a later version of PostgreSQL
  * adds.
  */
-import type { ParsedStatement, Tree } from '../../../adapters/sql-parser.ts'
+import type { ParsedStatement, ParseTree } from '../../../adapters/sql-parser.ts'
 import { coreFunctions, coreTypes, extensionFunctions, extensionTypes, operators } from './sql-names.ts'
 
 /** The columns that an expression may refer to: those of its row, none in a default; it may not read `secret` ones. */
-export type Row = {
+export type ExpressionRow = {
   readonly table: string
   readonly columns: ReadonlySet<string>
   readonly secret: ReadonlySet<string>
 }
 
 /** Why the statements of `select (text)` are not one allowed expression; undefined when they are. */
-export function expressionRefusal(statements: readonly ParsedStatement[], row: Row): string | undefined {
+export function expressionRefusal(statements: readonly ParsedStatement[], row: ExpressionRow): string | undefined {
   const [statement, ...more] = statements
   if (statement === undefined || more.length > 0 || statement.kind !== 'SelectStmt') return 'is not one expression'
   const { targetList = [], limitOption: _limit, op: _op, ...clauses } = statement.tree
-  const [{ ResTarget: target = {} } = {}, ...others] = targetList as Tree[]
-  const { val, location: _location, ...named } = target as Tree
+  const [{ ResTarget: target = {} } = {}, ...others] = targetList as ParseTree[]
+  const { val, location: _location, ...named } = target as ParseTree
   const isAlone = others.length === 0 && Object.keys(clauses).length === 0 && Object.keys(named).length === 0
   return isAlone ? nodeRefusal(val, row) : 'is not one expression'
 }
 
 /** Says why a member's value is refused; undefined when it is fine. */
-type Rule = (value: unknown, row: Row) => string | undefined
+type Rule = (value: unknown, row: ExpressionRow) => string | undefined
 
 const anything: Rule = () => undefined
 const node: Rule = (value, row) => nodeRefusal(value, row)
@@ -117,11 +117,11 @@ const namesOfMembers: Readonly<Record<string, string>> = {
   agg_within_group: 'an aggregate',
 }
 
-function nodeRefusal(value: unknown, row: Row): string | undefined {
+function nodeRefusal(value: unknown, row: ExpressionRow): string | undefined {
   const [[kind, members] = ['nothing', {}], ...more] = Object.entries(Object(value))
   const rules = more.length === 0 && Object.hasOwn(known, kind) ? known[kind]! : undefined
   if (rules === undefined) return `uses ${namesOfKinds[kind] ?? kind}`
-  return firstRefusal(Object.entries(members as Tree), ([name, member]) => {
+  return firstRefusal(Object.entries(members as ParseTree), ([name, member]) => {
     if (name === 'location') return undefined
     if (!Object.hasOwn(rules, name)) return `uses ${namesOfMembers[name] ?? `${kind}.${name}`}`
     return rules[name]!(member, row)
@@ -138,7 +138,7 @@ function firstRefusal<T>(values: readonly T[], refusal: (value: T) => string | u
 
 /** The parts of a qualified name; undefined where one is no name, such as the star of `t.*`. */
 function partsOf(value: unknown): readonly string[] | undefined {
-  const parts = (value as Tree[]).map((part) => part.String?.sval as string | undefined)
+  const parts = (value as ParseTree[]).map((part) => part.String?.sval as string | undefined)
   return parts.includes(undefined) ? undefined : (parts as string[])
 }
 
@@ -164,7 +164,7 @@ function functionRefusal(value: unknown): string | undefined {
   return `calls ${parts.join('.')}(), which is not on the list of functions`
 }
 
-function typeRefusal(value: unknown, row: Row): string | undefined {
+function typeRefusal(value: unknown, row: ExpressionRow): string | undefined {
   const {
     names = [],
     typmods = [],
@@ -193,7 +193,7 @@ function collationRefusal(value: unknown): string | undefined {
 }
 
 /** PostgreSQL reads `note.f`, where `note` has no column `f`, as a call of `f` with the whole row. */
-function columnRefusal(value: unknown, { table, columns, secret }: Row): string | undefined {
+function columnRefusal(value: unknown, { table, columns, secret }: ExpressionRow): string | undefined {
   const parts = partsOf(value)
   if (parts === undefined) return 'refers to a whole row'
   const [name = '', ...qualifiers] = parts.toReversed()
@@ -206,7 +206,7 @@ function columnRefusal(value: unknown, { table, columns, secret }: Row): string 
 }
 
 /** `(value).f` reads a part of a composite value, or calls `f` with it. */
-function subscriptsRefusal(value: unknown, row: Row): string | undefined {
-  const parts = value as Tree[]
+function subscriptsRefusal(value: unknown, row: ExpressionRow): string | undefined {
+  const parts = value as ParseTree[]
   return parts.every((part) => part.A_Indices !== undefined) ? nodes(parts, row) : 'refers to a part of a value by name'
 }

@@ -3,7 +3,7 @@ import type { Catalog, Collection } from '../../../catalog/catalog.ts'
 import { checksOf } from '../../../catalog/compile.ts'
 import { type Reader, rawQuery } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
-import { expressionRefusal, type Row } from './sql-expression.ts'
+import { type ExpressionRow, expressionRefusal } from './sql-expression.ts'
 import { trustedExtensions } from './sql-names.ts'
 
 /**
@@ -84,15 +84,15 @@ type Text = {
   readonly column?: string
   readonly constraint?: string
   readonly text: string
-  readonly row: Row
+  readonly row: ExpressionRow
 }
 
 function textsOf(collection: Collection): readonly Text[] {
   const { name: table, fields, system, definition } = collection
   const columns: ReadonlySet<string> = new Set(fields.keys())
   const hidden = system ? [...fields.values()].filter((field) => field.hidden).map(({ name }) => name) : []
-  const row: Row = { table, columns, secret: new Set(hidden) }
-  const nothing: Row = { table, columns: new Set(), secret: new Set() }
+  const row: ExpressionRow = { table, columns, secret: new Set(hidden) }
+  const nothing: ExpressionRow = { table, columns: new Set(), secret: new Set() }
   return [
     ...[...fields.values()].flatMap((field): Text[] => {
       const place = { column: field.name, part: `field ${field.name}` }
@@ -108,7 +108,7 @@ function textsOf(collection: Collection): readonly Text[] {
   ]
 }
 
-async function refusalOf(text: string, row: Row): Promise<string | undefined> {
+async function refusalOf(text: string, row: ExpressionRow): Promise<string | undefined> {
   try {
     return expressionRefusal(await parseSql(`select (${text})`), row)
   } catch (error) {

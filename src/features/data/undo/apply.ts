@@ -1,7 +1,7 @@
 import type { Collection, Field } from '../../../catalog/catalog.ts'
 import { AppError } from '../../../errors.ts'
 import { type Change, changeItems, type ItemWrites, type Run, type StoredValues } from '../items/items.ts'
-import { orderOf, type Step } from './order.ts'
+import { type OrderedMove, orderOf } from './order.ts'
 import { isServers, type PastRows, type PlannedRow } from './plan.ts'
 import type { RowBefore } from './queries.ts'
 
@@ -41,7 +41,7 @@ export async function applyPlan(
 export const clearedOf = ({ reasons }: PlannedRow): ReadonlySet<string> =>
   new Set(reasons.flatMap((reason) => (reason.reason === 'reference gone' ? reason.fields : [])))
 
-const groupOf = (rows: readonly PlannedRow[], { move, only }: Step): string => {
+const groupOf = (rows: readonly PlannedRow[], { move, only }: OrderedMove): string => {
   const { action, collection } = rows[move]!
   return `${only === undefined ? action : 'update'} ${collection.name}`
 }
@@ -50,7 +50,7 @@ async function applySteps(
   deps: ItemWrites,
   { requester, tx, scope }: Run,
   rows: readonly PlannedRow[],
-  steps: readonly Step[],
+  steps: readonly OrderedMove[],
   past: PastRows,
   cleared: (row: PlannedRow) => ReadonlySet<string>,
 ): Promise<void> {

@@ -5,7 +5,7 @@ import { errors } from '../../../errors.ts'
 import type { Access } from '../../../query/access.ts'
 import { createParams } from '../../../query/sql.ts'
 import type { UndoReads } from './capabilities.ts'
-import { type Sight, sightOf } from './log-sight.ts'
+import { type LogSight, sightOf } from './log-sight.ts'
 import { checkFilter, type RequestFilter } from './requests.ts'
 
 /** Counts of the events in a period, for a search in the log. */
@@ -100,7 +100,7 @@ function histogramOf({ from, bucketMs, buckets }: Range, bars: FacetRow['bars'])
   }))
 }
 
-function statement(sight: Sight, open: typeof dimensions, filter: FacetFilter, { from, to, bucketMs }: Range) {
+function statement(sight: LogSight, open: typeof dimensions, filter: FacetFilter, { from, to, bucketMs }: Range) {
   const params = createParams()
   const time = (ms: number) => params.bind(new Date(ms).toISOString(), 'timestamptz')
   const start = time(from)

@@ -6,10 +6,10 @@ import type { Params } from '../../../query/sql.ts'
 import type { UndoReads } from './capabilities.ts'
 
 /** The part of the log that the caller may see: a condition on its rows, as `l`, and the fields of svc_AuditLog. */
-export type Sight = { readonly where: (params: Params) => string; readonly names: ReadonlySet<string> }
+export type LogSight = { readonly where: (params: Params) => string; readonly names: ReadonlySet<string> }
 
 /** @throws {AppError} 403 without the permission to read svc_AuditLog */
-export function sightOf(deps: UndoReads, access: Access): Sight {
+export function sightOf(deps: UndoReads, access: Access): LogSight {
   const catalog = deps.catalog.current()
   const names = new Set(readableFields(catalog, access, 'svc_AuditLog').map(({ name }) => name))
   const rule = resolveCondition(catalog, access, 'svc_AuditLog', 'read', resolveEnv(deps))

@@ -5,7 +5,7 @@ import { errors } from '../../../errors.ts'
 import type { Access } from '../../../query/access.ts'
 import { createParams } from '../../../query/sql.ts'
 import type { UndoReads } from './capabilities.ts'
-import { type Sight, sightOf } from './log-sight.ts'
+import { type LogSight, sightOf } from './log-sight.ts'
 import { isTime } from './requests.ts'
 
 /** Moments at which something changed: the steps of whoever goes through the past with `asOf`. */
@@ -71,7 +71,7 @@ function momentsOf({ asked, event, last, earlier, later }: MomentsRow): Moments 
 type Asked = { readonly collections: readonly string[]; readonly item: string | undefined; readonly at: string }
 
 /** Finds events by time, and what else their transactions did by transaction: both have an index. */
-function statement(sight: Sight, { collections, item, at }: Asked) {
+function statement(sight: LogSight, { collections, item, at }: Asked) {
   const params = createParams()
   const asked = params.bind(at, 'timestamptz')
   const ofItem = item === undefined ? '' : ` and l."entityId" = ${params.bind(item, 'text')}`

@@ -20,21 +20,25 @@ type Need = { readonly place: string; readonly canWait: boolean }
 type Taken = { readonly place: string; readonly nullable: string | undefined }
 
 /** A move by its index. `without` are columns that are null after it, `only` those that it writes and no others. */
-export type Step = { readonly move: number; readonly without: readonly string[]; readonly only?: readonly string[] }
+export type OrderedMove = {
+  readonly move: number
+  readonly without: readonly string[]
+  readonly only?: readonly string[]
+}
 
 /**
  * Waves of steps; those of one wave may be made in any order. Rows are created after what they refer to, and deleted after what
  * refers to them. Where rows wait for each other in a circle, a column that may be null is set last, or of rows that
  * go is set to null first. Undefined where there is no such column.
  */
-export function orderOf(moves: readonly Move[]): readonly (readonly Step[])[] | undefined {
+export function orderOf(moves: readonly Move[]): readonly (readonly OrderedMove[])[] | undefined {
   const waits = waitsOf(moves)
   const blockers = waits.map((list) => new Set(list.map(({ on }) => on)))
   const followers = moves.map((): number[] => [])
   for (const [index, on] of blockers.entries()) for (const other of on) followers[other]!.push(index)
   const without = moves.map((): string[] => [])
   const left = new Set(moves.keys())
-  const waves: Step[][] = []
+  const waves: OrderedMove[][] = []
   let ready = [...left].filter((index) => blockers[index]!.size === 0)
   while (left.size > 0) {
     if (ready.length === 0) {
@@ -91,7 +95,7 @@ function waitsOf(moves: readonly Move[]): Wait[][] {
   return waits
 }
 
-type Opened = { readonly move: number; readonly without: readonly string[]; readonly letGo: readonly Step[] }
+type Opened = { readonly move: number; readonly without: readonly string[]; readonly letGo: readonly OrderedMove[] }
 
 /** Finds a move that can go on, where it leaves out columns for now or others let it go before they go themselves. */
 function openCircle(

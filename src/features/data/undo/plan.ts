@@ -10,11 +10,11 @@ import type { Move } from './order.ts'
 import {
   changesOf,
   type EventChoice,
-  type Fact,
+  type LoggedFact,
   type LoggedRow,
   lockRows,
   type Outline,
-  type Reference,
+  type ReferringColumn,
   type RowBefore,
   rowsBefore,
   rowsNow,
@@ -31,7 +31,7 @@ export const largestUndo = 100_000
 export type UndoPlan = {
   readonly rows: readonly PlannedRow[]
   /** Changes and facts that stay, and what has left the database. */
-  readonly notUndone: readonly (Fact | ExcludedRows | LastingEffect)[]
+  readonly notUndone: readonly (LoggedFact | ExcludedRows | LastingEffect)[]
   /** Equal for equal plans. */
   readonly token: string
 }
@@ -486,7 +486,7 @@ async function findReferring(db: Reader, catalog: Catalog, rows: readonly Planne
 function referencesTo(
   { collections }: Catalog,
   targets: ReadonlySet<string>,
-): { readonly reference: Reference; readonly relation: Relation }[] {
+): { readonly reference: ReferringColumn; readonly relation: Relation }[] {
   return [...collections.values()].flatMap((collection) =>
     referencesOf(collection).flatMap((relation) => {
       const column = collection.fields.get(relation.foreignKey)

@@ -9,7 +9,7 @@ import { projectionList } from '../../../query/compile-rows.ts'
 import { type Point, pointSql } from '../../../query/past.ts'
 import type { ResolvedFilter } from '../../../query/resolve.ts'
 import { createParams, ident, literal, type Params } from '../../../query/sql.ts'
-import type { RowChange } from './reversal.ts'
+import type { LoggedChange } from './reversal.ts'
 
 /** Statements over the log, of what is to be undone and of rows as they were. */
 
@@ -32,10 +32,10 @@ export type EventChoice =
       readonly collections: readonly string[] | undefined
       readonly withCaused: boolean
     }
-  | { readonly by: 'point'; readonly point: Point; readonly part: Part }
+  | { readonly by: 'point'; readonly point: Point; readonly part: RestorablePart }
 
 /** Rows that are brought back together: of whole collections, or those of a tenant in them. */
-export type Part = { readonly collections: readonly string[]; readonly tenant?: TenantRows | undefined }
+export type RestorablePart = { readonly collections: readonly string[]; readonly tenant?: TenantRows | undefined }
 
 export type TenantRows = {
   readonly id: string
@@ -192,12 +192,12 @@ export type Outline = {
   /** The tenants whose rows they are, with the collections. */
   readonly owners: readonly { readonly collection: string; readonly tenant: string | null }[]
   /** Facts beside the row changes, such as mails that were queued. */
-  readonly facts: readonly Fact[]
+  readonly facts: readonly LoggedFact[]
   /** When the first of them was written. */
   readonly first: string | null
 }
 
-export type Fact = { readonly event: string; readonly id: string | null; readonly at: string }
+export type LoggedFact = { readonly event: string; readonly id: string | null; readonly at: string }
 
 /** `seen` says which facts are told, as a condition on rows of the log, `l`. */
 export async function outlineOf(
@@ -243,7 +243,7 @@ export async function touchedRows(
 }
 
 /** A row with all its events since the first chosen one. */
-export type LoggedRow = { readonly collection: string; readonly id: string; readonly changes: readonly RowChange[] }
+export type LoggedRow = { readonly collection: string; readonly id: string; readonly changes: readonly LoggedChange[] }
 
 /** `first` is when the first chosen event was written. */
 export async function changesOf(db: Reader, chosen: EventChoice, first: string): Promise<readonly LoggedRow[]> {
@@ -329,7 +329,7 @@ export async function differencesFrom(
   collection: Collection,
   { table }: LoadedRows,
   fields: readonly Field[],
-  { tenant }: Part,
+  { tenant }: RestorablePart,
 ): Promise<readonly { readonly id: string; readonly action: 'create' | 'update' | 'delete' }[]> {
   const key = ident(collection.primaryKey.name)
   const texts = (row: string) => `row(${fields.map(({ name }) => `${row}.${ident(name)}::text`)})`
@@ -424,7 +424,7 @@ export async function imagesWithin(
 }
 
 /** A column of a collection that refers to others. */
-export type Reference = {
+export type ReferringColumn = {
   readonly collection: Collection
   readonly column: Field
   /** Where only rows with this value of another column do. */
@@ -434,7 +434,7 @@ export type Reference = {
 /** Rows that refer to one of these values, with the value. */
 export async function rowsReferring(
   db: Reader,
-  { collection, column, where }: Reference,
+  { collection, column, where }: ReferringColumn,
   values: readonly string[],
 ): Promise<readonly { readonly id: string; readonly value: string }[]> {
   if (values.length === 0) return []

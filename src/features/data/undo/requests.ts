@@ -8,7 +8,7 @@ import { isUuid } from '../../../language/uuid.ts'
 import type { Access } from '../../../query/access.ts'
 import { createParams, type Params } from '../../../query/sql.ts'
 import type { UndoReads } from './capabilities.ts'
-import { type Sight, sightOf } from './log-sight.ts'
+import { type LogSight, sightOf } from './log-sight.ts'
 import { causedBy, isRequestId, madeAt, requestWindow, transactionAt, wireTime } from './queries.ts'
 import { positionOf, unknownRequest } from './undo.ts'
 
@@ -131,7 +131,7 @@ type Group = {
 
 async function nextGroups(
   db: Reader,
-  sight: Sight,
+  sight: LogSight,
   filter: RequestFilter,
   place: RequestCursor | undefined,
 ): Promise<readonly Group[]> {
@@ -199,7 +199,7 @@ function filterSql(filter: RequestFilter, params: Params): string[] {
 }
 
 /** The effects of requests, counted over all their events, in the given order. */
-async function detailsOf(db: Reader, sight: Sight, groups: readonly Group[]): Promise<readonly RequestEntry[]> {
+async function detailsOf(db: Reader, sight: LogSight, groups: readonly Group[]): Promise<readonly RequestEntry[]> {
   if (groups.length === 0) return []
   const params = createParams()
   const ids = groups.flatMap(({ requestId }) => requestId ?? [])
@@ -316,7 +316,7 @@ async function groupOfTransaction(db: Reader, id: string): Promise<Group | undef
   return { key: xid, requestId: null, xids: [xid], last: place, place, isSeen: false }
 }
 
-async function eventsOf(db: Reader, sight: Sight, { requestId, xids, last }: Group): Promise<readonly ShownEvent[]> {
+async function eventsOf(db: Reader, sight: LogSight, { requestId, xids, last }: Group): Promise<readonly ShownEvent[]> {
   const params = createParams()
   const own =
     requestId === null
@@ -336,7 +336,7 @@ async function eventsOf(db: Reader, sight: Sight, { requestId, xids, last }: Gro
 }
 
 /** The causes above a request, as far as the log has them; a chain is a few links long. */
-async function chainAbove(db: Reader, sight: Sight, own: RequestEntry): Promise<readonly RequestEntry[]> {
+async function chainAbove(db: Reader, sight: LogSight, own: RequestEntry): Promise<readonly RequestEntry[]> {
   const chain: RequestEntry[] = []
   for (let cause = causeOf(own); cause !== undefined && chain.length < 32; cause = causeOf(chain[0]!)) {
     const group = await groupOfRequest(db, cause)
@@ -349,7 +349,11 @@ async function chainAbove(db: Reader, sight: Sight, own: RequestEntry): Promise<
 
 const causeOf = ({ cause }: RequestEntry): string | undefined => cause?.request
 
-async function undoersOf(db: Reader, sight: Sight, { requestId, position }: RequestEntry): Promise<readonly string[]> {
+async function undoersOf(
+  db: Reader,
+  sight: LogSight,
+  { requestId, position }: RequestEntry,
+): Promise<readonly string[]> {
   const params = createParams()
   const undone = params.bind([...(requestId === null ? [] : [requestId]), position], 'text[]')
   const rows = await db.any<{ id: string }>(

@@ -28,13 +28,13 @@ import {
   type LoadedRows,
   lockRows,
   outlineOf,
-  type Part,
+  type RestorablePart,
   requireReached,
   rowsLoaded,
 } from './queries.ts'
 
 /** The part to bring back: `name` stands in the log. */
-export type RestoredPart = Part & { readonly what: 'collection' | 'tenant'; readonly name: string }
+export type RestoredPart = RestorablePart & { readonly what: 'collection' | 'tenant'; readonly name: string }
 
 /** Which state: that of a moment (a time or a cursor) by the log, or rows that `load` puts into tables of the transaction. */
 export type PastState =
@@ -144,7 +144,7 @@ type Planned = {
   readonly at: string
 }
 
-async function planState(deps: UndoReads, tx: Tx, part: Part, state: PastState): Promise<Planned> {
+async function planState(deps: UndoReads, tx: Tx, part: RestorablePart, state: PastState): Promise<Planned> {
   const found =
     state.by === 'log'
       ? await fromLog(deps, tx, part, state.at)
@@ -156,7 +156,7 @@ async function planState(deps: UndoReads, tx: Tx, part: Part, state: PastState):
 type Found = { readonly reversals: readonly RowReversal[]; readonly past: PastRows; readonly at: string }
 
 /** Everything since the moment is to be undone, whoever did it. */
-async function fromLog(deps: UndoReads, tx: Tx, part: Part, at: string): Promise<Found> {
+async function fromLog(deps: UndoReads, tx: Tx, part: RestorablePart, at: string): Promise<Found> {
   const point = parsePoint(at)
   await requireReached(tx, point)
   const chosen: EventChoice = { by: 'point', point, part }
@@ -173,7 +173,7 @@ async function fromLog(deps: UndoReads, tx: Tx, part: Part, at: string): Promise
 async function fromBackup(
   deps: UndoReads,
   tx: Tx,
-  part: Part,
+  part: RestorablePart,
   { at, tables, hasContent }: LoadedState,
 ): Promise<Found> {
   const { collections } = deps.catalog.current()
@@ -267,7 +267,7 @@ type Rows = {
 }
 type Kind = { readonly at: string; readonly by: PastState['by']; readonly choices: RestoreChoices }
 
-function reportOf(part: Part, { rows, skipped, kept }: Rows, { at, by, choices }: Kind): StateReport {
+function reportOf(part: RestorablePart, { rows, skipped, kept }: Rows, { at, by, choices }: Kind): StateReport {
   const open = ({ reasons }: PlannedRow) => reasons.filter((reason) => !isAnswered(reason, choices))
   const inConflict = rows.filter((row) => open(row).length > 0)
   const names = [...new Set([...rows, ...skipped].map(({ collection }) => collection.name))].sort()
@@ -289,7 +289,7 @@ function reportOf(part: Part, { rows, skipped, kept }: Rows, { at, by, choices }
   return { at, by, counts, conflicts, kept, shared: sharedBy(part, rows), isRefused: inConflict.length > 0 }
 }
 
-function sharedBy({ collections }: Part, rows: readonly PlannedRow[]): StateReport['shared'] {
+function sharedBy({ collections }: RestorablePart, rows: readonly PlannedRow[]): StateReport['shared'] {
   const named = new Map<string, Set<string>>()
   for (const { move, reasons } of rows) {
     const gone = new Set(reasons.flatMap((reason) => (reason.reason === 'reference gone' ? reason.fields : [])))

@@ -1,7 +1,7 @@
 /** The reversal of some changes of one row: decided by its events alone, without a database. */
 
 /** An event of a row. */
-export type RowChange = {
+export type LoggedChange = {
   readonly position: string
   readonly action: 'create' | 'update' | 'delete'
   /** The fields that an update changed. */
@@ -33,7 +33,7 @@ export type Reversal = {
  * so these events concern each field. `changes` are all events of the row since the first undone one, the oldest first.
  * Undefined where the row is what it would be.
  */
-export function reversalOf(changes: readonly RowChange[]): Reversal | undefined {
+export function reversalOf(changes: readonly LoggedChange[]): Reversal | undefined {
   const isThere = changes.at(-1)?.action !== 'delete'
   const walk: Walk = {
     wasThere: isThere,
@@ -67,7 +67,7 @@ type Walk = {
   isRemade: boolean
 }
 
-function step(walk: Walk, { action, position, fields, isUndone }: RowChange): 'end' | undefined {
+function step(walk: Walk, { action, position, fields, isUndone }: LoggedChange): 'end' | undefined {
   if (isUndone) {
     if (action === 'update') takeBack(walk, fields, position)
     else {

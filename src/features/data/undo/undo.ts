@@ -25,7 +25,7 @@ import {
 
 export type { UndoWrites } from './capabilities.ts'
 export { isProtected } from './plan.ts'
-export { type LoadedRows, nowOfTenant, type Part, type TenantRows } from './queries.ts'
+export { type LoadedRows, nowOfTenant, type RestorablePart, type TenantRows } from './queries.ts'
 export {
   type LoadedState,
   type PastState,

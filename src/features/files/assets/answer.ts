@@ -9,9 +9,9 @@ import { keyOf } from '../storage/storage.ts'
 import { secureProxyRefusal } from './access.ts'
 import { type Asset, fileNotFound } from './asset.ts'
 import type { AssetWrites } from './capabilities.ts'
-import { conditionOf, type Part, partOf, type Validators } from './conditions.ts'
-import type { Content, Contents } from './content.ts'
-import { type Delivered, deliveryHeaders, essenceOf, isShown } from './delivery.ts'
+import { type ContentPart, conditionOf, partOf, type Validators } from './conditions.ts'
+import type { AssetContent, Contents } from './content.ts'
+import { type DeliverableFile, deliveryHeaders, essenceOf, isShown } from './delivery.ts'
 import type { Wanted } from './request.ts'
 
 type Asked = {
@@ -81,7 +81,7 @@ function varied(reply: FastifyReply): string {
   return before === undefined ? 'Authorization, Cookie' : `${String(before)}, Authorization, Cookie`
 }
 
-function deliveredAs({ type, typeProven, name }: Asset, transform: Transform | undefined): Delivered {
+function deliveredAs({ type, typeProven, name }: Asset, transform: Transform | undefined): DeliverableFile {
   if (transform === undefined) return { type, isTypeProven: typeProven, name }
   const base = name.replace(/\.[^.]*$/, '')
   const { format } = transform
@@ -115,7 +115,7 @@ function isProxied({ config, storages }: AssetWrites, { storage }: Asset, { down
 }
 
 type Opened = {
-  readonly part: Part | undefined
+  readonly part: ContentPart | undefined
   readonly size: number
   /** Undefined where only the headers are asked for. */
   readonly bytes: Readable | Buffer | undefined
@@ -152,7 +152,7 @@ async function open(
 
 async function openContent(
   { method, headers }: FastifyRequest,
-  content: Content,
+  content: AssetContent,
   validators: Validators,
 ): Promise<Opened | undefined> {
   const { size } = content

@@ -2,6 +2,6 @@
 
 export { type Asset, fileNotFound, readableAsset, settingsAsset, storedAsset } from './asset.ts'
 export type { AssetReads, AssetWrites } from './capabilities.ts'
-export { type Content, contentsOf, wholeOf } from './content.ts'
+export { type AssetContent, contentsOf, wholeOf } from './content.ts'
 export { attachment } from './delivery.ts'
 export type { AssetRow } from './queries.ts'

@@ -6,7 +6,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 export type Validators = { readonly tag: string; readonly modified: Date }
 
 /** The first and last byte of a part, and of how many the whole has. */
-export type Part = { readonly start: number; readonly end: number; readonly size: number }
+export type ContentPart = { readonly start: number; readonly end: number; readonly size: number }
 
 type Conditions = Partial<
   Pick<
@@ -32,7 +32,11 @@ export function conditionOf(headers: Conditions, { tag, modified }: Validators):
  * The part that a GET asks for; undefined for the whole, which also answers what is no single range of bytes, and a range
  * of another version.
  */
-export function partOf(headers: Conditions, validators: Validators, size: number): Part | 'unsatisfiable' | undefined {
+export function partOf(
+  headers: Conditions,
+  validators: Validators,
+  size: number,
+): ContentPart | 'unsatisfiable' | undefined {
   const asked = /^bytes=\s*(\d*)\s*-\s*(\d*)\s*$/i.exec(headers.range ?? '')
   if (asked === null || !isSameVersion(headers['if-range'], validators)) return undefined
   const [, first = '', last = ''] = asked
@@ -43,7 +47,7 @@ export function partOf(headers: Conditions, validators: Validators, size: number
   return start >= size ? 'unsatisfiable' : { start, end, size }
 }
 
-function suffixOf(length: number, size: number): Part | 'unsatisfiable' {
+function suffixOf(length: number, size: number): ContentPart | 'unsatisfiable' {
   return length === 0 || size === 0 ? 'unsatisfiable' : { start: Math.max(0, size - length), end: size - 1, size }
 }
 

@@ -20,7 +20,7 @@ import type { AssetWrites } from './capabilities.ts'
 import { type AssetRow, variantSize } from './queries.ts'
 
 /** The bytes that an answer is made of. */
-export type Content = {
+export type AssetContent = {
   readonly size: number
   /** Undefined where the storage has lost them. */
   read(range?: Range): Promise<Readable | Buffer | undefined>
@@ -31,12 +31,12 @@ export type Content = {
 type Waiting = { readonly turn: string; readonly gone: AbortSignal | undefined }
 
 export type Contents = {
-  original(asset: AssetRow): Content
+  original(asset: AssetRow): AssetContent
   /**
    * The transformed image: from memory, from storage, or made now, once for all who wait. 400, 422 and 503 as
    * `Images.transform`; 404 where the original is gone.
    */
-  variant(asset: AssetRow, transform: Transform, waiting: Waiting): Promise<Content>
+  variant(asset: AssetRow, transform: Transform, waiting: Waiting): Promise<AssetContent>
   /** Its content was not where it should be, so that it is to be made anew. */
   lost(asset: AssetRow, transform: Transform): Promise<void>
 }
@@ -52,7 +52,7 @@ type Kept = { readonly bytes: Buffer }
 export const contentsOf = oncePer(openContents)
 
 /** All of it, in memory; undefined where the storage has lost it. */
-export async function wholeOf(content: Content): Promise<Buffer | undefined> {
+export async function wholeOf(content: AssetContent): Promise<Buffer | undefined> {
   const found = await content.read()
   return found === undefined || Buffer.isBuffer(found) ? found : buffer(found)
 }
@@ -63,8 +63,8 @@ function openContents(deps: AssetWrites): Contents {
     maxEntryBytes: keptEach,
     sizeOf: ({ bytes }, key) => bytes.length + key.length + 100,
   })
-  const making = openSharedWork<Content>()
-  const stored = (asset: AssetRow, key: string, size: number): Content => {
+  const making = openSharedWork<AssetContent>()
+  const stored = (asset: AssetRow, key: string, size: number): AssetContent => {
     const storage = deps.storages.holding(asset.storage)
     return {
       size,
@@ -125,7 +125,7 @@ async function readStored({ storage, key, size, kept }: Kind, range?: Range): Pr
   return partOf(bytes, range)
 }
 
-const inMemory = (bytes: Buffer): Content => ({
+const inMemory = (bytes: Buffer): AssetContent => ({
   size: bytes.length,
   read: async (range) => partOf(bytes, range),
   isThere: async () => true,
@@ -139,7 +139,7 @@ type Making = {
   readonly transform: Transform
   readonly key: string
   readonly kept: BoundedMemory<Kept>
-  readonly stored: (asset: AssetRow, key: string, size: number) => Content
+  readonly stored: (asset: AssetRow, key: string, size: number) => AssetContent
   readonly turn: string
   readonly signal: AbortSignal
 }
@@ -147,7 +147,7 @@ type Making = {
 async function make(
   deps: AssetWrites,
   { asset, transform, key, kept, stored, turn, signal }: Making,
-): Promise<Content> {
+): Promise<AssetContent> {
   const storage = deps.storages.holding(asset.storage)
   const original = originalKey(asset)
   const read = async (range?: Range): Promise<Readable> => {

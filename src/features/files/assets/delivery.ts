@@ -3,7 +3,7 @@ import type { Config } from '../../../config/config.ts'
 /* Headers about a file for browsers, so that an uploaded file never runs in the name of this origin. */
 
 /** A file as its delivery is decided by. */
-export type Delivered = {
+export type DeliverableFile = {
   /** A content type. */
   readonly type: string
   /** The content itself shows that it is of the type. */
@@ -45,12 +45,12 @@ const harmlessTexts = new Set([
 ])
 
 /** Whether such a file may be opened in a browser, rather than saved. */
-export function isShown({ type, isTypeProven }: Delivered, { assets }: Config): boolean {
+export function isShown({ type, isTypeProven }: DeliverableFile, { assets }: Config): boolean {
   return (isTypeProven || harmlessTexts.has(essenceOf(type))) && !(assets.xssProtection && isExecutable(type))
 }
 
 /** The headers that say what a file is and what may be done with it. */
-export function deliveryHeaders(file: Delivered, config: Config, asDownload: boolean): Record<string, string> {
+export function deliveryHeaders(file: DeliverableFile, config: Config, asDownload: boolean): Record<string, string> {
   const { nosniff, xssProtection } = config.assets
   const isBarred = !isShown(file, config)
   return {
@@ -64,7 +64,7 @@ export function deliveryHeaders(file: Delivered, config: Config, asDownload: boo
 }
 
 /** The viewers that browsers have for documents, sound and film do not work in a sandbox, nor without their own sources. */
-function policyOf({ type }: Delivered, isBarred: boolean): string {
+function policyOf({ type }: DeliverableFile, isBarred: boolean): string {
   const needsViewer = /^(audio\/|video\/|application\/pdf)/.test(essenceOf(type))
   return needsViewer && !isBarred
     ? "object-src 'none'; base-uri 'none'"

@@ -5,7 +5,7 @@ import { type Transform, transformOf } from '../images/images.ts'
 
 /* A request for an asset, read from its query. */
 
-export type Query = Readonly<Record<string, unknown>>
+export type AssetQuery = Readonly<Record<string, unknown>>
 
 export type Wanted = {
   /** Undefined for the original. */
@@ -15,7 +15,7 @@ export type Wanted = {
   readonly signature: { readonly signer: string; readonly expires: number; readonly text: string } | undefined
 }
 
-export function wantedOf(query: Query, config: Config): Wanted {
+export function wantedOf(query: AssetQuery, config: Config): Wanted {
   const isPreset = query.preset !== undefined && query.preset !== ''
   return {
     transform: isPreset ? presetOf(query.preset, config) : transformOf(query, config.assets.maxDimension),
@@ -56,6 +56,6 @@ const presetsOf = oncePer(({ assets }: Config): ReadonlyMap<string, Transform> =
   return new Map(presets)
 })
 
-function signatureIn({ signer, expires, signature }: Query): Wanted['signature'] {
+function signatureIn({ signer, expires, signature }: AssetQuery): Wanted['signature'] {
   return { signer: String(signer), expires: Number(expires), text: String(signature) }
 }

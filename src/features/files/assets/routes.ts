@@ -10,7 +10,7 @@ import { answerAsset } from './answer.ts'
 import { type Asset, badSignature, isSettingsImage, readableAsset, settingsAsset, signerOf } from './asset.ts'
 import type { AssetReads, AssetWrites } from './capabilities.ts'
 import { contentsOf } from './content.ts'
-import { checkTransform, type Query, type Wanted, wantedOf } from './request.ts'
+import { type AssetQuery, checkTransform, type Wanted, wantedOf } from './request.ts'
 import { contentOf, signAssets } from './signed-urls.ts'
 import { isSigned } from './signing.ts'
 
@@ -23,12 +23,12 @@ export function assetRoutes(app: App, deps: AssetWrites): void {
     ...assetRoute,
     handler: async (request, reply) => {
       const { id } = request.params
-      const wanted = wantedOf(request.query as Query, deps.config)
+      const wanted = wantedOf(request.query as AssetQuery, deps.config)
       const isNamedBySettings = isSettingsImage(id)
       // Nobody's signature is about these.
       checkTransform(isNamedBySettings ? { ...wanted, signature: undefined } : wanted, deps.config)
       const asset = isNamedBySettings
-        ? await settingsAsset(deps, id, (request.query as Query).tenant_id)
+        ? await settingsAsset(deps, id, (request.query as AssetQuery).tenant_id)
         : await assetFor(deps, request, id, wanted)
       if (asset === undefined) return reply.code(404).type('text/plain; charset=utf-8').send('File not found')
       return answerAsset(deps, contents, { request, reply }, { asset, wanted, isNamedBySettings })

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
 import { provenType, tellingBytes, usualType } from '../../../adapters/file-type.ts'
-import { type Content, forgetContent, holdContent, renewHold } from '../../../db/unlogged/file-removals.ts'
+import { type ContentKey, forgetContent, holdContent, renewHold } from '../../../db/unlogged/file-removals.ts'
 import { AppError, errors } from '../../../errors.ts'
-import type { Content as Described, MediaDescription } from '../images/images.ts'
+import type { FileContent as Described, MediaDescription } from '../images/images.ts'
 import { keyOf } from '../storage/storage.ts'
 import type { ContentWrites } from './capabilities.ts'
 import { typeOf } from './type.ts'
@@ -22,7 +22,7 @@ export type StoredContent = ContentLocation &
 /** Where content is; the folder is null in a flat layout. */
 export type ContentLocation = { readonly storage: string; readonly folder: string | null; readonly filename: string }
 
-export const contentOf = ({ storage, folder, filename }: ContentLocation): Content => ({
+export const contentOf = ({ storage, folder, filename }: ContentLocation): ContentKey => ({
   storage,
   key: keyOf(folder, filename),
 })
@@ -81,7 +81,7 @@ export async function storeContent(
 /** The description that an image or a recording contains. */
 function describe(
   deps: ContentWrites,
-  { storage, key }: Content,
+  { storage, key }: ContentKey,
   type: string,
   size: number,
 ): Promise<MediaDescription> {
@@ -116,8 +116,8 @@ export async function moveContent(
 /** Copies content within a service or to another one. The target must be held. */
 export async function copyContent(
   { storages }: Pick<ContentWrites, 'storages'>,
-  from: Content,
-  to: Content,
+  from: ContentKey,
+  to: ContentKey,
   type: string,
 ): Promise<void> {
   const source = storages.holding(from.storage)
@@ -144,7 +144,7 @@ export const discardContent = (deps: ContentWrites, place: ContentLocation): Pro
   discardKey(deps, contentOf(place))
 
 /** The same by its key. */
-export async function discardKey(deps: ContentWrites, content: Content): Promise<void> {
+export async function discardKey(deps: ContentWrites, content: ContentKey): Promise<void> {
   try {
     // Without a hold a row names it, or somebody has removed it.
     if (!(await renewHold(deps, content, holdSeconds))) return

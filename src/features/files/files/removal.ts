@@ -2,7 +2,7 @@ import type { Logs } from '../../../adapters/logger.ts'
 import type { Configuration } from '../../../config/config.ts'
 import { rawQuery, type Tx, type UnloggedWrites } from '../../../db/sql.ts'
 import {
-  type Content,
+  type ContentKey,
   claimDueContent,
   forgetContent,
   type RemovableContent,
@@ -45,7 +45,7 @@ export function contentConsumer({ config }: Configuration): Consumer {
 }
 
 /** The content that a change has left without a row: of a delete always, of an update where it names other content. */
-function contentBefore({ before = {}, after }: EventImages): Content[] {
+function contentBefore({ before = {}, after }: EventImages): ContentKey[] {
   const isGone = after === undefined || ['storage', 'storage_folder', 'filename'].some((name) => name in before)
   const { storage, storage_folder: folder, filename } = { ...after, ...before } as Record<string, string | null>
   return isGone ? [{ storage: storage!, key: keyOf(folder ?? null, filename!) }] : []
@@ -75,8 +75,8 @@ async function removeContent(deps: Removal, content: RemovableContent): Promise<
 }
 
 /** The content of every version of a row that the log holds, but for what a row names now. */
-export const contentOfVersions = (tx: Tx, id: string): Promise<readonly Content[]> =>
-  tx.any<Content>(rawQuery(versionsSql, [id]))
+export const contentOfVersions = (tx: Tx, id: string): Promise<readonly ContentKey[]> =>
+  tx.any<ContentKey>(rawQuery(versionsSql, [id]))
 
 const versionsSql = `
   with versions as (
@@ -91,7 +91,7 @@ const versionsSql = `
     and coalesce(f.storage_folder, '') = coalesce(v.folder, ''))`
 
 /** Has content removed that no row names and nobody holds, as `verifyFiles` finds it. */
-export async function removeOrphans(deps: Writes, orphans: readonly Content[]): Promise<void> {
+export async function removeOrphans(deps: Writes, orphans: readonly ContentKey[]): Promise<void> {
   await commit(deps, systemActor, async (tx) => {
     await scheduleRemoval(tx, orphans, graceSeconds)
     return { result: null }

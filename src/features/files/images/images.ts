@@ -23,7 +23,7 @@ export {
 } from './transform.ts'
 
 /** The content of a file, wherever it is stored. */
-export type Content = {
+export type FileContent = {
   readonly size: number
   readonly type: string
   /** All of it, or its bytes from `start` to `end`, both included. */
@@ -43,9 +43,9 @@ export type Images = {
    * image with too many pixels, 422 for one that cannot be decoded, 503 where too many wait, 507 without room. Where `isMade` finds, when its
    * turn has come, that it has been made already, that is the answer.
    */
-  transform<T>(content: Content, transform: Transform, work: TransformWork<T>): Promise<T>
+  transform<T>(content: FileContent, transform: Transform, work: TransformWork<T>): Promise<T>
   /** Reads the header; gives nothing for a file that is broken or of another kind. Never refuses and never throws. */
-  describe(content: Content): Promise<MediaDescription>
+  describe(content: FileContent): Promise<MediaDescription>
   load(): { readonly waiting: number; readonly processes: number }
   close(): Promise<void>
 }
@@ -118,7 +118,7 @@ export function openImages({ assets }: Config, log: Logger): Images {
 
 const headerWork = { turn: 'uploads', isQuick: true, timeLimitMs: describeMs } as const
 
-async function imageDescription(held: HeldFiles, pool: ReturnType<typeof openPool>, content: Content) {
+async function imageDescription(held: HeldFiles, pool: ReturnType<typeof openPool>, content: FileContent) {
   await using files = held
   const facts = (await pool.run({
     ...headerWork,
@@ -132,7 +132,7 @@ async function imageDescription(held: HeldFiles, pool: ReturnType<typeof openPoo
   return { width, height, metadata }
 }
 
-async function mediaDescription(pool: ReturnType<typeof openPool>, content: Content): Promise<MediaDescription> {
+async function mediaDescription(pool: ReturnType<typeof openPool>, content: FileContent): Promise<MediaDescription> {
   const read = async (start: number, end: number) =>
     end <= start ? new Uint8Array() : buffer(await content.read({ start, end: end - 1 }))
   const metadata = (await pool.run({

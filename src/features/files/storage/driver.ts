@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream'
-import type { StorageService } from '../../../config/families.ts'
+import type { StorageServiceConfig } from '../../../config/families.ts'
 import { AppError } from '../../../errors.ts'
 
 /**
@@ -10,7 +10,7 @@ import { AppError } from '../../../errors.ts'
  */
 export type Storage = {
   readonly name: string
-  readonly driver: StorageService['driver']
+  readonly driver: StorageServiceConfig['driver']
   /**
    * Stores what comes, piece by piece, under a key that is not taken. Durable when it resolves. Nothing is left where it
    * throws; what the content itself throws is thrown on.

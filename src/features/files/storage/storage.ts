@@ -1,6 +1,6 @@
 import { openBucket } from '../../../adapters/s3.ts'
 import type { Config } from '../../../config/config.ts'
-import { type StorageService, variablePrefix } from '../../../config/families.ts'
+import { type StorageServiceConfig, variablePrefix } from '../../../config/families.ts'
 import { AppError } from '../../../errors.ts'
 import { badPath, type Driver, type Listed, type Storage } from './driver.ts'
 import { openDirectory } from './local.ts'
@@ -63,11 +63,11 @@ export const backupsFolder = 'backups/'
 export const keyOf = (folder: string | null, filename: string): string =>
   folder === null || folder === '' ? filename : `${folder}/${filename}`
 
-function driverOf(service: StorageService, confined: boolean): Driver {
+function driverOf(service: StorageServiceConfig, confined: boolean): Driver {
   return service.driver === 'LOCAL' ? openDirectory(service.path, { confined }) : openBucket(service)
 }
 
-function guarded({ name, driver: kind }: StorageService, driver: Driver): Storage {
+function guarded({ name, driver: kind }: StorageServiceConfig, driver: Driver): Storage {
   const tried = async <T>(key: string, work: () => Promise<T>): Promise<T> => {
     checkKey(key)
     try {

@@ -14,7 +14,7 @@ import {
   commonVariables,
   inlineImages,
   oneLine,
-  type Person,
+  type Recipient,
   renderMail,
   type TenantRow,
   withSynonyms,
@@ -50,7 +50,7 @@ import {
 /** A mail that this worker may send now, with everything that goes into it. */
 export type MailToSend = {
   readonly mail: ClaimedMail
-  readonly person: Person | undefined
+  readonly person: Recipient | undefined
   readonly tenant: TenantRow | undefined
   /** Empty for mails without one. */
   readonly secret: string

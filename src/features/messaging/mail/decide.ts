@@ -1,12 +1,12 @@
 import type { MailDelivery } from '../../../adapters/mailer.ts'
-import type { Person } from '../templates/templates.ts'
-import type { ClaimedMail, Verdict } from './queries.ts'
+import type { Recipient } from '../templates/templates.ts'
+import type { ClaimedMail, MailVerdict } from './queries.ts'
 
 /** The account and the tenant that a claimed mail names. */
 export type MailParties = {
   /** The owner of the address that the mail goes to, where that is not the one which its account has now. */
   readonly addressee: 'wanted' | 'former' | undefined
-  readonly person: Person | undefined
+  readonly person: Recipient | undefined
   /** The address that the account is to have once it is confirmed. */
   readonly wantedEmail: string | undefined
   readonly hasTenant: boolean
@@ -33,7 +33,7 @@ export function refusalOf(
 export function verdictOn(
   delivery: MailDelivery,
   { mayHaveArrived, isLast }: { readonly mayHaveArrived: boolean; readonly isLast: boolean },
-): Pick<Verdict, 'status' | 'reason'> {
+): Pick<MailVerdict, 'status' | 'reason'> {
   if (delivery.outcome === 'accepted') return { status: 'sent', reason: null }
   const { outcome, reason } = delivery
   if (outcome === 'refused' || isLast) return { status: 'failed', reason }

@@ -12,7 +12,7 @@ import type { MailReads, MailWrites } from './capabilities.ts'
 import { type ComposedMail, claim, compose, type MailToSend, withoutSecret } from './claim.ts'
 import { verdictOn } from './decide.ts'
 import type { Lanes } from './lanes.ts'
-import { deleteOldMails, failAbandonedMails, mailOwner, settleMail, type Verdict } from './queries.ts'
+import { deleteOldMails, failAbandonedMails, type MailVerdict, mailOwner, settleMail } from './queries.ts'
 import { inbox, senderOf } from './senders.ts'
 
 /** The attempt of a job, as the workers' loop gives it. */
@@ -206,7 +206,7 @@ async function composeOrFail(
 async function record(
   deps: Writes,
   { mail }: MailToSend,
-  verdict: Verdict,
+  verdict: MailVerdict,
   { actor = systemActor, signal }: Attempt,
 ): Promise<boolean> {
   const settle = () =>

@@ -5,7 +5,7 @@ import type { MailDelivery, SmtpSender } from '../../../adapters/mailer.ts'
  * A mail worker's state of one sender: its SMTP server's answers decide how many mails it gets at the same time. Times
  * are milliseconds of one clock.
  */
-export type Lane = {
+export type SenderLane = {
   /** When each attempt that is still under way began. */
   readonly running: readonly number[]
   /** When the server answered last, whatever it said. */
@@ -20,7 +20,13 @@ export type Lane = {
 
 type FailedDelivery = Extract<MailDelivery, { reason: string }>
 
-export const newLane: Lane = { running: [], answeredAt: undefined, failures: 0, closedUntil: 0, failure: undefined }
+export const newLane: SenderLane = {
+  running: [],
+  answeredAt: undefined,
+  failures: 0,
+  closedUntil: 0,
+  failure: undefined,
+}
 
 /** Mails of one sender at the same time, when its server answers; the mailer has fewer connections, and keeps them busy. */
 const provenSlots = 20
@@ -43,7 +49,7 @@ const longestClosedMs = 300_000
 /** `closed`: nothing is sent now. `trial`: one mail finds out whether the server is back. */
 type LaneHealth = 'proven' | 'unproven' | 'trial' | 'closed'
 
-export function healthOf({ running, answeredAt, failures, closedUntil }: Lane, now: number): LaneHealth {
+export function healthOf({ running, answeredAt, failures, closedUntil }: SenderLane, now: number): LaneHealth {
   if (failures >= failuresToClose) return now < closedUntil ? 'closed' : 'trial'
   if (answeredAt === undefined) return 'unproven'
   const since = Math.max(answeredAt, running[0] ?? now)
@@ -51,19 +57,24 @@ export function healthOf({ running, answeredAt, failures, closedUntil }: Lane, n
 }
 
 /** How many mails more the lane may be given, of itself. A closed one takes them all: none is sent. */
-export function roomOf(lane: Lane, now: number): number {
+export function roomOf(lane: SenderLane, now: number): number {
   const health = healthOf(lane, now)
   if (health === 'closed') return mailSlots
   const slots = { proven: provenSlots, unproven: unprovenSlots, trial: 1 }[health]
   return Math.max(0, slots - lane.running.length)
 }
 
-export function begun(lane: Lane, now: number): Lane {
+export function begun(lane: SenderLane, now: number): SenderLane {
   return { ...lane, running: [...lane.running, now] }
 }
 
 /** After the attempt that began at `startedAt`; `delivery` is undefined where nothing was learnt about the server. */
-export function ended(lane: Lane, startedAt: number, delivery: MailDelivery | undefined, now: number): Lane {
+export function ended(
+  lane: SenderLane,
+  startedAt: number,
+  delivery: MailDelivery | undefined,
+  now: number,
+): SenderLane {
   const at = lane.running.indexOf(startedAt)
   const rest = { ...lane, running: lane.running.toSpliced(at, at < 0 ? 0 : 1) }
   const verdict = delivery === undefined ? undefined : verdictOn(delivery)
@@ -153,13 +164,13 @@ export function openLanes(
 type State = {
   readonly senderOf: (group: string) => SmtpSender | undefined
   /** By the sender's name, empty for none. */
-  readonly bySender: Map<string, { readonly sender: SmtpSender | undefined; readonly lane: Lane }>
+  readonly bySender: Map<string, { readonly sender: SmtpSender | undefined; readonly lane: SenderLane }>
   readonly senderOfGroup: Map<string, string>
 }
 
 const keptAtMost = 10_000
 
-function laneOf(state: State, group: string): Lane {
+function laneOf(state: State, group: string): SenderLane {
   return state.bySender.get(nameOf(state, group))!.lane
 }
 
@@ -178,13 +189,13 @@ function nameOf({ senderOf, bySender, senderOfGroup }: State, group: string): st
   return name
 }
 
-function change({ bySender }: State, name: string, lane: Lane): void {
+function change({ bySender }: State, name: string, lane: SenderLane): void {
   bySender.set(name, { ...bySender.get(name)!, lane })
 }
 
 /** How many mails more each lane may be given now: those of silent servers share what is for all of them. */
-function roomNow({ bySender }: State, now: number): (lane: Lane) => number {
-  const isBound = (lane: Lane) => !['proven', 'closed'].includes(healthOf(lane, now))
+function roomNow({ bySender }: State, now: number): (lane: SenderLane) => number {
+  const isBound = (lane: SenderLane) => !['proven', 'closed'].includes(healthOf(lane, now))
   let taken = 0
   for (const { lane } of bySender.values()) if (isBound(lane)) taken += lane.running.length
   return (lane) => Math.min(roomOf(lane, now), isBound(lane) ? unprovenTogether - taken : mailSlots)

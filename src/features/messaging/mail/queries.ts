@@ -1,7 +1,7 @@
 import { type Reader, sql, type Tx } from '../../../db/sql.ts'
 import { bossSchema } from '../../../events/jobs.ts'
 import { actorCte } from '../../../events/log.ts'
-import type { Person, TenantRow } from '../templates/templates.ts'
+import type { Recipient, TenantRow } from '../templates/templates.ts'
 import type { Attachment } from './attachments.ts'
 import { type MailType, wantedEmailKey } from './types.ts'
 
@@ -87,7 +87,7 @@ export async function mailOwner(db: Reader, id: string): Promise<string | null> 
   return row?.tenantId ?? null
 }
 
-export type Verdict = {
+export type MailVerdict = {
   readonly status: 'queued' | 'sending' | 'sent' | 'failed'
   /** Null when there is nothing to complain about. */
   readonly reason: string | null
@@ -97,7 +97,7 @@ export type Verdict = {
 }
 
 /** Records what became of an attempt and gives the claim back; false when the claim was lost meanwhile. */
-export async function settleMail(tx: Tx, id: string, claimToken: string, verdict: Verdict): Promise<boolean> {
+export async function settleMail(tx: Tx, id: string, claimToken: string, verdict: MailVerdict): Promise<boolean> {
   const row = await tx.maybeOne(sql.unsafe`
     update "svc_EmailLog"
     set status = ${verdict.status}, "errorMessage" = ${verdict.reason}, "claimToken" = null, "claimedAt" = null,
@@ -151,8 +151,8 @@ export async function keepInviteToken(
   return row !== undefined
 }
 
-export async function personOf(tx: Reader, userId: string): Promise<Person | undefined> {
-  return tx.maybeOne<Person>(
+export async function personOf(tx: Reader, userId: string): Promise<Recipient | undefined> {
+  return tx.maybeOne<Recipient>(
     sql.unsafe`select "firstName", "lastName", email, phone from "svc_User" where id = ${userId}`,
   )
 }

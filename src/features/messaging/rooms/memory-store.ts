@@ -4,7 +4,7 @@ import {
   type Kick,
   type Left,
   listed,
-  type Person,
+  type Participant,
   type Room,
   type RoomStore,
   roomBounds,
@@ -109,7 +109,7 @@ function drop(rooms: Rooms, state: State, count: number): void {
 }
 
 /** The first socket of the user who made the room, else the one that has been there longest; who it is, if that is new. */
-function elect(state: State): Person | undefined {
+function elect(state: State): Participant | undefined {
   const members = [...state.members]
   const next = members.find(([, { userId }]) => userId === state.original) ?? members[0]
   if (next === undefined || next[0] === state.creator) return undefined

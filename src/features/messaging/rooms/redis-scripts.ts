@@ -1,4 +1,4 @@
-import { type Left, type Member, type Person, type Room, roomKey } from './room.ts'
+import { type Left, type Member, type Participant, type Room, roomKey } from './room.ts'
 
 /*
  * The operations on rooms as scripts, which Redis runs as a whole: the keys that they take, their texts, and what they
@@ -208,7 +208,7 @@ export function leftOf(
   return outcome === 'left' ? { person: { socketId, userId }, newCreator: personOf(next, nextUser) } : undefined
 }
 
-export const personOf = (socketId: string, userId: string): Person | undefined =>
+export const personOf = (socketId: string, userId: string): Participant | undefined =>
   socketId === '' ? undefined : { socketId, userId }
 
 /** The room of a key as `roomKey` makes it. */

@@ -6,9 +6,9 @@
 /** A room of one tenant; rooms of others with the same name have nothing to do with it. */
 export type Room = { readonly tenantId: string | undefined; readonly name: string }
 
-export type Person = { readonly socketId: string; readonly userId: string }
+export type Participant = { readonly socketId: string; readonly userId: string }
 
-export type JoinRequest = Person & {
+export type JoinRequest = Participant & {
   /** Metadata of the member, as JSON text; undefined where it says nothing. */
   readonly metadata: string | undefined
 }
@@ -21,13 +21,13 @@ export type JoinResult = {
   /** False when the socket was in the room before; its metadata is the new one then. */
   readonly isNew: boolean
   /** Set when the room passed to somebody else: the original creator has come back. */
-  readonly newCreator: Person | undefined
+  readonly newCreator: Participant | undefined
 }
 
-export type Left = { readonly person: Person; readonly newCreator: Person | undefined }
+export type Left = { readonly person: Participant; readonly newCreator: Participant | undefined }
 
 export type Kick =
-  | { readonly outcome: 'kicked'; readonly people: readonly Person[] }
+  | { readonly outcome: 'kicked'; readonly people: readonly Participant[] }
   | { readonly outcome: KickRefusal }
 
 export type KickRefusal = 'no room' | 'not the creator' | 'not in the room'

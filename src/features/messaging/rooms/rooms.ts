@@ -8,7 +8,15 @@ import type { ListedRoom, Member, Room } from './room.ts'
 
 export { openMemoryStore } from './memory-store.ts'
 export { openRedisStore, type RedisStore } from './redis-store.ts'
-export { type JoinRequest, type Left, type Person, type Room, type RoomStore, roomBounds, roomKey } from './room.ts'
+export {
+  type JoinRequest,
+  type Left,
+  type Participant,
+  type Room,
+  type RoomStore,
+  roomBounds,
+  roomKey,
+} from './room.ts'
 
 /**
  * A message to sockets of the server's own accord. It goes to all web processes by NOTIFY, from any process, and in a

@@ -15,7 +15,7 @@ export type { TemplateType } from './built-in.ts'
 export { inlineImages, type LogoReads, type MailLogo, readLogo, withEmbeddedLogo } from './logo.ts'
 export { oneLine } from './render.ts'
 export { type MailRenderer, openRenderer } from './renderer.ts'
-export { commonVariables, type Person, type TenantRow, withSynonyms } from './variables.ts'
+export { commonVariables, type Recipient, type TenantRow, withSynonyms } from './variables.ts'
 
 type MailContents = {
   /** Of svc_Template; an extension may name one of its own. */

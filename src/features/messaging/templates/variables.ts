@@ -4,7 +4,7 @@ import type { CurrentSettings, SettingsRow } from '../../settings/settings.ts'
 import { logoAddress } from './logo.ts'
 
 /** The recipient of a mail, as templates see them. */
-export type Person = {
+export type Recipient = {
   readonly firstName: string
   readonly lastName: string | null
   readonly email: string
@@ -18,7 +18,7 @@ export type TenantRow = Readonly<Record<string, unknown>>
 export function commonVariables(
   settings: SettingsRow,
   email: string,
-  person: Person | undefined,
+  person: Recipient | undefined,
   tenant: TenantRow | undefined,
   now: Date,
 ) {

@@ -6,7 +6,7 @@ import type { Tx } from '../../../db/sql.ts'
 import {
   type ClaimedDelivery,
   claimDeliveries,
-  type Delivered,
+  type DeliveredAttempt,
   type DeliveryResult,
   returnClaims,
   settleDelivered,
@@ -149,11 +149,11 @@ function change(lane: Lane): void {
   lane.isDry = false
 }
 
-type Settling = (webhookId: string, token: string, one: Delivered) => Promise<void>
+type Settling = (webhookId: string, token: string, one: DeliveredAttempt) => Promise<void>
 
 /** Notes what was delivered: while one statement is on its way, what comes is for the next. */
 function openSettling(deps: DeliveryWrites): Settling {
-  let waiting: { readonly one: Delivered; readonly done: PromiseWithResolvers<void> }[] = []
+  let waiting: { readonly one: DeliveredAttempt; readonly done: PromiseWithResolvers<void> }[] = []
   let isRunning = false
   const run = async (webhookId: string, token: string) => {
     isRunning = true

@@ -8,7 +8,7 @@ import type { Pieces } from './format.ts'
 type Place = { readonly storage: string; readonly key: string; readonly type: string }
 
 /** Content and where it is. Rows from before contents had hashes are each a content of their own. */
-export type StoredContent = { readonly hash: string | null; readonly size: number; readonly places: readonly Place[] }
+export type BackedUpContent = { readonly hash: string | null; readonly size: number; readonly places: readonly Place[] }
 
 const placesSql = `declare contents no scroll cursor for
   select hash, coalesce(hash, id::text) as one, storage, storage_folder as folder, filename, type, size::float8 as size
@@ -25,7 +25,7 @@ type Row = {
 }
 
 /** All of them as the transaction of the client sees them. */
-export async function* contentsIn(client: PgClient): AsyncGenerator<StoredContent> {
+export async function* contentsIn(client: PgClient): AsyncGenerator<BackedUpContent> {
   await client.query(placesSql)
   let group: Row[] = []
   for (;;) {
@@ -43,7 +43,7 @@ export async function* contentsIn(client: PgClient): AsyncGenerator<StoredConten
   }
 }
 
-function contentOf(rows: readonly Row[]): StoredContent {
+function contentOf(rows: readonly Row[]): BackedUpContent {
   const places = new Map<string, Place>()
   for (const { storage, folder, filename, type } of rows) {
     const key = keyOf(folder, filename)
@@ -55,7 +55,7 @@ function contentOf(rows: readonly Row[]): StoredContent {
 /** The content from the first of its places that has it; undefined where none has. */
 export async function readContent(
   { storages }: StorageServices,
-  { places }: Pick<StoredContent, 'places'>,
+  { places }: Pick<BackedUpContent, 'places'>,
 ): Promise<Pieces | undefined> {
   for (const { storage, key } of places) {
     const found = await storages.holding(storage).read(key).catch(nothingThere)
@@ -76,7 +76,7 @@ function nothingThere(error: unknown): undefined {
  */
 export async function writeContent(
   { storages }: StorageServices,
-  stored: StoredContent,
+  stored: BackedUpContent,
   content: Pieces,
 ): Promise<void> {
   const missing: Place[] = []
@@ -93,7 +93,7 @@ export async function writeContent(
   }
 }
 
-async function isThere(service: Storage, { key }: Place, { hash, size }: StoredContent): Promise<boolean> {
+async function isThere(service: Storage, { key }: Place, { hash, size }: BackedUpContent): Promise<boolean> {
   const found = await service.stat(key)
   if (found === undefined) return false
   if (found.size === size && (hash === null || (await hashAt(service, key)) === hash)) return true
@@ -109,5 +109,5 @@ async function hashAt(service: Storage, key: string): Promise<string> {
 }
 
 /** Text compresses well. */
-export const isText = ({ places }: StoredContent): boolean =>
+export const isText = ({ places }: BackedUpContent): boolean =>
   /^text\/|[/+](json|xml|javascript|csv)$|svg/.test(places[0]?.type ?? '')

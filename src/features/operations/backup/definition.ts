@@ -4,18 +4,18 @@
  */
 import { quoteText } from '../../../db/sql.ts'
 import type {
-  Column,
   Constraint,
+  DatabaseRelation,
   Dependency,
-  Index,
   Objects,
-  Relation,
   Sequence,
-  Trigger,
+  TableColumn,
+  TableIndex,
+  TableTrigger,
   UserType,
 } from './objects.ts'
 
-export type Definition = {
+export type DatabaseDefinition = {
   readonly extensions: readonly { readonly name: string; readonly schema: string }[]
   readonly before: readonly string[]
   readonly after: readonly string[]
@@ -32,7 +32,7 @@ export function notesOf({ leftOut, indexes, publications }: Objects): readonly s
   ]
 }
 
-export function definitionOf(objects: Objects): Definition {
+export function definitionOf(objects: Objects): DatabaseDefinition {
   const columnsOf = Map.groupBy(objects.columns, ({ relation }) => relation)
   const identities = new Map(
     objects.sequences.flatMap((one) => (one.identityOf === null ? [] : [[one.identityOf, one]])),
@@ -143,8 +143,8 @@ const withOptions = (options: readonly string[], toast: readonly string[]): stri
 }
 
 function relationSql(
-  relation: Relation,
-  columns: readonly Column[],
+  relation: DatabaseRelation,
+  columns: readonly TableColumn[],
   identities: ReadonlyMap<string, Sequence>,
 ): string[] {
   const { ident, kind, definition, unlogged, partitionKey } = relation
@@ -161,7 +161,7 @@ function relationSql(
   ]
 }
 
-function columnSql(column: Column, sequence: Sequence | undefined): string {
+function columnSql(column: TableColumn, sequence: Sequence | undefined): string {
   const { name, type, collation, notNull, identity, generated, expression } = column
   return [
     `${name} ${type}`,
@@ -177,7 +177,7 @@ function columnSql(column: Column, sequence: Sequence | undefined): string {
 const storages: Readonly<Record<string, string>> = { p: 'plain', e: 'external', m: 'main', x: 'extended' }
 const compressions: Readonly<Record<string, string>> = { p: 'pglz', l: 'lz4' }
 
-function columnSettingsSql(ident: string, { name, storage, compression, statistics, options }: Column): string[] {
+function columnSettingsSql(ident: string, { name, storage, compression, statistics, options }: TableColumn): string[] {
   const set = (what: string) => `alter table only ${ident} alter column ${name} set ${what}`
   return [
     ...(storage === null ? [] : [set(`storage ${storages[storage]}`)]),
@@ -193,7 +193,7 @@ const sequenceOptions = ({ start, increment, min, max, cache, cycle }: Sequence)
 const sequenceSql = (sequence: Sequence): string =>
   `create ${sequence.unlogged ? 'unlogged ' : ''}sequence ${sequence.ident} as ${sequence.type} ${sequenceOptions(sequence)}`
 
-function typeSql(type: UserType, columns: (relation: string) => readonly Column[]): string {
+function typeSql(type: UserType, columns: (relation: string) => readonly TableColumn[]): string {
   const { ident, kind, labels, parts, base, collation, fallback, notNull, constraints, relation } = type
   switch (kind) {
     case 'e':
@@ -223,7 +223,7 @@ function constraintSql({ ident, name, kind, definition }: Constraint): string {
   return `alter table ${only}${ident} add constraint ${name} ${definition}`
 }
 
-function roleOfIndexSql({ table, name, clustered, replicaIdentity }: Index): string[] {
+function roleOfIndexSql({ table, name, clustered, replicaIdentity }: TableIndex): string[] {
   return [
     ...(clustered ? [`alter table ${table} cluster on ${name}`] : []),
     ...(replicaIdentity ? [`alter table only ${table} replica identity using index ${name}`] : []),
@@ -236,7 +236,7 @@ const enablings: Readonly<Record<string, string>> = {
   A: 'enable always trigger',
 }
 
-function triggerSql({ ident, name, definition, enabled }: Trigger): string[] {
+function triggerSql({ ident, name, definition, enabled }: TableTrigger): string[] {
   const enabling = enablings[enabled]
   return [definition, ...(enabling === undefined ? [] : [`alter table ${ident} ${enabling} ${name}`])]
 }
@@ -244,7 +244,7 @@ function triggerSql({ ident, name, definition, enabled }: Trigger): string[] {
 /** An object made by one statement or a few, with the key by which others depend on it. */
 type Node = { readonly key: string; readonly statements: readonly string[] }
 
-function defaultNode({ ident }: Relation, { name, expression, expressionOid }: Column): Node {
+function defaultNode({ ident }: DatabaseRelation, { name, expression, expressionOid }: TableColumn): Node {
   const statement = `alter table only ${ident} alter column ${name} set default ${expression}`
   return { key: `pg_attrdef ${expressionOid}`, statements: [statement] }
 }

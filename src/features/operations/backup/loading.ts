@@ -4,9 +4,9 @@ import type { CurrentCatalog } from '../../../catalog/store.ts'
 import { quoteName, type Reader, rawQuery, type Tx, type UnloggedWrites } from '../../../db/sql.ts'
 import { holdContent } from '../../../db/unlogged/file-removals.ts'
 import { AppError } from '../../../errors.ts'
-import { isProtected, type LoadedRows, type LoadedState, type Part } from '../../data/undo/undo.ts'
+import { isProtected, type LoadedRows, type LoadedState, type RestorablePart } from '../../data/undo/undo.ts'
 import { keyOf, type StorageServices } from '../../files/storage/storage.ts'
-import { type StoredContent, writeContent } from './contents.ts'
+import { type BackedUpContent, writeContent } from './contents.ts'
 import { openReader, type Pieces } from './format.ts'
 import type { BackupHeader } from './header.ts'
 
@@ -27,7 +27,7 @@ export async function loadPart(
   deps: PartWrites,
   tx: Tx,
   source: Pieces,
-  part: Part,
+  part: RestorablePart,
   { writesContent }: LoadOptions,
 ): Promise<LoadedState> {
   const { header, parts } = await openReader(source)
@@ -42,7 +42,7 @@ export async function loadPart(
       await loadRows(tx, loading.get(about.name)!, content, part)
     } else if (about.kind === 'file') {
       wanted ??= await contentNamed(tx, [...loading.values()])
-      const stored = about as unknown as StoredContent
+      const stored = about as unknown as BackedUpContent
       const places = stored.places.filter(({ storage, key }) => wanted!.has(`${storage} ${key}`))
       for (const { storage, key } of places) found.add(`${storage} ${key}`)
       if (writesContent && places.length > 0) await writeHeld(deps, { ...stored, places }, content)
@@ -71,7 +71,7 @@ type Statements = { readonly tables: readonly { readonly name: string; readonly 
 async function wantedTables(
   { collections }: Catalog,
   tx: Tx,
-  part: Part,
+  part: RestorablePart,
   { tables }: Statements,
 ): Promise<readonly Loading[]> {
   const byName = new Map(tables.map((table) => [namesIn(table.name).join('.'), table]))
@@ -91,7 +91,7 @@ async function wantedTables(
 
 async function makeTable(
   tx: Tx,
-  { tenant }: Part,
+  { tenant }: RestorablePart,
   {
     index,
     collection,
@@ -138,7 +138,7 @@ const namesIn = (text: string): string[] =>
 
 const rowsAtOnce = 1000
 
-async function loadRows(tx: Tx, loading: Loading, content: Pieces, { tenant }: Part): Promise<void> {
+async function loadRows(tx: Tx, loading: Loading, content: Pieces, { tenant }: RestorablePart): Promise<void> {
   const { table, at, chosenBy } = loading
   const columns = at.map(({ column }) => quoteName(column))
   const values = at.map(({ type }, index) => `v.c${index}::${type}`)
@@ -184,7 +184,7 @@ function decoded(text: string): string | null {
 }
 
 /** Parts of rows that are not the tenant's came along, because they say by another row whose they are. */
-async function removeOthers(tx: Tx, loaded: readonly Loading[], { tenant }: Part): Promise<void> {
+async function removeOthers(tx: Tx, loaded: readonly Loading[], { tenant }: RestorablePart): Promise<void> {
   for (const { collection, column, of } of tenant?.parts ?? []) {
     const [own, owner] = [collection, of].map((name) => loaded.find((one) => one.collection === name))
     if (own !== undefined)
@@ -212,8 +212,8 @@ async function contentNamed(db: Reader, loaded: readonly Loading[]): Promise<Rea
 const holdSeconds = 3600
 
 /** Content that is there is left alone: a row may name it. */
-async function writeHeld(deps: PartWrites, stored: StoredContent, content: Pieces): Promise<void> {
-  const missing: StoredContent['places'][number][] = []
+async function writeHeld(deps: PartWrites, stored: BackedUpContent, content: Pieces): Promise<void> {
+  const missing: BackedUpContent['places'][number][] = []
   for (const place of stored.places)
     if ((await deps.storages.holding(place.storage).stat(place.key)) === undefined) missing.push(place)
   if (missing.length === 0) return

@@ -5,7 +5,7 @@ import type { Reader } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
 
 /** The database at one moment: `client` reads what is locked against changes of its form, `files` lasts longer. */
-export type Moment = {
+export type BackupMoment = {
   readonly client: PgClient
   readonly db: Reader
   readonly files: PgClient
@@ -13,7 +13,10 @@ export type Moment = {
 }
 
 /** Reads everything as of one moment, which begins when no table can change its form any more. */
-export async function inOneMoment<T>({ config }: Configuration, work: (moment: Moment) => Promise<T>): Promise<T> {
+export async function inOneMoment<T>(
+  { config }: Configuration,
+  work: (moment: BackupMoment) => Promise<T>,
+): Promise<T> {
   return onSoleConnection(config, 'backup', (client) =>
     onSoleConnection(config, 'backup of files', async (files) => {
       await beginLocked(client)

@@ -7,7 +7,7 @@ import { rawQuery } from '../../../db/sql.ts'
 import { publicationName } from '../../../events/log.ts'
 
 /** A table, a partition, a view or a materialised view. */
-export type Relation = {
+export type DatabaseRelation = {
   readonly oid: string
   readonly schema: string
   readonly name: string
@@ -29,7 +29,7 @@ export type Relation = {
   readonly rows: number
 }
 
-export type Column = {
+export type TableColumn = {
   readonly relation: string
   readonly name: string
   readonly plainName: string
@@ -90,7 +90,7 @@ export type Constraint = {
   readonly definition: string
 }
 
-export type Index = {
+export type TableIndex = {
   readonly ident: string
   readonly table: string
   readonly name: string
@@ -101,7 +101,7 @@ export type Index = {
   readonly valid: boolean
 }
 
-export type Trigger = {
+export type TableTrigger = {
   readonly ident: string
   readonly name: string
   readonly definition: string
@@ -112,7 +112,7 @@ export type Trigger = {
 export type Dependency = readonly [catalog: string, oid: string, on: string, onOid: string]
 
 export type Comment = { readonly kind: string; readonly identity: string; readonly text: string }
-export type Grant = {
+export type DatabaseGrant = {
   readonly kind: string
   readonly identity: string
   readonly column: string | null
@@ -127,16 +127,16 @@ export type Objects = {
   /** Schemas of somebody else, in which nothing is read. */
   readonly leftOut: readonly string[]
   readonly extensions: readonly { readonly name: string; readonly schema: string }[]
-  readonly relations: readonly Relation[]
-  readonly columns: readonly Column[]
+  readonly relations: readonly DatabaseRelation[]
+  readonly columns: readonly TableColumn[]
   readonly sequences: readonly Sequence[]
   readonly types: readonly UserType[]
   /** Every type of these schemas by the object that makes it: a table has one, and each type an array. */
   readonly typeMakers: readonly (readonly [oid: string, catalog: string, maker: string])[]
   readonly routines: readonly Routine[]
   readonly constraints: readonly Constraint[]
-  readonly indexes: readonly Index[]
-  readonly triggers: readonly Trigger[]
+  readonly indexes: readonly TableIndex[]
+  readonly triggers: readonly TableTrigger[]
   readonly rules: readonly { readonly definition: string }[]
   readonly statistics: readonly { readonly definition: string }[]
   /** Of a view's rule: the view. */
@@ -144,7 +144,7 @@ export type Objects = {
   readonly domainChecks: readonly (readonly [oid: string, type: string])[]
   readonly dependencies: readonly Dependency[]
   readonly comments: readonly Comment[]
-  readonly grants: readonly Grant[]
+  readonly grants: readonly DatabaseGrant[]
   /** Publications that others have made: what is sent where is no part of the data. */
   readonly publications: readonly string[]
   readonly withoutPublic: readonly { readonly kind: string; readonly identity: string }[]

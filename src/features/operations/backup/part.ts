@@ -10,8 +10,8 @@ import { isUuid } from '../../../language/uuid.ts'
 import { systemAccess } from '../../../query/access.ts'
 import {
   isProtected,
-  type Part,
   type PastState,
+  type RestorablePart,
   type RestoreChoices,
   type RestoredPart,
   restoreState,
@@ -91,7 +91,7 @@ export const tenantColumn = 'tenant_Id'
 const neverAgain = new Set(['svc_Tasks'])
 
 /** Which rows are a tenant's: those of collections with a column that says so, and what is a part of them. */
-function partOfTenant({ collections }: Catalog, id: string): Part & { readonly tenant: TenantRows } {
+function partOfTenant({ collections }: Catalog, id: string): RestorablePart & { readonly tenant: TenantRows } {
   const all = [...collections.values()].filter(({ name, logged }) => logged && !neverAgain.has(name))
   const owned = all.filter(({ fields }) => fields.has(tenantColumn))
   const names = new Set(owned.map(({ name }) => name))

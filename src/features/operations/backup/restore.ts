@@ -14,8 +14,8 @@ import { actorJson, systemActor } from '../../../events/types.ts'
 import { newestSystemVersion } from '../../data/migrations/migrations.ts'
 import type { StorageServices } from '../../files/storage/storage.ts'
 import type { BackupHost } from './capabilities.ts'
-import { type StoredContent, writeContent } from './contents.ts'
-import type { Definition } from './definition.ts'
+import { type BackedUpContent, writeContent } from './contents.ts'
+import type { DatabaseDefinition } from './definition.ts'
 import { openReader, type Pieces, type ReadPart } from './format.ts'
 import { type BackupHeader, fingerprintOf } from './header.ts'
 import { type Keys, openKeys } from './keys.ts'
@@ -46,7 +46,9 @@ export type RestoreResult = {
 
 export type RestoreProgress = (step: 'tables' | 'indexes' | 'files', done: string) => void
 
-type Statements = Definition & { readonly tables: readonly { readonly name: string; readonly copyIn: string }[] }
+type Statements = DatabaseDefinition & {
+  readonly tables: readonly { readonly name: string; readonly copyIn: string }[]
+}
 
 /**
  * Restores a backup into the database of the configuration, which must be empty; setup then brings it to this program's
@@ -184,7 +186,7 @@ async function restoreParts(
         break
       }
       case 'file':
-        await writeContent(host, about as unknown as StoredContent, content)
+        await writeContent(host, about as unknown as BackedUpContent, content)
         files += 1
         progress('files', about.name)
         break

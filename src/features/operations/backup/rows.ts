@@ -2,7 +2,7 @@
 import { logSchema, logTable } from '../../../catalog/log-triggers.ts'
 import { quoteText, type Reader, rawQuery } from '../../../db/sql.ts'
 import { includesSnapshot, parseSnapshot } from '../../../events/cursor.ts'
-import type { Column, Objects, Relation } from './objects.ts'
+import type { DatabaseRelation, Objects, TableColumn } from './objects.ts'
 
 /** A table whose rows are copied. */
 type CopiedTable = {
@@ -36,7 +36,11 @@ export async function copiedTables(db: Reader, { relations, columns }: Objects):
   })
 }
 
-function copied(relation: Relation, columns: readonly Column[], values: Readonly<Record<string, string>>): CopiedTable {
+function copied(
+  relation: DatabaseRelation,
+  columns: readonly TableColumn[],
+  values: Readonly<Record<string, string>>,
+): CopiedTable {
   const { ident, bytes } = relation
   const names = columns.map(({ name }) => name).join(', ')
   const list = columns.length === 0 ? '' : ` (${names})`
@@ -52,7 +56,7 @@ function copied(relation: Relation, columns: readonly Column[], values: Readonly
 
 /** Expressions in the place of columns. */
 function valuesIn(
-  { schema, name }: Relation,
+  { schema, name }: DatabaseRelation,
   isLog: boolean,
   renumbering: Renumbering,
 ): Readonly<Record<string, string>> {
@@ -120,7 +124,7 @@ const places = [
   ['seal_state', 'sweep'],
 ] as const
 
-async function snapshotsIn(db: Reader, relations: readonly Relation[]): Promise<readonly string[]> {
+async function snapshotsIn(db: Reader, relations: readonly DatabaseRelation[]): Promise<readonly string[]> {
   const tables = new Set(relations.flatMap(({ schema, name }) => (schema === logSchema ? [name] : [])))
   const parts = places
     .filter(([table]) => tables.has(table))

@@ -18,7 +18,7 @@ import { keyOf } from '../../files/storage/storage.ts'
 import type { BackupHost } from './capabilities.ts'
 import { readContent } from './contents.ts'
 import { withContentHeld } from './holding.ts'
-import { inOneMoment, type Moment } from './moment.ts'
+import { type BackupMoment, inOneMoment } from './moment.ts'
 import { home, partsIn, tenantColumn, tenantOf } from './part.ts'
 import { type FolderDraft, openFolder, type Written } from './place.ts'
 
@@ -95,7 +95,7 @@ type Asked = { readonly tenant: string; readonly progress: Progress }
 
 async function writeTenant(
   host: BackupHost,
-  moment: Moment,
+  moment: BackupMoment,
   draft: FolderDraft,
   { tenant, progress }: Asked,
 ): Promise<TenantExport> {

@@ -13,7 +13,7 @@ import { openReader, openWriter, type Pieces } from './format.ts'
 import { type BackupHeader, headerOf } from './header.ts'
 import { withContentHeld } from './holding.ts'
 import { keysOf, sealKeys } from './keys.ts'
-import { inOneMoment, type Moment } from './moment.ts'
+import { type BackupMoment, inOneMoment } from './moment.ts'
 import { type Objects, readObjects } from './objects.ts'
 import { openDraft } from './place.ts'
 import { copiedTables, sequencePlaces } from './rows.ts'
@@ -31,12 +31,16 @@ export type BackupResult = {
 }
 
 /** How far it is: bytes of the tables, then of the files, of about so many. */
-export type Progress = (step: 'tables' | 'files' | 'verifying', bytes: number, ofBytes: number | undefined) => void
+export type BackupProgress = (
+  step: 'tables' | 'files' | 'verifying',
+  bytes: number,
+  ofBytes: number | undefined,
+) => void
 
 export type BackupOptions = {
   /** With it the keys are in the backup, and open with nothing else. */
   readonly passphrase?: string | undefined
-  readonly progress?: Progress
+  readonly progress?: BackupProgress
 }
 
 /**
@@ -95,11 +99,11 @@ export async function verify(
   return header as never
 }
 
-type Writing = { readonly id: string; readonly passphrase: string | undefined; readonly progress: Progress }
+type Writing = { readonly id: string; readonly passphrase: string | undefined; readonly progress: BackupProgress }
 
 async function writeParts(
   host: BackupHost,
-  moment: Moment,
+  moment: BackupMoment,
   writer: ReturnType<typeof openWriter>,
   { id, passphrase, progress }: Writing,
 ) {
@@ -139,7 +143,7 @@ function refuse({ refused }: Objects): void {
     })
 }
 
-type Contents = { readonly notes: string[]; readonly progress: Progress }
+type Contents = { readonly notes: string[]; readonly progress: BackupProgress }
 
 async function writeContents(
   host: BackupHost,

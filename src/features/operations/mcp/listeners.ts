@@ -5,7 +5,7 @@ import type { ListeningClient } from '../../../adapters/mcp.ts'
 import { AppError } from '../../../errors.ts'
 
 /** A client that wants to hear when its tools change, for as long as its answer lasts. */
-export type Listener = {
+export type ToolListener = {
   readonly userId: string
   /** The names of its tools when it began to listen. */
   readonly names: string
@@ -17,7 +17,7 @@ export type Listeners = {
   /** Refuses (429) one too many. */
   admit(userId: string): void
   /** Gives the way to stop listening. */
-  add(listener: Listener): () => void
+  add(listener: ToolListener): () => void
   endAll(): void
 }
 
@@ -64,7 +64,7 @@ export function openListeners({ access, log }: CurrentAccess & Logs): Listeners 
 }
 
 /** With the names of their tools that they know of. */
-type Open = Map<Listener, string>
+type Open = Map<ToolListener, string>
 
 async function lookAt(open: Open, log: Logger): Promise<void> {
   for (const [listener, known] of [...open]) {

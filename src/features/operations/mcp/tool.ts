@@ -20,17 +20,17 @@ export type RouteInput = {
 /** A call of a route in the name of whoever called a tool, by this program. */
 export type RouteCall = RouteInput & { readonly route: string; readonly agent: string }
 
-export type Answer = Readonly<Record<string, unknown>>
+export type ToolAnswer = Readonly<Record<string, unknown>>
 
 /** Calls one of the routes that a tool names; throws {@link Refused} where the route refuses. */
-export type CallRoute = (route: string, input: RouteInput) => Promise<Answer>
+export type CallRoute = (route: string, input: RouteInput) => Promise<ToolAnswer>
 
 /** A route has refused: its status and body. */
 export class Refused extends Error {
   readonly status: number
-  readonly body: Answer
+  readonly body: ToolAnswer
 
-  constructor(status: number, body: Answer) {
+  constructor(status: number, body: ToolAnswer) {
     super('refused')
     this.status = status
     this.body = body
@@ -53,7 +53,7 @@ export type Tool = {
   readonly isDestructive: boolean
   /** Puts tokens into the context of a model: offered with MCP_LOGIN_TOOLS only. */
   readonly isLogin: boolean
-  readonly run: (args: Answer, call: CallRoute) => Promise<Answer>
+  readonly run: (args: ToolAnswer, call: CallRoute) => Promise<ToolAnswer>
 }
 
 type Common<Members extends TProperties> = {
@@ -74,12 +74,12 @@ type OfOneRoute<Members extends TProperties> = Common<Members> & {
   readonly route: string
   readonly call: (args: Static<TObject<Members>>) => RouteInput
   /** Makes the tool's answer from the route's. */
-  readonly answer?: (answer: Answer, args: Static<TObject<Members>>) => Answer
+  readonly answer?: (answer: ToolAnswer, args: Static<TObject<Members>>) => ToolAnswer
 }
 
 type OfSome<Members extends TProperties> = Common<Members> & {
   readonly routes: readonly string[]
-  readonly run: (args: Static<TObject<Members>>, call: CallRoute) => Promise<Answer>
+  readonly run: (args: Static<TObject<Members>>, call: CallRoute) => Promise<ToolAnswer>
 }
 
 /** An entry of the table of tools. */

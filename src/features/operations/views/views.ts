@@ -13,7 +13,7 @@ import { isUuid } from '../../../language/uuid.ts'
  * Views that people save: what a page of the console is set to. Everybody keeps their own; an administrator shares one with
  * a role, whose users then see it and cannot change it. They are rows of svc_View, so the log has who changed them.
  */
-export type View = {
+export type SavedView = {
   readonly id: string
   readonly name: string
   readonly page: string
@@ -48,9 +48,9 @@ export function listViews(
   { db }: Reads,
   request: FastifyRequest,
   { page, collection }: { readonly page?: string; readonly collection?: string },
-): Promise<readonly View[]> {
+): Promise<readonly SavedView[]> {
   const { userId, role, tenantId } = identified(request.caller)
-  return db.any<View>(
+  return db.any<SavedView>(
     rawQuery(
       `select ${columns('$1')} from "svc_View" v
        where (v."user_Id" = $1 or (v."role_Id" = $2 and (v."tenant_Id" is null or v."tenant_Id" = $3::uuid)))
@@ -62,7 +62,11 @@ export function listViews(
 }
 
 /** 403 for sharing by others than administrators, 409 for more than 200 of one user. */
-export async function createView(deps: CurrentAccess & Writes, request: FastifyRequest, body: ViewBody): Promise<View> {
+export async function createView(
+  deps: CurrentAccess & Writes,
+  request: FastifyRequest,
+  body: ViewBody,
+): Promise<SavedView> {
   const { userId, tenantId } = identified(request.caller)
   checkContent(deps, request, body)
   return commit(deps, actorOf(request), async (tx) => {
@@ -90,7 +94,7 @@ export async function updateView(
   request: FastifyRequest,
   id: string,
   body: ViewBody,
-): Promise<View> {
+): Promise<SavedView> {
   const { userId } = identified(request.caller)
   checkContent(deps, request, body)
   return commit(deps, actorOf(request), async (tx) => {
@@ -153,5 +157,5 @@ async function lockOwn(tx: Tx, { caller }: FastifyRequest, id: string): Promise<
   if (!found.isOwn && !admin) throw new AppError(403, 'Only its owner and administrators change a shared view')
 }
 
-const viewOf = (db: Reader, id: string, userId: string): Promise<View> =>
-  db.one<View>(rawQuery(`select ${columns('$2')} from "svc_View" v where v.id = $1`, [id, userId]))
+const viewOf = (db: Reader, id: string, userId: string): Promise<SavedView> =>
+  db.one<SavedView>(rawQuery(`select ${columns('$2')} from "svc_View" v where v.id = $1`, [id, userId]))

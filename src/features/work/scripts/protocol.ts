@@ -27,7 +27,7 @@ export type LogLevel = 'info' | 'warn' | 'error'
  */
 export type ScriptFault = 'thrown' | 'syntax' | 'computing' | 'time' | 'memory' | 'output' | 'unavailable'
 
-export type Failure = {
+export type ScriptFailure = {
   readonly fault: ScriptFault
   readonly message: string
   /** Lines of the script itself, the innermost first: `script.js:3:7`. */
@@ -55,7 +55,7 @@ export type FromScript =
   | { readonly kind: 'log'; readonly level: LogLevel; readonly text: string }
   /** JSON of the result; undefined where it is none. `isWorn`: the process had better end. */
   | { readonly kind: 'done'; readonly text: string | undefined; readonly isWorn: boolean }
-  | { readonly kind: 'failed'; readonly failure: Failure; readonly isWorn: boolean }
+  | { readonly kind: 'failed'; readonly failure: ScriptFailure; readonly isWorn: boolean }
 
 /** The text of an answer to a call that was refused. */
 export const refusedCall = (message: string): string => JSON.stringify({ error: { message } })

@@ -5,12 +5,12 @@ import { type Ended, preludeSource } from './prelude.ts'
 import {
   callLimits,
   emptyProcessMb,
-  type Failure,
   type FromScript,
   type LogLevel,
   logLimits,
   memoryFlag,
   refusedCall,
+  type ScriptFailure,
   type ToScript,
 } from './protocol.ts'
 
@@ -61,7 +61,7 @@ function take(): Isolate {
   return taken
 }
 
-function check(code: string): Failure | undefined {
+function check(code: string): ScriptFailure | undefined {
   const isolate = take()
   try {
     isolate.check(code)
@@ -74,14 +74,14 @@ function check(code: string): Failure | undefined {
 }
 
 /** Undefined where it has said how it ended. */
-async function run({ code, context, limits }: Extract<ToScript, { kind: 'run' }>): Promise<Failure | undefined> {
+async function run({ code, context, limits }: Extract<ToScript, { kind: 'run' }>): Promise<ScriptFailure | undefined> {
   let isolate: Isolate
   try {
     isolate = take()
   } catch (error) {
     return unavailable(error as Error)
   }
-  const overrun = Promise.withResolvers<Failure>()
+  const overrun = Promise.withResolvers<ScriptFailure>()
   const began = performance.now()
   const watch = setInterval(() => {
     const failure =
@@ -116,8 +116,8 @@ async function run({ code, context, limits }: Extract<ToScript, { kind: 'run' }>
 }
 
 /** Says how it ended, and gets ready for the next. */
-function end(failureOf: () => Failure | undefined, text?: string): void {
-  let failure: Failure | undefined
+function end(failureOf: () => ScriptFailure | undefined, text?: string): void {
+  let failure: ScriptFailure | undefined
   try {
     failure = failureOf()
   } catch (error) {
@@ -158,16 +158,16 @@ function openLog() {
   }
 }
 
-const failureOf = ({ ok: _ok, stack, ...failure }: Extract<Ended, { ok: false }>): Failure => ({
+const failureOf = ({ ok: _ok, stack, ...failure }: Extract<Ended, { ok: false }>): ScriptFailure => ({
   ...failure,
   ...(stack !== undefined && { stack: ownLines(stack) }),
 })
 
-const tooMuch = (fault: Failure['fault'], message: string): Failure => ({ fault, message })
+const tooMuch = (fault: ScriptFailure['fault'], message: string): ScriptFailure => ({ fault, message })
 
-const unavailable = ({ message }: Error): Failure => ({ fault: 'unavailable', message: message.slice(0, 500) })
+const unavailable = ({ message }: Error): ScriptFailure => ({ fault: 'unavailable', message: message.slice(0, 500) })
 
-function syntaxFailure({ message, stack }: Error): Failure {
+function syntaxFailure({ message, stack }: Error): ScriptFailure {
   return {
     fault: 'syntax',
     message: message.replace(/ \[script\.js:.*\]$/, '').slice(0, 500),

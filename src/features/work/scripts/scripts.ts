@@ -5,12 +5,12 @@ import { ChildDeathError, type ChildLine, type Overrun, openChildPool } from '..
 import { moduleFile } from '../../../language/module-file.ts'
 import {
   emptyProcessMb,
-  type Failure,
   type FromScript,
   type LogLevel,
   logLimits,
   memoryFlag,
   refusedCall,
+  type ScriptFailure,
   type ScriptFault,
   type ScriptLimits,
   type ToScript,
@@ -69,9 +69,9 @@ type ScriptResult = { readonly value: unknown; readonly logs: readonly ScriptLog
 /** A script has not come to a result: by its own fault, or because it took too much. */
 export class ScriptError extends Error {
   override readonly name = 'ScriptError'
-  readonly failure: Failure
+  readonly failure: ScriptFailure
   readonly logs: readonly ScriptLog[]
-  constructor(failure: Failure, logs: readonly ScriptLog[] = []) {
+  constructor(failure: ScriptFailure, logs: readonly ScriptLog[] = []) {
     super(failure.message)
     this.failure = failure
     this.logs = logs
@@ -82,7 +82,7 @@ export type Scripts = {
   /** @throws {ScriptError}, and 503 where too many wait */
   run(script: Script, calls: ScriptCalls): Promise<ScriptResult>
   /** Why a script cannot be run, without running it; undefined where it can. */
-  check(code: string): Promise<Failure | undefined>
+  check(code: string): Promise<ScriptFailure | undefined>
   /** Starts the processes before there is a script. */
   warmUp(): void
   load(): { readonly waiting: number; readonly processes: number }
@@ -137,7 +137,7 @@ export function openScripts({ log, processes, limits }: ScriptsOptions): Scripts
     },
     check: (code) =>
       pool
-        .run<Failure | undefined>({
+        .run<ScriptFailure | undefined>({
           ...{ turn: 'check', isQuick: true },
           run: async (line) => {
             limit(line, usual, [])
@@ -273,7 +273,7 @@ function sleep(ms: number, stopped: AbortSignal): Promise<void> {
   return promise
 }
 
-function overrunOf(overrun: Overrun, { computeMs, passedMs, memoryMb }: ScriptLimits): Failure {
+function overrunOf(overrun: Overrun, { computeMs, passedMs, memoryMb }: ScriptLimits): ScriptFailure {
   switch (overrun) {
     case 'computed':
       return { fault: 'computing', message: `It computed for more than ${computeMs} ms` }

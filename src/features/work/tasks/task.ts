@@ -71,10 +71,10 @@ export function resultJson(result: unknown): string | null {
 }
 
 /** A report of a handler; the share that is done is kept between 0 and 1. */
-export type Progress = { readonly share: number; readonly message: string | null }
+export type TaskProgress = { readonly share: number; readonly message: string | null }
 
 /** @throws {TypeError} when `share` is no number */
-export function progressOf(share: unknown, message: unknown): Progress {
+export function progressOf(share: unknown, message: unknown): TaskProgress {
   if (typeof share !== 'number' || Number.isNaN(share)) throw new TypeError('progress is a number from 0 to 1')
   const text = message === undefined || message === null ? null : storable(String(message)).slice(0, 255)
   return { share: Math.min(1, Math.max(0, share)), message: text }

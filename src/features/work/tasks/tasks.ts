@@ -29,9 +29,9 @@ export {
   type ClaimedTask,
   creatorLeftMessage,
   messageOf,
-  type Progress,
   progressOf,
   resultJson,
+  type TaskProgress,
   tasksActor,
   windowHours,
 } from './task.ts'

@@ -15,7 +15,7 @@ import {
   scopeOfHook,
 } from '../../data/items/items.ts'
 import { type Authority, partyOf, platform } from './authority.ts'
-import type { Definition, WorkflowWrites } from './capabilities.ts'
+import type { WorkflowDefinition, WorkflowWrites } from './capabilities.ts'
 import { definitionFor, graphFor } from './definitions.ts'
 import { databaseEffects, type NodeRun } from './effects.ts'
 import type { Graph } from './flow.ts'
@@ -24,7 +24,7 @@ import { keyOf, runScriptNode } from './outside.ts'
 import { insertExecutions, type NewExecution, triggerable } from './queries.ts'
 import { type LogRow, logRowOf, record, requireKeepable } from './records.ts'
 import { causeOfNext, mayTrigger, refusedChain } from './starting.ts'
-import { begin, type Command, goOn, type NodeResult, type State, step } from './step.ts'
+import { begin, goOn, type NodeResult, type State, type StepCommand, step } from './step.ts'
 import { optionsOf } from './trigger.ts'
 
 /**
@@ -93,7 +93,7 @@ async function runOne(
   }
   const actor: Actor = { ...behind, cause }
   const notes: LogRow[] = []
-  let definition: Definition | undefined
+  let definition: WorkflowDefinition | undefined
   try {
     const refusal = refusedChain(cause)
     if (refusal !== undefined) throw new NodeError(refusal)
@@ -138,7 +138,7 @@ function isMeant({ config }: WorkflowWrites, workflow: HookedWorkflow, writer: R
 /** Only an administrator's workflow runs within the changes of others; it acts as who makes the change. */
 async function authorityBefore(
   deps: WorkflowWrites,
-  { authority_Id, tenant_Id }: Definition,
+  { authority_Id, tenant_Id }: WorkflowDefinition,
   writer: Requester | undefined,
 ): Promise<Authority> {
   const author = authority_Id === null ? undefined : await partyOf(deps, authority_Id, tenant_Id)
@@ -167,7 +167,7 @@ function triggerOf(
 
 async function walk(
   change: Change,
-  definition: Definition,
+  definition: WorkflowDefinition,
   { id }: Pick<HookedWorkflow, 'id'>,
   trigger: unknown,
 ): Promise<State> {
@@ -190,7 +190,7 @@ const overBudget = () => errors.unavailable('The workflows of this change took t
 async function resultOf(
   change: Change,
   workflowId: string,
-  { node, input, scope, step: place }: Extract<Command, { kind: 'run' }>,
+  { node, input, scope, step: place }: Extract<StepCommand, { kind: 'run' }>,
 ): Promise<NodeResult> {
   const { deps, authority, actor, deadline } = change
   try {

@@ -20,7 +20,7 @@ export type ExtensionNode = {
 type ModuleFunctions = Readonly<Record<string, (...args: never[]) => unknown>>
 
 /** The definition that an execution runs. */
-export type Definition = {
+export type WorkflowDefinition = {
   readonly flow_data: unknown
   readonly variables: unknown
   readonly options: unknown
@@ -36,7 +36,7 @@ export type WorkflowParts = {
   /** Functions of extensions (`svc-module-*`) that scripts call, by module. */
   readonly modules: Map<string, ModuleFunctions>
   /** Versions that were read. Forgotten with every change: one that was deleted and made again begins anew. */
-  readonly definitions: Map<string, Promise<Definition | undefined>>
+  readonly definitions: Map<string, Promise<WorkflowDefinition | undefined>>
   /** Has this process know of workflows that were changed, where it is to run them within changes. */
   changed: () => Promise<void>
 }

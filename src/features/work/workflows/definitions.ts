@@ -1,12 +1,12 @@
 import { type Reader, rawQuery } from '../../../db/sql.ts'
-import type { Definition, WorkflowWrites } from './capabilities.ts'
+import type { WorkflowDefinition, WorkflowWrites } from './capabilities.ts'
 import { type Graph, graphOf, readFlow } from './flow.ts'
 import type { ClaimedExecution } from './queries.ts'
 
 /** The versions of workflows, which executions run by. */
 
-async function definitionOf(db: Reader, workflowId: string, version: number): Promise<Definition | undefined> {
-  const row = await db.maybeOne<{ definition: Definition }>(
+async function definitionOf(db: Reader, workflowId: string, version: number): Promise<WorkflowDefinition | undefined> {
+  const row = await db.maybeOne<{ definition: WorkflowDefinition }>(
     rawQuery(`select definition from "svc_WorkflowVersion" where "workflow_Id" = $1 and version = $2`, [
       workflowId,
       version,
@@ -21,7 +21,7 @@ const definitionsKept = 500
 export function definitionFor(
   { reserved, workflows: { definitions } }: WorkflowWrites,
   { workflow_Id, version }: Pick<ClaimedExecution, 'workflow_Id' | 'version'>,
-): Promise<Definition | undefined> {
+): Promise<WorkflowDefinition | undefined> {
   const key = `${version} ${workflow_Id}`
   const found = definitions.get(key)
   if (found !== undefined) return found
@@ -37,7 +37,7 @@ export function definitionFor(
 
 const graphs = new WeakMap<object, Graph>()
 
-export function graphFor(definition: Pick<Definition, 'flow_data'>): Graph {
+export function graphFor(definition: Pick<WorkflowDefinition, 'flow_data'>): Graph {
   const known = graphs.get(definition)
   if (known !== undefined) return known
   const graph = graphOf(readFlow(definition.flow_data, []))

@@ -7,7 +7,7 @@ import { queueMail } from '../../messaging/mail/mail.ts'
 import { newNotificationOf, sendNotifications } from '../../messaging/notifications/notifications.ts'
 import { type Authority, anonymous, platform } from './authority.ts'
 import type { WorkflowWrites } from './capabilities.ts'
-import { fill, type Scope } from './expressions.ts'
+import { fill, type TemplateScope } from './expressions.ts'
 import type { FlowNode } from './flow.ts'
 import { NodeError, statsOperations } from './nodes.ts'
 
@@ -21,7 +21,7 @@ export type NodeRun = {
   readonly node: FlowNode
   /** Its data with templates replaced. */
   readonly input: Data
-  readonly scope: Scope
+  readonly scope: TemplateScope
   readonly authority: Authority
   readonly actor: Actor
   readonly workflowId: string

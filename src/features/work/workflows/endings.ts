@@ -3,7 +3,7 @@ import { type Actor, systemActor } from '../../../events/actor.ts'
 import { inTransaction } from '../../data/items/items.ts'
 import { insertNotification } from '../../messaging/notifications/notifications.ts'
 import { platform } from './authority.ts'
-import type { Definition, WorkflowWrites } from './capabilities.ts'
+import type { WorkflowDefinition, WorkflowWrites } from './capabilities.ts'
 import { definitionFor } from './definitions.ts'
 import type { GroupCommit, Turn } from './group-commit.ts'
 import type { ClaimedExecution } from './queries.ts'
@@ -40,7 +40,7 @@ type Ended = {
   readonly deps: WorkflowWrites
   readonly claim: ClaimedExecution
   readonly actor: Actor
-  readonly definition?: Definition
+  readonly definition?: WorkflowDefinition
 }
 
 /**

@@ -4,7 +4,7 @@
  */
 
 /** The beginnings of paths: `trigger`, `outputs`, `variables`, `loop`, `current`, `error`, `execution`. */
-export type Scope = Readonly<Record<string, unknown>>
+export type TemplateScope = Readonly<Record<string, unknown>>
 
 /** `a.b[0]['c d']` as names; undefined for what is no path. */
 export function parsePath(text: string): readonly string[] | undefined {
@@ -44,15 +44,15 @@ export function valueAt(root: unknown, names: readonly string[]): unknown {
 }
 
 /** How much one node may make of templates and compare, in characters of JSON; what it takes is subtracted. */
-export type Room = { text: number; compared: number }
+export type ExpansionRoom = { text: number; compared: number }
 
 const mostText = 4_000_000
 const mostCompared = 50_000_000
 
-export const openRoom = (): Room => ({ text: mostText, compared: mostCompared })
+export const openRoom = (): ExpansionRoom => ({ text: mostText, compared: mostCompared })
 
 /** How much of a room was taken. */
-export const takenOf = ({ text, compared }: Room): number => mostText - text + mostCompared - compared
+export const takenOf = ({ text, compared }: ExpansionRoom): number => mostText - text + mostCompared - compared
 
 /** Characters of a value as JSON, more or less; stops counting beyond `most`. */
 export function jsonSize(value: unknown, most: number): number {
@@ -83,14 +83,14 @@ const template = /\{\{([^{}]*)\}\}/g
  *
  * @throws {TypeError} where the result would exceed the room: a few templates can multiply a large value
  */
-export function resolve(value: unknown, scope: Scope, room = openRoom()): unknown {
+export function resolve(value: unknown, scope: TemplateScope, room = openRoom()): unknown {
   if (typeof value === 'string') return resolveText(value, scope, room)
   if (Array.isArray(value)) return value.map((one) => resolve(one, scope, room))
   if (value === null || typeof value !== 'object') return value
   return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, resolve(one, scope, room)]))
 }
 
-function take(room: Room, what: keyof Room, size: number): void {
+function take(room: ExpansionRoom, what: keyof ExpansionRoom, size: number): void {
   room[what] -= size
   if (room[what] < 0)
     throw new TypeError(
@@ -100,7 +100,7 @@ function take(room: Room, what: keyof Room, size: number): void {
     )
 }
 
-function resolveText(text: string, scope: Scope, room: Room): unknown {
+function resolveText(text: string, scope: TemplateScope, room: ExpansionRoom): unknown {
   if (!text.includes('{{')) return text
   const whole = /^\s*\{\{([^{}]*)\}\}\s*$/.exec(text)
   if (whole !== null) {
@@ -112,7 +112,7 @@ function resolveText(text: string, scope: Scope, room: Room): unknown {
   return fillIn(text, scope, room, textOf)
 }
 
-function fillIn(text: string, scope: Scope, room: Room, write: (value: unknown) => string): string {
+function fillIn(text: string, scope: TemplateScope, room: ExpansionRoom, write: (value: unknown) => string): string {
   return text.replace(template, (written, path: string) => {
     const value = lookUp(path, scope)
     if (value === undefined) return written
@@ -122,11 +122,11 @@ function fillIn(text: string, scope: Scope, room: Room, write: (value: unknown) 
 }
 
 /** The text with every template replaced by what `write` makes of it, also where it is the whole. */
-export function fill(text: string, scope: Scope, write: (text: string) => string): string {
+export function fill(text: string, scope: TemplateScope, write: (text: string) => string): string {
   return fillIn(text, scope, openRoom(), (value) => write(textOf(value)))
 }
 
-function lookUp(path: string, scope: Scope): unknown {
+function lookUp(path: string, scope: TemplateScope): unknown {
   const names = parsePath(path.trim())
   return names === undefined ? undefined : valueAt(scope, names)
 }
@@ -134,7 +134,7 @@ function lookUp(path: string, scope: Scope): unknown {
 export const textOf = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value))
 
 /** A field that is a template or a bare path. A path that names nothing is undefined; other values stay unchanged. */
-export function evaluate(given: unknown, scope: Scope, room = openRoom()): unknown {
+export function evaluate(given: unknown, scope: TemplateScope, room = openRoom()): unknown {
   if (typeof given !== 'string') return resolve(given, scope, room)
   if (!given.includes('{{')) {
     const names = parsePath(given)

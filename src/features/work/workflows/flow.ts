@@ -19,7 +19,7 @@ export type FlowEdge = {
 export type Flow = { readonly nodes: readonly FlowNode[]; readonly edges: readonly FlowEdge[] }
 
 /** A problem of a workflow; `nodeId` if it concerns one node. */
-export type Problem = { readonly message: string; readonly nodeId?: string; readonly code: string }
+export type WorkflowProblem = { readonly message: string; readonly nodeId?: string; readonly code: string }
 
 export const nodesAtMost = 500
 const bytesAtMost = 1_048_576
@@ -27,7 +27,7 @@ const bytesAtMost = 1_048_576
 const deepest = 64
 
 /** Reads stored flow data; what is wrong with its shape goes to `problems`, and is left out. */
-export function readFlow(data: unknown, problems: Problem[]): Flow {
+export function readFlow(data: unknown, problems: WorkflowProblem[]): Flow {
   const note = (message: string, nodeId?: string) =>
     void problems.push({ code: 'shape', message, ...(nodeId !== undefined && { nodeId }) })
   if (!isObject(data)) {

@@ -16,9 +16,9 @@ import { ClaimLost, type Recorded, recordAll } from './records.ts'
  * Each is kept whole or not at all, as it would be alone. Where one breaks the transaction, all of it is rolled back: that one is
  * done again by itself, and the others without it.
  */
-export type GroupCommit = <Result>(part: Part<Result>) => Promise<Result>
+export type GroupCommit = <Result>(part: GroupMember<Result>) => Promise<Result>
 
-export type Part<Result> = {
+export type GroupMember<Result> = {
   /** The actor of its writes in the log. */
   readonly actor: Actor
   /** Parts of one kind that break transactions are given their own for a while. */
@@ -39,7 +39,7 @@ export type Turn = Pick<Run, 'tx' | 'scope'> & {
   readonly hasTime: () => boolean
 }
 
-type Waiting = Part<unknown> & {
+type Waiting = GroupMember<unknown> & {
   /** It has broken a transaction that it shared. */
   isAlone: boolean
   /** How often it has come to a lock of somebody else. */
@@ -112,7 +112,7 @@ export function openGroupCommit(deps: WorkflowWrites, transactions: number): Gro
     }
     setTimeout(again, pauseAfter(member.times, lockPause))
   }
-  return <Result>({ actor, kind, work }: Part<Result>) =>
+  return <Result>({ actor, kind, work }: GroupMember<Result>) =>
     new Promise<Result>((resolve, reject) => {
       waiting.push({ actor, kind, work, isAlone: false, times: 0, resolve: resolve as Waiting['resolve'], reject })
       // Members that become ready in this turn of the loop come along.

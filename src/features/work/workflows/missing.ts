@@ -3,7 +3,7 @@ import { rawQuery } from '../../../db/sql.ts'
 import { isUuid } from '../../../language/uuid.ts'
 import { listItems, type Requester } from '../../data/items/items.ts'
 import type { WorkflowWrites } from './capabilities.ts'
-import { type Problem, readFlow } from './flow.ts'
+import { readFlow, type WorkflowProblem } from './flow.ts'
 
 /** Of what a workflow names, what is not there: it may be saved all the same, and fails where it is named when it runs. */
 
@@ -18,7 +18,7 @@ export async function missingIn(
   { reader, tenantId }: Asking,
   flowData: unknown,
   coming: ReadonlySet<string | undefined> = new Set(),
-): Promise<readonly Problem[]> {
+): Promise<readonly WorkflowProblem[]> {
   const { nodes } = readFlow(flowData, [])
   const named = nodes.flatMap(({ id, type, data }): Named[] => {
     if (type === 'workflow') return textsOf(data.workflowId).map((of) => ({ nodeId: id, kind: 'workflow', of }))

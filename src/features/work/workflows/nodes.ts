@@ -1,16 +1,16 @@
 import { isObject } from '../../../query/guards.ts'
 import {
   type Condition,
+  type ExpansionRoom,
   evaluate,
   isOperator,
   meets,
   openRoom,
   parsePath,
   pathsIn,
-  type Room,
   resolve,
-  type Scope,
   setAt,
+  type TemplateScope,
   textOf,
   valueAt,
 } from './expressions.ts'
@@ -43,7 +43,7 @@ type NodeType = {
   /** Harmless but useless data, which saves with a warning. */
   readonly doubts?: (data: Data) => readonly Doubt[]
   /** Throws `NodeError` for what cannot be done. Only of `none`. */
-  readonly give?: (data: Data, scope: Scope, room: Room) => unknown
+  readonly give?: (data: Data, scope: TemplateScope, room: ExpansionRoom) => unknown
 }
 
 /** Why a node failed, in words for whoever made or watches the workflow. */
@@ -232,7 +232,7 @@ export const isScript = (type: string, data: Data): boolean =>
   type === 'script' || (type === 'transform' && data.transformType === 'script')
 
 /** The data of a node with its templates replaced, as it is shown and done. */
-export function inputOf(type: string, data: Data, scope: Scope, room = openRoom()): Data {
+export function inputOf(type: string, data: Data, scope: TemplateScope, room = openRoom()): Data {
   const raw = nodeTypes[type]?.raw ?? []
   const entries = Object.entries(data).filter(([name]) => name !== 'label')
   return Object.fromEntries(
@@ -243,8 +243,8 @@ export function inputOf(type: string, data: Data, scope: Scope, room = openRoom(
 /** Whether the conditions of a node hold; bare names mean members of `current`, where there is one. */
 export function holds(
   { conditions, operator }: Data,
-  scope: Scope,
-  { current, room = openRoom() }: { readonly current?: unknown; readonly room?: Room } = {},
+  scope: TemplateScope,
+  { current, room = openRoom() }: { readonly current?: unknown; readonly room?: ExpansionRoom } = {},
 ): boolean {
   const list = Array.isArray(conditions) ? (conditions as Condition[]) : []
   const values = ({ field, value }: Condition) => ({
@@ -254,7 +254,7 @@ export function holds(
   return meets(list, operator, values, room)
 }
 
-function fieldOf(field: unknown, scope: Scope, current: unknown): unknown {
+function fieldOf(field: unknown, scope: TemplateScope, current: unknown): unknown {
   if (typeof field !== 'string' || field.includes('{{')) return evaluate(field, scope)
   const names = parsePath(field)
   if (names === undefined) return undefined
@@ -263,14 +263,14 @@ function fieldOf(field: unknown, scope: Scope, current: unknown): unknown {
 }
 
 /** @throws {NodeError} for what is no list */
-function arrayOf(source: unknown, scope: Scope): readonly unknown[] {
+function arrayOf(source: unknown, scope: TemplateScope): readonly unknown[] {
   const value = evaluate(source, scope)
   if (!Array.isArray(value)) throw new NodeError(`arraySource ${textOf(source ?? null)} is not an array`)
   return value
 }
 
 /** An object of what paths and templates name. */
-export function mapped(mapping: Data, scope: Scope, room = openRoom()): Record<string, unknown> {
+export function mapped(mapping: Data, scope: TemplateScope, room = openRoom()): Record<string, unknown> {
   const made: Record<string, unknown> = {}
   for (const [target, source] of Object.entries(mapping)) {
     const names = parsePath(target)
@@ -316,7 +316,7 @@ function checkLoop(data: Data, report: Report): void {
 /** The iterations of a loop: items, or numbers from `startIndex` up to, but not including, `endIndex`. */
 export function iterationsOf(
   data: Data,
-  scope: Scope,
+  scope: TemplateScope,
 ): { readonly items: readonly unknown[] | undefined; readonly first: number; readonly total: number } {
   const most = Number(data.maxIterations ?? 1000)
   const counted = data.loopType === 'count'

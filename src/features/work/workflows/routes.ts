@@ -40,7 +40,15 @@ import {
 import { missingIn } from './missing.ts'
 import { statisticsOf } from './queries.ts'
 import { surroundingsOf } from './save.ts'
-import { type Asker, cancel, knownWorkflow, retry, runNodeAlone, startByHand, testWorkflow } from './starting.ts'
+import {
+  cancel,
+  knownWorkflow,
+  retry,
+  runNodeAlone,
+  startByHand,
+  testWorkflow,
+  type WorkflowCaller,
+} from './starting.ts'
 import { exportWorkflows, importWorkflows, previewImport, requireAdministrator } from './transfer.ts'
 import { validate } from './validate.ts'
 
@@ -101,7 +109,7 @@ function askingOf({ config }: WorkflowWrites, request: FastifyRequest) {
 const administrator = (what: 'export' | 'import') => async (request: FastifyRequest) =>
   requireAdministrator(requesterOf(request), what)
 
-const askerOf = (request: FastifyRequest): Asker => ({ caller: request.caller, actor: actorOf(request) })
+const askerOf = (request: FastifyRequest): WorkflowCaller => ({ caller: request.caller, actor: actorOf(request) })
 
 function startingRoutes(app: App, deps: WorkflowWrites): void {
   app.post('/workflows/:id/execute', executeRoute, async (request) => ({

@@ -6,7 +6,7 @@ import { type Actor, systemActor } from '../../../events/actor.ts'
 import { isObject } from '../../../query/guards.ts'
 import { inTransaction } from '../../data/items/items.ts'
 import { type Authority, authorityOf, platform } from './authority.ts'
-import type { Definition, WorkflowWrites } from './capabilities.ts'
+import type { WorkflowDefinition, WorkflowWrites } from './capabilities.ts'
 import { definitionFor, graphFor } from './definitions.ts'
 import { databaseEffects, type NodeRun } from './effects.ts'
 import { endUnopened, tellEnd } from './endings.ts'
@@ -32,7 +32,7 @@ import {
   type Standing,
 } from './records.ts'
 import { causeOfNext, mayTrigger, refusedChain } from './starting.ts'
-import { begin, type Command, goOn, type NodeResult, type State, step } from './step.ts'
+import { begin, goOn, type NodeResult, type State, type StepCommand, step } from './step.ts'
 import { optionsOf } from './trigger.ts'
 
 /**
@@ -41,13 +41,13 @@ import { optionsOf } from './trigger.ts'
  * process died is brought back by giving `step` the stored results.
  */
 
-type Command_<Kind> = Extract<Command, { kind: Kind }>
+type Command_<Kind> = Extract<StepCommand, { kind: Kind }>
 
 type Execution = {
   readonly deps: WorkflowWrites
   readonly commitInGroup: GroupCommit
   readonly claim: ClaimedExecution
-  readonly definition: Definition
+  readonly definition: WorkflowDefinition
   readonly graph: Graph
   readonly authority: Authority
   readonly actor: Actor
@@ -57,7 +57,7 @@ type Execution = {
 }
 
 /** Where an execution stands, and what of it is not kept yet. */
-type Progress = { readonly state: State; readonly commands: readonly Command[]; readonly unkept: readonly LogRow[] }
+type Progress = { readonly state: State; readonly commands: readonly StepCommand[]; readonly unkept: readonly LogRow[] }
 
 /**
  * Throws {@link ClaimLost} where somebody else has it by now, and what passes (a lost connection): then it stays claimed
@@ -100,7 +100,7 @@ export async function runExecution(
   }
 }
 
-const next = ([state, commands]: [State, readonly Command[]]) => ({ state, commands })
+const next = ([state, commands]: [State, readonly StepCommand[]]) => ({ state, commands })
 
 /** Adds the notes of the last step to what is to be kept, but for those that are. */
 function withNotes({ kept }: Execution, { state, commands, unkept }: Progress, durationMs?: number): Progress {

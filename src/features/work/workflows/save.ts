@@ -10,7 +10,7 @@ import type { Access } from '../../../query/access.ts'
 import { isObject } from '../../../query/guards.ts'
 import { scriptsRefusal, type Workflows } from './capabilities.ts'
 import { valueAt } from './expressions.ts'
-import { type Flow, type Problem, readFlow } from './flow.ts'
+import { type Flow, readFlow, type WorkflowProblem } from './flow.ts'
 import { isScript, nodeTypes } from './nodes.ts'
 import { optionsOf, type Trigger, webhookPath } from './trigger.ts'
 import { checkShape, runsBefore, type Surroundings, validate } from './validate.ts'
@@ -93,8 +93,8 @@ export async function decideSave(
 async function scriptProblems(
   { workflows: { scripts } }: Workflows,
   { flow_data }: StoredWorkflow,
-): Promise<readonly Problem[]> {
-  const problems: Problem[] = []
+): Promise<readonly WorkflowProblem[]> {
+  const problems: WorkflowProblem[] = []
   for (const { id, type, data } of readFlow(flow_data, []).nodes) {
     const failure = isScript(type, data) ? await scripts?.check(String(data.script)) : undefined
     if (failure !== undefined) problems.push({ code: 'script', message: failure.message, nodeId: id })
@@ -105,9 +105,9 @@ async function scriptProblems(
 /**
  * Problems of workflows that a workflow before a change calls, directly or not: they must not do what a change cannot.
  */
-async function calledProblems(deps: SaveReads, row: StoredWorkflow): Promise<readonly Problem[]> {
+async function calledProblems(deps: SaveReads, row: StoredWorkflow): Promise<readonly WorkflowProblem[]> {
   if (!runsBefore(row)) return []
-  const problems: Problem[] = []
+  const problems: WorkflowProblem[] = []
   const seen = new Set<string>([row.id])
   const callsOf = (flowData: unknown) =>
     readFlow(flowData ?? {}, []).nodes.flatMap(({ id, type, data }) =>
@@ -154,7 +154,7 @@ function problemsIn(input: TSchema, data: unknown): readonly string[] {
 const wordsOf = ({ instancePath, message }: { instancePath: string; message: string }): string =>
   `${instancePath.replace(/^\//, '').replaceAll('/', '.') || 'data'} ${message}`
 
-function invalid(what: string, found: readonly Problem[], warnings: readonly Problem[]): AppError {
+function invalid(what: string, found: readonly WorkflowProblem[], warnings: readonly WorkflowProblem[]): AppError {
   const first = found
     .slice(0, 3)
     .map(({ nodeId, message }) => (nodeId === undefined ? message : `${nodeId}: ${message}`))
@@ -206,7 +206,7 @@ function requireAdmin(access: Access, row: StoredWorkflow): void {
       : []),
     ...(notify.some((id) => id !== access.userId) ? ['notifications of others'] : []),
     ...(webhookSecret === undefined ? [] : ['secrets']),
-  ].map((what): Problem => ({ code: 'admin_only', message: `Only administrators can save ${what}` }))
+  ].map((what): WorkflowProblem => ({ code: 'admin_only', message: `Only administrators can save ${what}` }))
   const { trigger_type, trigger_hook_collection: read } = row
   // It is triggered by a change that its author could not have read.
   const isBlind = trigger_type === 'hook' && read !== null && access.grant(read, 'read') === undefined

@@ -18,7 +18,7 @@ import type { Triggerable } from './queries.ts'
  * The part of a change that an author may see; `nobody`: there is no author who may act, so the execution says only
  * that.
  */
-export type Sight = 'everything' | 'nobody' | Seen
+export type ChangeSight = 'everything' | 'nobody' | Seen
 
 type Seen = {
   /** The fields that the author may read. */
@@ -28,7 +28,7 @@ type Seen = {
   readonly wasSeen: boolean
 }
 
-type SightOf = (workflow: Triggerable, event: LogEvent) => Sight
+type SightOf = (workflow: Triggerable, event: LogEvent) => ChangeSight
 
 /** Asks the database once for each author and collection. */
 export async function sightsOf(
@@ -37,7 +37,7 @@ export async function sightsOf(
   events: readonly LogEvent[],
 ): Promise<SightOf> {
   const byCollection = Map.groupBy(events, ({ entity }) => entity)
-  const known = new Map<string, Promise<(event: LogEvent) => Sight>>()
+  const known = new Map<string, Promise<(event: LogEvent) => ChangeSight>>()
   const keyOf = ({ authority_Id, tenant_Id, trigger_hook_collection }: Triggerable) =>
     `${authority_Id} ${tenant_Id} ${trigger_hook_collection}`
   for (const workflow of workflows) {
@@ -52,7 +52,7 @@ async function sightOf(
   deps: WorkflowWrites,
   { authority_Id, tenant_Id, trigger_hook_collection: name }: Triggerable,
   events: readonly LogEvent[],
-): Promise<(event: LogEvent) => Sight> {
+): Promise<(event: LogEvent) => ChangeSight> {
   const author = authority_Id === null ? undefined : await partyOf(deps, authority_Id, tenant_Id)
   if (author === undefined) return () => 'nobody'
   if (author.access.admin) return () => 'everything'

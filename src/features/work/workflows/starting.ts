@@ -28,7 +28,7 @@ import { workflowNotFound } from './transfer.ts'
 /** Decides who may start which workflow, and keeps a workflow from starting itself without end. */
 
 /** The asking party, as the routes know it. */
-export type Asker = { readonly caller: Caller; readonly actor: Actor }
+export type WorkflowCaller = { readonly caller: Caller; readonly actor: Actor }
 
 const timesOnOneRecord = 3
 
@@ -63,7 +63,11 @@ export function mayTrigger(
 const notAllowed = () => new AppError(403, 'You do not have permission to execute this workflow')
 
 /** A workflow that the caller may know of; 404 for one of another tenant. */
-export async function knownWorkflow(deps: WorkflowWrites, { caller }: Asker, id: string): Promise<Triggerable> {
+export async function knownWorkflow(
+  deps: WorkflowWrites,
+  { caller }: WorkflowCaller,
+  id: string,
+): Promise<Triggerable> {
   const workflow = await triggerable(deps.reserved, id)
   if (workflow === undefined || !isOfTenant(deps, caller, workflow.tenant_Id)) throw workflowNotFound()
   return workflow
@@ -77,7 +81,7 @@ function isOfTenant({ config }: WorkflowWrites, { admin, tenantId }: Caller, ten
 /** The execution that a caller starts. `workflow`: its present version. */
 export function executionFor(
   workflow: Triggerable,
-  { actor, caller }: Asker,
+  { actor, caller }: WorkflowCaller,
   { trigger, data, dueInMs = 0 }: { readonly trigger: TriggerKind; readonly data: unknown; readonly dueInMs?: number },
 ): NewExecution {
   const cause = causeOfNext(actor, workflow.id)
@@ -103,7 +107,7 @@ export function executionFor(
 /** A client can join the execution's room before it begins. */
 const headStartMs = 500
 
-export async function startByHand(deps: WorkflowWrites, asker: Asker, id: string, data: unknown) {
+export async function startByHand(deps: WorkflowWrites, asker: WorkflowCaller, id: string, data: unknown) {
   const workflow = await knownWorkflow(deps, asker, id)
   if (workflow.status !== 'active') throw errors.badBody('Workflow is not active')
   if (!mayTrigger(workflow, { admin: asker.caller.admin, roleId: asker.caller.role.id })) throw notAllowed()
@@ -127,7 +131,13 @@ const longestTestMs = 30_000
 const mayChange = ({ admin, access }: Caller): boolean => admin || access.grant('svc_Workflow', 'update') !== undefined
 
 /** Runs a workflow as it is now, and waits until it is over; also one that is not active. */
-export async function testWorkflow(deps: WorkflowWrites, asker: Asker, id: string, data: unknown, isKept: boolean) {
+export async function testWorkflow(
+  deps: WorkflowWrites,
+  asker: WorkflowCaller,
+  id: string,
+  data: unknown,
+  isKept: boolean,
+) {
   const { caller, actor } = asker
   const workflow = await knownWorkflow(deps, asker, id)
   if (!mayChange(caller) || !mayTrigger(workflow, { admin: caller.admin, roleId: caller.role.id })) throw notAllowed()
@@ -171,7 +181,7 @@ async function untilOver(db: Reader, id: string, ms: number): Promise<Shown> {
 /** Runs one node with the caller's own rights; `context` stands for what came before it. */
 export async function runNodeAlone(
   deps: WorkflowWrites,
-  asker: Asker,
+  asker: WorkflowCaller,
   id: string,
   nodeId: string,
   context: Readonly<Record<string, unknown>>,
@@ -238,7 +248,7 @@ async function resultAlone(run: NodeRun): Promise<unknown> {
 }
 
 /** An execution for its actions: open to the user who triggered it and to users who may change workflows. */
-async function ownExecution(deps: WorkflowWrites, asker: Asker, id: string, executionId: string) {
+async function ownExecution(deps: WorkflowWrites, asker: WorkflowCaller, id: string, executionId: string) {
   const { caller } = asker
   await knownWorkflow(deps, asker, id)
   const execution = await deps.reserved.maybeOne<
@@ -258,7 +268,7 @@ async function ownExecution(deps: WorkflowWrites, asker: Asker, id: string, exec
 }
 
 /** Ends an execution before its next node; 400 for one that is over. */
-export async function cancel(deps: WorkflowWrites, asker: Asker, id: string, executionId: string) {
+export async function cancel(deps: WorkflowWrites, asker: WorkflowCaller, id: string, executionId: string) {
   const execution = await ownExecution(deps, asker, id, executionId)
   const isCancelled = await commit(deps, asker.actor, async (tx) => ({
     result: await cancelExecution(tx, execution.id),
@@ -268,7 +278,7 @@ export async function cancel(deps: WorkflowWrites, asker: Asker, id: string, exe
 }
 
 /** Goes on with a failed execution: another one of the same version, with all that was kept before the node that failed. */
-export async function retry(deps: WorkflowWrites, asker: Asker, id: string, executionId: string) {
+export async function retry(deps: WorkflowWrites, asker: WorkflowCaller, id: string, executionId: string) {
   const { caller, actor } = asker
   const failed = await ownExecution(deps, asker, id, executionId)
   const workflow = await knownWorkflow(deps, asker, id)

@@ -1,4 +1,4 @@
-import { jsonSize, openRoom, type Scope, takenOf } from './expressions.ts'
+import { jsonSize, openRoom, type TemplateScope, takenOf } from './expressions.ts'
 import { type FlowNode, type Graph, isStructure, structures } from './flow.ts'
 import { holds, inputOf, iterationsOf, NodeError, nodeTypes } from './nodes.ts'
 
@@ -8,7 +8,7 @@ import { holds, inputOf, iterationsOf, NodeError, nodeTypes } from './nodes.ts'
  */
 
 /** Why a node failed; `stack` names the nodes around it. */
-export type Failure = { readonly message: string; readonly nodeId: string; readonly stack: string }
+export type NodeFailure = { readonly message: string; readonly nodeId: string; readonly stack: string }
 
 export type State = {
   /** The bodies that it is in, the innermost last; the first one is the whole. */
@@ -18,7 +18,7 @@ export type State = {
   /** Characters of each output, more or less. */
   readonly sizes: Readonly<Record<string, number>>
   readonly variables: Readonly<Record<string, unknown>>
-  readonly error: Failure | null
+  readonly error: NodeFailure | null
   /** The result of the `respond` node. */
   readonly response: unknown
   /** Nodes that have begun. */
@@ -54,7 +54,7 @@ type Loop = {
 /** Outputs, the last first: a list that grows by thousands without being copied. */
 type Given = { readonly output: unknown; readonly before: Given | undefined }
 
-type Begun = { readonly nodeId: string; readonly seq: number; readonly step: string; readonly input: Scope }
+type Begun = { readonly nodeId: string; readonly seq: number; readonly step: string; readonly input: TemplateScope }
 
 /** The outcome of the node that ran. */
 export type NodeResult = { readonly output: unknown } | { readonly error: string }
@@ -70,7 +70,7 @@ export type Note = {
   readonly error?: string
 }
 
-export type Command =
+export type StepCommand =
   | Note
   /** Ends the list, as do all others but notes. */
   | {
@@ -78,11 +78,11 @@ export type Command =
       readonly seq: number
       readonly step: string
       readonly node: FlowNode
-      readonly input: Scope
-      readonly scope: Scope
+      readonly input: TemplateScope
+      readonly scope: TemplateScope
     }
   | { readonly kind: 'complete' }
-  | { readonly kind: 'fail'; readonly error: Failure }
+  | { readonly kind: 'fail'; readonly error: NodeFailure }
   /** Others may have their turn; go on with {@link goOn}. */
   | { readonly kind: 'pause' }
 
@@ -98,7 +98,7 @@ const mostHeld = 16_777_216
 
 type Beginning = Pick<State, 'trigger' | 'variables' | 'execution'>
 
-export function begin(graph: Graph, { trigger, variables, execution }: Beginning): [State, readonly Command[]] {
+export function begin(graph: Graph, { trigger, variables, execution }: Beginning): [State, readonly StepCommand[]] {
   const state: State = {
     frames: [{ nodeId: undefined, ready: [graph.trigger.id] }],
     ...{
@@ -116,13 +116,13 @@ export function begin(graph: Graph, { trigger, variables, execution }: Beginning
   return goOn(graph, state)
 }
 
-export function step(graph: Graph, state: State, result: NodeResult): [State, readonly Command[]] {
+export function step(graph: Graph, state: State, result: NodeResult): [State, readonly StepCommand[]] {
   const draft = draftOf(state)
   const { running } = draft
   if (running === undefined) throw new Error('no node is running')
   draft.running = undefined
   const node = graph.nodes.get(running.nodeId)!
-  const commands: Command[] = []
+  const commands: StepCommand[] = []
   const begun = { kind: 'note', seq: running.seq, step: running.step, node, input: running.input } as const
   if ('error' in result) {
     commands.push({ ...begun, error: result.error })
@@ -136,12 +136,12 @@ export function step(graph: Graph, state: State, result: NodeResult): [State, re
   return advance(graph, draft, commands)
 }
 
-export function goOn(graph: Graph, state: State): [State, readonly Command[]] {
+export function goOn(graph: Graph, state: State): [State, readonly StepCommand[]] {
   return advance(graph, draftOf(state), [])
 }
 
 /** The values that templates may name now. */
-export function scopeOf({ trigger, outputs, variables, frames, error, execution }: State): Scope {
+export function scopeOf({ trigger, outputs, variables, frames, error, execution }: State): TemplateScope {
   const loop = frames.findLast((frame) => frame.loop !== undefined)?.loop
   return {
     ...{ trigger, outputs, variables, execution },
@@ -169,7 +169,7 @@ const draftOf = (state: State): Draft => ({
   ...{ frames: [...state.frames], outputs: { ...state.outputs }, sizes: { ...state.sizes }, work: 0 },
 })
 
-function advance(graph: Graph, draft: Draft, commands: Command[]): [State, readonly Command[]] {
+function advance(graph: Graph, draft: Draft, commands: StepCommand[]): [State, readonly StepCommand[]] {
   for (;;) {
     const frame = draft.frames.at(-1)!
     const id = earliest(graph, frame.ready)
@@ -188,7 +188,7 @@ function advance(graph: Graph, draft: Draft, commands: Command[]): [State, reado
   }
 }
 
-const tooLong = (node: FlowNode): Command => ({
+const tooLong = (node: FlowNode): StepCommand => ({
   kind: 'fail',
   error: failureOf(node, `more than ${nodesAtMost} nodes have run: the execution is taken for one without an end`, []),
 })
@@ -198,13 +198,13 @@ function earliest({ rank }: Graph, ready: readonly string[]): string | undefined
 }
 
 /** Runs a node that needs nobody else, or says who is to be asked; gives the command that ends the step, if any. */
-function enter(graph: Graph, draft: Draft, node: FlowNode, commands: Command[]): Command | undefined {
+function enter(graph: Graph, draft: Draft, node: FlowNode, commands: StepCommand[]): StepCommand | undefined {
   const { id, type, data } = node
   const at = { seq: draft.seq, step: stepOf(draft, id), node }
   const known = Object.hasOwn(nodeTypes, type) ? nodeTypes[type] : undefined
   const scope = scopeOf(draft)
   const room = openRoom()
-  let input: Scope = {}
+  let input: TemplateScope = {}
   try {
     if (type !== 'trigger') input = inputOf(type, data, scope, room)
   } catch (error) {
@@ -239,10 +239,10 @@ function within(
   graph: Graph,
   draft: Draft,
   at: Pick<Note, 'seq' | 'step' | 'node'>,
-  commands: Command[],
+  commands: StepCommand[],
   input: unknown,
   work: () => unknown,
-): Command | undefined {
+): StepCommand | undefined {
   let output: unknown
   try {
     output = work()
@@ -258,10 +258,10 @@ function refused(
   graph: Graph,
   draft: Draft,
   at: Pick<Note, 'seq' | 'step' | 'node'>,
-  commands: Command[],
+  commands: StepCommand[],
   input: unknown,
   error: unknown,
-): Command | undefined {
+): StepCommand | undefined {
   if (!(error instanceof NodeError) && !(error instanceof TypeError)) throw error
   commands.push({ kind: 'note', ...at, input, error: error.message })
   return fail(graph, draft, at.node, error.message)
@@ -270,7 +270,7 @@ function refused(
 const later = Symbol('later')
 
 /** Goes into the body of a node. */
-function open(graph: Graph, draft: Draft, node: FlowNode, scope: Scope): unknown {
+function open(graph: Graph, draft: Draft, node: FlowNode, scope: TemplateScope): unknown {
   if (node.type === 'condition') {
     const room = openRoom()
     const result = holds(node.data, scope, { room })
@@ -307,7 +307,7 @@ function go(graph: Graph, draft: Draft, node: FlowNode, handle: string): void {
 }
 
 /** Keeps what a node gave, and goes on behind it; gives the end of an execution that holds too much. */
-function settle(graph: Graph, draft: Draft, node: FlowNode, output: unknown): Command | undefined {
+function settle(graph: Graph, draft: Draft, node: FlowNode, output: unknown): StepCommand | undefined {
   const size = jsonSize(output, mostHeld)
   draft.work += size
   draft.outputs[node.id] = output
@@ -334,7 +334,7 @@ function noteLast(draft: Draft, last: unknown, lastSize: number): void {
 }
 
 /** Nothing is left to run in a body: the next iteration begins, or what comes after. */
-function endOfBody(graph: Graph, draft: Draft, frame: Frame, commands: Command[]): Command | undefined {
+function endOfBody(graph: Graph, draft: Draft, frame: Frame, commands: StepCommand[]): StepCommand | undefined {
   const node = graph.nodes.get(frame.nodeId!)!
   const { loop } = frame
   if (loop !== undefined && loop.total > 0) {
@@ -362,14 +362,20 @@ function listOf(given: Given | undefined): readonly unknown[] {
   return list.reverse()
 }
 
-function leave(graph: Graph, draft: Draft, node: FlowNode, output: object, commands: Command[]): Command | undefined {
+function leave(
+  graph: Graph,
+  draft: Draft,
+  node: FlowNode,
+  output: object,
+  commands: StepCommand[],
+): StepCommand | undefined {
   draft.seq += 1
   commands.push({ kind: 'note', seq: draft.seq, step: stepOf(draft, node.id), node, input: {}, output })
   return settle(graph, draft, node, output)
 }
 
 /** The innermost `try` around the node goes on with its other branch; without one the execution has failed. */
-function fail(graph: Graph, draft: Draft, node: FlowNode, message: string): Command | undefined {
+function fail(graph: Graph, draft: Draft, node: FlowNode, message: string): StepCommand | undefined {
   const error = failureOf(node, message, draft.frames)
   const place = draft.frames.findLastIndex(({ branch }) => branch === 'try')
   if (place < 0) return { kind: 'fail', error }
@@ -380,7 +386,7 @@ function fail(graph: Graph, draft: Draft, node: FlowNode, message: string): Comm
   return undefined
 }
 
-function failureOf({ id, label, type }: FlowNode, message: string, frames: readonly Frame[]): Failure {
+function failureOf({ id, label, type }: FlowNode, message: string, frames: readonly Frame[]): NodeFailure {
   const around = frames.flatMap(({ nodeId, loop }) =>
     nodeId === undefined ? [] : [`    in ${nodeId}${loop === undefined ? '' : ` (iteration ${loop.index})`}`],
   )

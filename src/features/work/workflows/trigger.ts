@@ -1,7 +1,7 @@
 import { parseCron } from '../../../adapters/cron.ts'
 import type { Catalog } from '../../../catalog/catalog.ts'
 import { isObject } from '../../../query/guards.ts'
-import type { Problem } from './flow.ts'
+import type { WorkflowProblem } from './flow.ts'
 
 /** The trigger and the options of a workflow: the columns of svc_Workflow beside its graph. */
 export type Trigger = {
@@ -17,7 +17,7 @@ export type Trigger = {
 }
 
 /** `options` of a workflow. */
-export type Options = {
+export type WorkflowOptions = {
   /** Of its schedule. */
   readonly timezone: string
   /** Of ticks that came while no worker ran: one run makes up for them, or none. */
@@ -32,7 +32,7 @@ export type Options = {
   readonly webhookSecret: string | undefined
 }
 
-export function optionsOf(stored: unknown): Options {
+export function optionsOf(stored: unknown): WorkflowOptions {
   const given = isObject(stored) ? stored : {}
   return {
     timezone: typeof given.timezone === 'string' && given.timezone !== '' ? given.timezone : 'UTC',
@@ -83,9 +83,9 @@ const path = /^[A-Za-z0-9._~-]+(\/[A-Za-z0-9._~-]+)*$/
 export const webhookPath = (text: string): string => text.replace(/^\/+|\/+$/g, '')
 
 /** The missing parts of an active workflow's trigger. */
-export function triggerProblems(trigger: Trigger, catalog: Catalog): readonly Problem[] {
+export function triggerProblems(trigger: Trigger, catalog: Catalog): readonly WorkflowProblem[] {
   const { trigger_type, trigger_cron, trigger_webhook_path, trigger_hook_collection, trigger_hook_action } = trigger
-  const problem = (message: string): Problem => ({ code: 'trigger', message })
+  const problem = (message: string): WorkflowProblem => ({ code: 'trigger', message })
   const own = (): readonly string[] => {
     switch (trigger_type) {
       case 'schedule':

@@ -19,7 +19,7 @@ import {
   triggerableColumns,
   workflowsActor,
 } from './queries.ts'
-import { type Sight, sightsOf } from './sight.ts'
+import { type ChangeSight, sightsOf } from './sight.ts'
 import { causeOfNext, mayTrigger, refusedChain } from './starting.ts'
 import { optionsOf } from './trigger.ts'
 
@@ -149,7 +149,7 @@ function changeIn(collection: Collection, { action }: LogEvent, { before, after 
 }
 
 /** A change as the workflow's author may see it; undefined where they may not. */
-function toldOf(change: Change, sight: Sight): Change | undefined {
+function toldOf(change: Change, sight: ChangeSight): Change | undefined {
   if (sight === 'everything') return change
   if (sight === 'nobody') return { ...change, document: null, previousDocument: null }
   const { fields, isSeen, wasSeen } = sight

@@ -5,10 +5,10 @@ import {
   handleOf,
   isReturn,
   isStructure,
-  type Problem,
   readFlow,
   structures,
   topology,
+  type WorkflowProblem,
 } from './flow.ts'
 import { isScript, nodeTypes } from './nodes.ts'
 import { handlesOf } from './step.ts'
@@ -25,18 +25,18 @@ export type Surroundings = {
   readonly extensionNodes: ReadonlyMap<string, (data: unknown) => readonly string[]>
 }
 
-export type Verdict = {
+export type ValidationResult = {
   readonly valid: boolean
-  readonly errors: readonly Problem[]
-  readonly warnings: readonly Problem[]
+  readonly errors: readonly WorkflowProblem[]
+  readonly warnings: readonly WorkflowProblem[]
 }
 
 /** Checks the stored parts: shape, sizes and known types. A draft needs no more. */
 export function checkShape(
   flowData: unknown,
   around: Pick<Surroundings, 'extensionNodes'>,
-): { flow: Flow; errors: Problem[] } {
-  const errors: Problem[] = []
+): { flow: Flow; errors: WorkflowProblem[] } {
+  const errors: WorkflowProblem[] = []
   const flow = readFlow(flowData, errors)
   for (const { id, type } of flow.nodes)
     if (!isKnown(type, around))
@@ -45,9 +45,9 @@ export function checkShape(
 }
 
 /** All rules; `trigger` where they are about a whole workflow and not only its graph. */
-export function validate(flowData: unknown, around: Surroundings, trigger?: Trigger): Verdict {
+export function validate(flowData: unknown, around: Surroundings, trigger?: Trigger): ValidationResult {
   const { flow, errors } = checkShape(flowData, around)
-  const warnings: Problem[] = []
+  const warnings: WorkflowProblem[] = []
   if (flow.nodes.length > 0 || errors.length === 0) checkGraph(flow, errors, warnings)
   const isBefore = trigger !== undefined && runsBefore(trigger)
   for (const node of flow.nodes) checkNode(node, { around, isBefore, errors, warnings })
@@ -62,7 +62,7 @@ export const runsBefore = ({ trigger_type, trigger_hook_action }: Trigger): bool
 const isKnown = (type: string, { extensionNodes }: Pick<Surroundings, 'extensionNodes'>): boolean =>
   Object.hasOwn(nodeTypes, type) || extensionNodes.has(type)
 
-function checkGraph(flow: Flow, errors: Problem[], warnings: Problem[]): void {
+function checkGraph(flow: Flow, errors: WorkflowProblem[], warnings: WorkflowProblem[]): void {
   const { nodes, edges } = flow
   const note = (code: string, message: string, nodeId?: string) =>
     void errors.push({ code, message, ...(nodeId !== undefined && { nodeId }) })
@@ -120,8 +120,8 @@ function reachable({ edges }: Flow, from: string | undefined): ReadonlySet<strin
 type Checking = {
   readonly around: Surroundings
   readonly isBefore: boolean
-  readonly errors: Problem[]
-  readonly warnings: Problem[]
+  readonly errors: WorkflowProblem[]
+  readonly warnings: WorkflowProblem[]
 }
 
 function checkNode({ id, type, data }: FlowNode, { around, isBefore, errors, warnings }: Checking): void {

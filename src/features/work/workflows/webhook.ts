@@ -18,7 +18,7 @@ import { definitionFor } from './definitions.ts'
 import { readFlow } from './flow.ts'
 import { secretsNamed } from './outside.ts'
 import { type Triggerable, triggerableColumns } from './queries.ts'
-import { type Asker, executionFor, mayTrigger, queue } from './starting.ts'
+import { executionFor, mayTrigger, queue, type WorkflowCaller } from './starting.ts'
 import { optionsOf, webhookPath } from './trigger.ts'
 
 /** `ANY /webhook/{path}`: a request from outside starts a workflow, and may be answered by it. */
@@ -49,7 +49,7 @@ async function answer(deps: WorkflowWrites, request: FastifyRequest, reply: Fast
   const raw = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0)
   await verify(deps, workflow, request, raw)
   requireRole(workflow, caller)
-  const asker: Asker = { caller, actor: actorOf(request, caller) }
+  const asker: WorkflowCaller = { caller, actor: actorOf(request, caller) }
   const data = await dataOf(request, raw, path)
   const execution = executionFor(workflow, asker, { trigger: 'webhook', data })
   const { id, status } = await queue(deps, asker.actor, execution)

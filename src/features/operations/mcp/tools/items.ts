@@ -1,7 +1,6 @@
 import { Type } from '../../../../adapters/typebox.ts'
 import { OneOf, Text } from '../../../../http/shapes.ts'
 import {
-  type Answer,
   type CallRoute,
   Collection,
   Cursor,
@@ -20,6 +19,7 @@ import {
   Sort,
   sortText,
   type Tool,
+  type ToolAnswer,
   tool,
 } from '../tool.ts'
 
@@ -74,7 +74,7 @@ const listQuery = ({ filter, fields, sort, search, searchFields, ...page }: Chos
  * The first page by cursor, so that the answer says how to go on; by number what cannot be read by cursor, such as an order by
  * long texts.
  */
-async function firstPage(call: CallRoute, collection: string, query: RouteInput['query']): Promise<Answer> {
+async function firstPage(call: CallRoute, collection: string, query: RouteInput['query']): Promise<ToolAnswer> {
   const params = { collection }
   try {
     return await call(listRoute, { params, query: { ...query, page: undefined, cursor: '' } })
@@ -146,7 +146,7 @@ const listing: readonly Tool[] = [
     }),
     routes: [listRoute],
     run: async ({ search, collections, fields, limit }, call) => {
-      const data: Answer[] = []
+      const data: ToolAnswer[] = []
       for (const collection of new Set(collections)) {
         const query = { search, fields: listText(fields), limit, sortByRelevance: true }
         const found = await call(listRoute, { params: { collection }, query })
