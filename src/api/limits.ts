@@ -198,7 +198,7 @@ function giveBack(deps: Logs) {
     try {
       tell(reply, await attempt.giveBack())
     } catch (error) {
-      deps.log.warn({ err: error }, 'an attempt that is given back stays counted')
+      deps.log.warn({ err: error }, 'a successful attempt could not be given back to its limit')
     }
     return payload
   }

@@ -14,14 +14,14 @@ import { type Command, UsageError } from './command.ts'
 import { openProgressLine, sizeText } from './progress-line.ts'
 
 export const usage = `Usage: daybook backup FILE [--passphrase-file FILE] [--verify-by-restore] [--quiet] [--json]
-  Writes everything that is in the database, and the content of the files, as of one moment, while everything runs.
+  Writes the whole database and the content of the files, as of one moment, while everything runs.
   FILE is a path, NAME://KEY for a storage service of STORAGE_SERVICES_ENABLED, or - for standard output.
-  A backup that was not written to its end never has the name FILE, and is never taken for one.
+  A backup gets the name FILE only when it is complete.
   --passphrase-file FILE  puts the keys of the installation into the backup, encrypted; or BACKUP_PASSPHRASE
-  --verify-by-restore  restores it on a server of its own, which is thrown away, and compares rows with the log
+  --verify-by-restore  restores it on a temporary server, and compares rows with the log
   --quiet  no progress on standard error
   --json   the result as JSON
-Exit codes: 0 written, and read again; 1 not written; 2 wrong usage.
+Exit codes: 0 written and read back; 1 not written; 2 wrong usage.
 `
 
 /** Backs an installation up (docs/backup.md). */

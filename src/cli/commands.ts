@@ -25,27 +25,27 @@ export const commands: Readonly<Record<string, ListedCommand>> = {
     load: () => import('./worker.ts'),
   },
   backup: {
-    about: 'FILE: everything that is in the database, and the files, as of one moment, while it is used',
+    about: 'FILE: backs up the database and the files, as of one moment, while everything runs',
     load: () => import('./backup.ts'),
   },
   consumers: {
-    about: 'list, reset, skip and retry: who follows the log, where they are, and what they have set aside',
+    about: 'list, reset, skip and retry: consumers of the log, their places, and the events that they have set aside',
     load: () => import('./consumers.ts'),
   },
   doctor: {
-    about: 'checks configuration, database, Redis, SMTP and storage, and says how to mend what is wrong; --json',
+    about: 'checks configuration, database, Redis, SMTP and storage, and says how to fix each problem; --json',
     load: () => import('./doctor.ts'),
   },
   erase: {
-    about: 'the images of one item in the log, for ever',
+    about: 'erases the images of one item from the log, for ever',
     load: () => import('./erase.ts'),
   },
   'export-tenant': {
-    about: 'ID-OR-NAME: what a tenant may know of itself, rows and files, in a directory',
+    about: 'ID-OR-NAME: exports the rows and files of a tenant into a directory',
     load: () => import('./export-tenant.ts'),
   },
   'export-user': {
-    about: 'everything the log holds about a user, one JSON object a line',
+    about: 'exports everything that the log holds about a user, one JSON object a line',
     load: () => import('./export-user.ts'),
   },
   files: {
@@ -61,7 +61,7 @@ export const commands: Readonly<Record<string, ListedCommand>> = {
     load: () => import('./migrate.ts'),
   },
   restore: {
-    about: 'FILE: makes the installation of a backup again, in an empty database',
+    about: 'FILE: restores a backup into an empty database; or one collection or tenant',
     load: () => import('./restore.ts'),
   },
   resume: {
@@ -69,7 +69,8 @@ export const commands: Readonly<Record<string, ListedCommand>> = {
     load: () => import('./resume.ts'),
   },
   types: {
-    about: 'the collections as TypeScript, for the client: of this installation, a server or a file of definitions',
+    about:
+      'writes the collections as TypeScript, for the client: of this installation, a server or a file of definitions',
     load: () => import('./types.ts'),
   },
 }

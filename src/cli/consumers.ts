@@ -16,11 +16,11 @@ import { type Command, UsageError } from './command.ts'
 import { withRuntime } from './runtime.ts'
 
 export const usage = `Usage: daybook consumers <command>
-  list [--json]                  every consumer of the log, and what they have set aside
-  reset <name> --to PLACE        has one go on at: now, beginning, a moment such as 2026-03-14T09:26:53Z, or a cursor
-  skip <name>                    has a halted one go on after the event that it halts at, which is set aside
+  list [--json]                  every consumer of the log, with the events that it has set aside
+  reset <name> --to PLACE        continues one at: now, beginning, a moment such as 2026-03-14T09:26:53Z, or a cursor
+  skip <name>                    sets the event aside that a halted one halts at, and continues after it
   skip <name> --position P|all   forgets events that were set aside
-  retry <name> [--position P]    has events that were set aside handled again, all of them by default
+  retry <name> [--position P]    handles events that were set aside again, all of them by default
 `
 
 /** Where the consumers of the log are, and where they shall go on (docs/consumers.md). */

@@ -6,10 +6,10 @@ import { type Command, UsageError } from './command.ts'
 import { openProgressLine, sizeText } from './progress-line.ts'
 
 export const usage = `Usage: daybook export-tenant ID-OR-NAME --out DIR [--quiet] [--json]
-  Writes what a tenant may know of itself into a new directory, as of one moment, while everything runs: its rows as NDJSON, a
+  Writes the data of a tenant into a new directory, as of one moment, while everything runs: its rows as NDJSON, a
   file per collection, its members, the content of its files, and manifest.json with counts and digests. No credential, secret
-  or hidden field is in it. The directory has its name when all of it is on the disk, and nobody else may read it.
-  --out DIR  a directory that is not there yet
+  or hidden field is in it. The directory gets its name when all of it is on the disk, and nobody else may read it.
+  --out DIR  a directory that does not exist yet
   --quiet    no progress on standard error
   --json     the manifest on standard output
 Exit codes: 0 written; 1 not written; 2 wrong usage.

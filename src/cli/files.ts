@@ -6,7 +6,7 @@ import { withRuntime } from './runtime.ts'
 
 export const usage = `Usage: daybook files <command>
   verify [--hashes] [--remove-orphans]   compares rows with storage, in both directions; exit code 1 for a difference
-  migrate --to SERVICE                   moves all files to one storage service, while they are served
+  migrate --to SERVICE                   moves all files to one storage service, while the server runs
   migrate --to-folders                   moves files of the flat layout to the folders of their tenant and user
 `
 

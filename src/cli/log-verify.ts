@@ -9,10 +9,10 @@ import { onInstallation } from './installation.ts'
 
 export const usage = `Usage: daybook log verify [--seals] [--head FILE] [--key KEY]... [--json]
   Compares every row of every logged collection with the newest event about it.
-  --seals      compares the log with its seals instead, and names the first event that is not what was sealed
-  --head FILE  with --seals: a head that somebody has kept, or a file of them; everything before it can be proven
+  --seals      compares the log with its seals instead, and names the first event that differs
+  --head FILE  with --seals: a head that you have kept, or a file of heads; everything before it can be proven
   --key KEY    with --seals: a public key of this installation, base64url, where it can't be derived from SECRET_KEY
-Exit codes: 0 nothing differs, 1 something does or could not be verified, 2 wrong usage.
+Exit codes: 0 nothing differs, 1 something differs or could not be verified, 2 wrong usage.
 `
 
 /** Proves the tables from the log, or the log from its seals (docs/audit-log.md). Reads only. */

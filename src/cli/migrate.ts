@@ -25,12 +25,12 @@ import { onInstallation } from './installation.ts'
 
 export const usage = `Usage: daybook migrate <command> [--json]
   status                                    what is applied and what is pending; exit code 3 when something is
-  run [--version V | --to V]                runs what is pending; waits for another runner
-      [--dry-run [--sql]]                   only shows what would run; with its SQL, and what that would stop
-  rollback <version> [--reason R]           undoes one
-  rollback --batch [--reason R]             undoes the last batch
+  run [--version V | --to V]                runs the pending ones; waits for another runner
+      [--dry-run [--sql]]                   only shows what would run; with its SQL, and the traffic that it would stop
+  rollback <version> [--reason R]           rolls one back
+  rollback --batch [--reason R]             rolls the last batch back
   create <name> [--type T] [--description D]  writes a new script into MIGRATIONS_DIR
-  lint [--version V | --to V]               what pending scripts would stop; exit code 3 when there is something
+  lint [--version V | --to V]               the traffic that pending scripts would stop; exit code 3 with findings
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 see above.
 `
 

@@ -14,22 +14,22 @@ import { withRuntime } from './runtime.ts'
 export const usage = `Usage: daybook restore FILE [--hold] [--end-sessions] [--keys-to FILE] [--passphrase-file FILE] [--other-key] [--no-verify]
        daybook restore --collection NAME (--at TIME | --from FILE) [--dry-run] [--set-null] [--skip] [--force] [--json]
        daybook restore --tenant ID-OR-NAME (--at TIME | --from FILE) [--dry-run] [--set-null] [--skip] [--force] [--json]
-  Makes the installation of a backup again, in an empty database: the embedded one where none is configured. Its files go to
+  Restores an installation into an empty database: the embedded one where none is configured. Its files go to
   the storage services of the same names. Then setup brings it to the version of this program, and rows and files are compared
   with the log.
-  FILE is what daybook backup was given, or - for standard input.
+  FILE is the one that daybook backup has written, or - for standard input.
   --hold          no mail, webhook, schedule, workflow or task runs until daybook resume: for a copy of an installation
   --end-sessions  everybody has to sign in again
   --keys-to FILE  writes the keys in the backup there, as lines of .env; they open with --passphrase-file FILE or BACKUP_PASSPHRASE
-  --other-key  with another SECRET_KEY than the backup was made with: what it sealed cannot be opened any more
+  --other-key  with another SECRET_KEY than the backup was made with: values that it encrypted are lost
   --no-verify  without the comparison at the end, which reads everything
 
   With --collection or --tenant brings back this part alone, while everything runs: rows that were deleted come back, changed ones
   get their old values, newer ones are deleted. It is one transaction of ordinary changes, which POST /log/undo undoes by the id
   that is printed. A tenant's rows, files, members and settings are its part; users and roles, which tenants share, are only named.
-  --at TIME    what it was then, by the log: a time such as 2026-03-14T09:26:53Z, or a cursor of GET /history/now
-  --from FILE  what it is in a backup, for what the log does not hold any more
-  --dry-run    writes nothing and prints what would be done
+  --at TIME    its state at that time, by the log: a time such as 2026-03-14T09:26:53Z, or a cursor of GET /history/now
+  --from FILE  its state in a backup, where the log does not reach back
+  --dry-run    writes nothing and prints the changes
   --set-null   relations to rows that are gone become null, where they may
   --skip       rows that cannot come back are left as they are, with those that need them
   --force      deletes newer rows that others refer to, and does without hidden fields, which the log does not hold

@@ -4,8 +4,8 @@ import type { Command } from './command.ts'
 import { withRuntime } from './runtime.ts'
 
 export const usage = `Usage: daybook resume
-  Ends what daybook restore --hold has begun: from now on mails are sent, webhooks are called, and schedules, workflows and tasks
-  run, also those that have waited.
+  Ends the hold of daybook restore --hold: from now on mails are sent, webhooks are called, and schedules, workflows and tasks
+  run, waiting ones too.
 `
 
 export const run: Command = async (args) => {

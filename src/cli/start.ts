@@ -4,8 +4,8 @@ import { exitWithParent } from '../process/parent.ts'
 import type { Command } from './command.ts'
 
 export const usage = `Usage: daybook start
-  Runs PostgreSQL (unless DATABASE_URL names a server), setup, the web process and the workers that have work, and says where.
-  The data are in DAYBOOK_DATA_DIR (./.daybook). Ctrl-C stops everything.
+  Runs PostgreSQL (unless DATABASE_URL names a server), setup, the web process and the workers that have work, and prints the address.
+  It keeps its data in DAYBOOK_DATA_DIR (./.daybook). Ctrl-C stops everything.
 `
 
 /** The whole platform by one command (docs/install.md). */

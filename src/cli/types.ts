@@ -14,7 +14,7 @@ export const usage = `Usage: daybook types [--out FILE]
     the database of this installation,
     --url URL --token TOKEN    a server; the token of an administrator, or DAYBOOK_TOKEN
     --file FILE                definitions, as GET /schemas-export gives them
-  --check                      writes nothing; exit code 3 where FILE is not what would be written
+  --check                      writes nothing; exit code 3 if FILE is out of date
   --watch                      writes again whenever the collections change
 `
 

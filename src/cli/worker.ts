@@ -8,9 +8,9 @@ export const usage = `Usage: daybook worker <name>
   One worker process; any number of each may run. SIGTERM lets it finish what it has begun.
   mail                 sends mail
   tasks                runs tasks and schedules, with TASK_SERVICE_ENABLED=true
-  log-cleanup          makes partitions of the log ahead of time, deletes what is old or expired, seals the log
-  cache-invalidation   where processes share cached answers
-  webhooks             tells webhooks of changes
+  log-cleanup          makes partitions of the log ahead of time, deletes old and expired rows, seals the log
+  cache-invalidation   deletes stale answers from a shared cache
+  webhooks             delivers changes to webhooks
   workflows            runs workflows
 `
 

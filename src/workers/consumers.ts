@@ -219,7 +219,7 @@ function retry(place: ConsumerRun): void {
 
 function lose({ deps }: Shell, place: ConsumerRun): void {
   place.held = undefined
-  deps.log.warn({ consumer: place.consumer.name }, 'a consumer is worked for by another process, or was moved')
+  deps.log.warn({ consumer: place.consumer.name }, 'another process serves the consumer, or somebody moved it')
 }
 
 /**

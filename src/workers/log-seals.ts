@@ -85,7 +85,7 @@ async function lookAfter(deps: WorkerWrites, keys: LogKeys, lookMs: number, stop
   while (!stopping.aborted) {
     for (const step of steps)
       await step().catch((error: unknown) =>
-        deps.log.warn({ err: error }, 'seals of the log could not be looked after'),
+        deps.log.warn({ err: error }, 'upkeep of the seals of the log failed; it is tried again'),
       )
     await delay(lookMs, undefined, { signal: stopping }).catch(() => undefined)
   }

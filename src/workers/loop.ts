@@ -336,7 +336,7 @@ function openHeartbeat(deps: Jobs & Logs, queue: QueueName, everyMs: number) {
         [...beating].map(({ id, retryCount }) => ({ id, retryCount })),
       )
     } catch (error) {
-      deps.log.warn({ err: error, queue }, 'running jobs could give no sign of life')
+      deps.log.warn({ err: error, queue }, 'heartbeats of running jobs could not be sent')
     }
   }
   const timer = setInterval(beat, everyMs)

@@ -57,7 +57,7 @@ function openLanes(deps: WorkerWrites) {
       try {
         for (const id of await webhooksWithWork(deps)) if (!running.has(id)) start(id)
       } catch (error) {
-        deps.log.warn({ err: error }, 'due deliveries could not be looked for')
+        deps.log.warn({ err: error }, 'due deliveries could not be read')
       }
       await wait(dueMs)
     }

@@ -311,7 +311,7 @@ describe('rollback', () => {
     expect(await api.position()).toBe(position)
   })
 
-  it('undoes one, with its reason, and lets it run again', async () => {
+  it('rolls one back, with its reason, and lets it run again', async () => {
     const { status: code, body } = await api.admin('POST', '/migrations/rollback/20240102_c', { reason: 'too early' })
     expect(code).toBe(200)
     expect(body.data).toMatchObject({ status: 'rolled_back', metadata: { rollbackReason: 'too early' } })
@@ -338,7 +338,7 @@ describe('rollback', () => {
     await setStatus('20240111_bad', 'skipped')
   })
 
-  it('undoes the last batch, the newest first', async () => {
+  it('rolls the last batch back, the newest first', async () => {
     const noteDown = (what: string) =>
       `await sql('insert into ran values ($1)', ['down ${what}']); return { success: true }`
     for (const what of ['20240201_x', '20240202_y']) dir.write(what, noting(what), { down: noteDown(what) })

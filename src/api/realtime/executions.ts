@@ -74,7 +74,9 @@ export function openExecutionRooms(deps: RealtimeWrites, io: Server): ExecutionR
     if (known === undefined) return Promise.resolve()
     known.telling = known.telling
       .then(() => tell(socket, id))
-      .catch((error: unknown) => deps.log.error({ err: error, execution: id }, 'an execution could not be told of'))
+      .catch((error: unknown) =>
+        deps.log.error({ err: error, execution: id }, 'the progress of an execution could not be sent'),
+      )
     return known.telling
   }
   const tellAll = (id: string) => {

@@ -74,7 +74,7 @@ async function work(schedules: Schedules, wait: (ms: number) => Promise<void>): 
       isRegistered = true
       await wait(await look(schedules))
     } catch (error) {
-      deps.log.warn({ err: error }, 'schedules could not be looked at yet')
+      deps.log.warn({ err: error }, 'schedules could not be read yet')
       await wait(pauseAfterErrorMs)
     }
   }

@@ -95,7 +95,7 @@ export function openHooks(log: Logger): Hooks {
         try {
           await hook(context)
         } catch (error) {
-          log.error({ err: error, hook: owner, event, collection }, 'a hook failed; what it was told of stands')
+          log.error({ err: error, hook: owner, event, collection }, 'a hook failed; the change that it followed stands')
         }
       if (source?.has(collection, event) === true) await source.after(event, context)
     },

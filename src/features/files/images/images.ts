@@ -106,7 +106,7 @@ export function openImages({ assets }: Config, log: Logger): Images {
         const { type } = content
         // A file is worth more than what is said of it.
         if (error instanceof JobFault)
-          log.info({ reason: error.message, type }, 'a file has no header that is understood')
+          log.info({ reason: error.message, type }, 'the header of a file is broken or unknown')
         else log.warn({ err: error, type }, 'the header of a file could not be read')
         return {}
       }

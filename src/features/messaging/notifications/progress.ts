@@ -34,7 +34,7 @@ export function openProgress(deps: Writes & Logs, { quietMs, everyMs } = usual):
       told = performance.now()
       last = last
         .then(() => workFor({ caller: 'progress', gone: undefined, places: 0 }, () => write(message, data)))
-        .catch((error: unknown) => deps.log.warn({ err: error, ...about }, 'a user could not be told of progress'))
+        .catch((error: unknown) => deps.log.warn({ err: error, ...about }, 'progress could not be sent to a user'))
     }
     return {
       at: (message, data) => {

@@ -115,7 +115,10 @@ function sendFrom(lane: Lane): void {
     const one = lane.queue.shift()!
     const sent = attempt(lane, one)
       .catch((error) =>
-        deps.log.warn({ err: error, delivery: one.delivery.id }, 'a delivery could not be noted; it is done again'),
+        deps.log.warn(
+          { err: error, delivery: one.delivery.id },
+          'the outcome of a delivery could not be stored; it is delivered again',
+        ),
       )
       .finally(() => running.delete(sent))
     running.add(sent)

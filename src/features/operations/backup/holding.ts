@@ -39,6 +39,6 @@ async function held<T>({ log }: BackupHost, client: PgClient, id: string, work: 
     clearInterval(timer)
     await client
       .query(releaseContentSql, [id])
-      .catch((error: unknown) => log.warn({ err: error }, 'a hold is left; it ends by itself'))
+      .catch((error: unknown) => log.warn({ err: error }, 'a hold could not be released; it ends by itself'))
   }
 }

@@ -88,7 +88,7 @@ const OnePosition = Type.Object({
 const Counted = (message: string) => Type.Object({ message: Text(message), events: Count(1) })
 
 const consumersRoute = declared({
-  summary: 'List who follows the log, and what they have set aside',
+  summary: 'List the consumers of the log, with the events that they have set aside',
   scope: 'admin',
   response: {
     200: Type.Object({

@@ -190,7 +190,7 @@ function failureIn({ deps, claim }: Execution, error: unknown): string {
   if (error instanceof NodeError) return error.message
   const known = clientError(error)
   if (known !== undefined) return messageOf(known)
-  deps.log.error({ err: error, execution: claim.id }, 'a node of a workflow failed for a reason of ours')
+  deps.log.error({ err: error, execution: claim.id }, 'a node of a workflow failed by a fault of the server')
   return 'Internal error'
 }
 
