@@ -133,7 +133,7 @@ describe('the export of a tenant', () => {
     env = { ...testEnv(url), MULTI_TENANT: 'true' }
     await withClient(asSuperuser(url), async (client) => {
       await client.query('set session_replication_role = replica')
-      const { rows } = await client.query(`insert into "svc_Tenant" (name) values ('Bakery') returning id`)
+      const { rows } = await client.query(`insert into "svc_Tenant" (name) values ('Bakery'), ('Mill') returning id`)
       const [{ id }] = rows
       // Many rows, and one that is larger than many of them.
       await client.query(
@@ -171,7 +171,7 @@ describe('the export of a tenant', () => {
     }
     expect(await ended(daybook(args, env))).toMatchObject({ code: 1, text: expect.stringContaining('already') })
     expect(await ended(daybook(['export-tenant', 'Bakery'], env))).toMatchObject({ code: 2 })
-    const json = await ended(daybook([...args.slice(0, 3), join(own, 'json'), '--json', '--quiet'], env))
+    const json = await ended(daybook(['export-tenant', 'Mill', '--out', join(own, 'mill'), '--json', '--quiet'], env))
     expect(json).toMatchObject({ code: 0, text: expect.stringContaining('"collection": "svc_Page"') })
   })
 })
