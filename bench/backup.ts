@@ -1,5 +1,3 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { mkdtemp, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -8,14 +6,11 @@ import { localVersion, startLocalPostgres } from '../scripts/local-postgres.ts'
 import { openPlace } from './database.ts'
 import { environment } from './daybook.ts'
 import type { Figure } from './figures.ts'
-import { peakBytes } from './meter.ts'
-import { runScript } from './processes.ts'
+import { type Ran, runScript, timed } from './processes.ts'
 import { median } from './rounds.ts'
 
 /** A server, and where the programs of its version are; without them there is nothing to compare with. */
 type Place = { readonly url: string; readonly binDir: string | undefined; readonly version: number | undefined }
-
-type Ran = { readonly seconds: number; readonly peak: number | undefined }
 
 type Round = Readonly<Record<'backup' | 'restore', { readonly daybook: Ran; readonly ceiling: Ran | undefined }>> & {
   readonly bytes: { readonly daybook: number; readonly ceiling: number | undefined }
@@ -107,29 +102,6 @@ async function measureRound({ url, binDir }: Place, source: string, dir: string)
 }
 
 const secretKey = 'of a database that is thrown away, and of no worth'
-const lookEveryMs = 20
-
-/** A process from its start to its end, and the most memory that it has held. @throws with what it wrote when it fails */
-async function timed(program: string, args: readonly string[], env: Readonly<Record<string, string>>): Promise<Ran> {
-  const { PATH = '', HOME = '' } = process.env
-  const began = performance.now()
-  const child = spawn(program, args, {
-    cwd: tmpdir(),
-    env: { PATH, HOME, ...env },
-    stdio: ['ignore', 'ignore', 'pipe'],
-  })
-  let said = ''
-  let peak: number | undefined
-  child.stderr.on('data', (text) => (said += text))
-  const looking = setInterval(() => {
-    peak = peakBytes(child.pid!) ?? peak
-  }, lookEveryMs)
-  const [code] = await once(child, 'close')
-  clearInterval(looking)
-  if (code !== 0) throw new Error(`${program} ended with ${code}:\n${said}`)
-  return { seconds: (performance.now() - began) / 1000, peak }
-}
-
 function figuresOf(rounds: readonly Round[], rows: number, { binDir, version }: Place): readonly Figure[] {
   const figure = (
     title: string,

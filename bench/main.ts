@@ -17,6 +17,7 @@ import { hottestOf } from './profile.ts'
 import { readCases } from './reads.ts'
 import { measureRealtime } from './realtime-figures.ts'
 import { breakIn, type Contest, compete, type Line } from './rounds.ts'
+import { measureScale } from './scale.ts'
 import { measureStart } from './start.ts'
 import { figuresTable, ratioOf, tableOf } from './table.ts'
 import { measureWorkflows } from './workflows.ts'
@@ -54,6 +55,7 @@ async function bench(options: Options, cleanup: AsyncDisposableStack): Promise<R
     W13: () => measureJobs(prepared, options.quick),
     W16: () => measureWorkflows(contest, prepared, options.quick),
     'P-BACKUP': () => measureBackup(options.quick),
+    'P-GROWTH': () => measureScale(options),
     'P-CONSOLE': () => measureConsole(prepared),
   })
   if (options.profile !== undefined) {

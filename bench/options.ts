@@ -22,12 +22,14 @@ export type Options = {
   readonly profile: string | undefined
   /** Which of the two: the one without the data cache, or the one with it. */
   readonly profileOf: 'daybook' | 'cached'
+  /** Where the picture of P-GROWTH is written. */
+  readonly curve: string | undefined
   /** A server whose role may create databases; the embedded one when undefined. */
   readonly databaseUrl: string | undefined
 }
 
 export const usage = `npm run bench -- [options]
-  --quick            a first idea in under two minutes: shorter rounds, fewer rows, subscribers and jobs, no W14, P-backup, P-console
+  --quick            a first idea in under two minutes: shorter rounds, fewer rows, subscribers and jobs, no W14, P-backup, P-console, P-growth
   --large            W10 with 10,000 idle connections, and with 5,000 subscribers of 500 users at 1,000 changes a second
   --json             the figures as JSON instead of the table
   --only W1,W4       these workloads only
@@ -36,6 +38,7 @@ export const usage = `npm run bench -- [options]
   --seconds N        length of a round (2; quick 0.2)
   --products N       rows that are seeded (100000; quick 20000)
   --no-cache         without the column of the data cache
+  --curve FILE       the curves of P-growth as a picture, SVG
   --profile DIR      CPU profiles of Daybook's web process into DIR, and their hottest functions
   --profile-of SIDE  of the process without the data cache (daybook, the default) or of the one with it (cached)
 BENCH_DATABASE_URL   a PostgreSQL to make the database on, instead of the embedded one`
@@ -54,6 +57,7 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Op
       seconds: { type: 'string' },
       products: { type: 'string' },
       'no-cache': { type: 'boolean', default: false },
+      curve: { type: 'string' },
       profile: { type: 'string' },
       'profile-of': { type: 'string', default: 'daybook' },
     },
@@ -69,6 +73,7 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Op
     seconds: numberOf('--seconds', values.seconds ?? (quick ? '0.2' : '2'), 0.2),
     products: numberOf('--products', values.products ?? (quick ? '20000' : '100000'), 1000),
     withCache: !values['no-cache'],
+    curve: values.curve === undefined ? undefined : resolve(values.curve),
     profile: profile === undefined ? undefined : resolve(profile),
     profileOf: sideOf(values['profile-of'], !values['no-cache']),
     databaseUrl: env.BENCH_DATABASE_URL || undefined,
@@ -76,7 +81,7 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Op
 }
 
 /** A quick run has them only when they are asked for. */
-const slow = ['W14', 'P-BACKUP', 'P-CONSOLE']
+const slow = ['W14', 'P-BACKUP', 'P-CONSOLE', 'P-GROWTH']
 
 /** Whether a workload is to be measured. */
 export const isWanted = ({ only, quick }: Options, id: string): boolean =>

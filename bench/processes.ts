@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { compiledDirectory } from '../src/process/start-up.ts'
+import { peakBytes } from './meter.ts'
 
 /** A running process of its own. */
 export type Running = {
@@ -74,4 +75,34 @@ function spawnScript({ script, env, nodeArgs = [], args = [] }: Launch) {
     env: { PATH, HOME, NODE_COMPILE_CACHE, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
+}
+
+/** `peak`: bytes of memory. */
+export type Ran = { readonly seconds: number; readonly peak: number | undefined }
+
+const lookEveryMs = 20
+
+/** A process from its start to its end, and the most memory that it has held. @throws with what it wrote when it fails */
+export async function timed(
+  program: string,
+  args: readonly string[],
+  env: Readonly<Record<string, string>>,
+): Promise<Ran> {
+  const { PATH = '', HOME = '' } = process.env
+  const began = performance.now()
+  const child = spawn(program, args, {
+    cwd,
+    env: { PATH, HOME, ...env },
+    stdio: ['ignore', 'ignore', 'pipe'],
+  })
+  let said = ''
+  let peak: number | undefined
+  child.stderr.on('data', (text) => (said += text))
+  const looking = setInterval(() => {
+    peak = peakBytes(child.pid!) ?? peak
+  }, lookEveryMs)
+  const [code] = await once(child, 'close')
+  clearInterval(looking)
+  if (code !== 0) throw new Error(`${program} ended with ${code}:\n${said}`)
+  return { seconds: (performance.now() - began) / 1000, peak }
 }

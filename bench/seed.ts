@@ -16,9 +16,10 @@ export async function seed(sql: pg.Client, ownerId: string, sizes: Readonly<Reco
   await sql.query('analyze')
 }
 
-const idSql = `('00000000-0000-4000-8000-' || lpad(to_hex(n), 12, '0'))::uuid`
+export const idSql = `('00000000-0000-4000-8000-' || lpad(to_hex(n), 12, '0'))::uuid`
 
-async function fill(sql: pg.Client, table: Twin, ownerId: string, rows: number): Promise<void> {
+/** Rows after the first `after` ones, without events. */
+export async function fill(sql: pg.Client, table: Twin, ownerId: string, rows: number, after = 0): Promise<void> {
   await sql.query(`alter table ${table} disable trigger user`)
   await sql.query(
     `insert into ${table} (id, sku, name, description, price, stock, active, "releasedAt", "owner_Id", "category_Id",
@@ -30,8 +31,8 @@ async function fill(sql: pg.Client, table: Twin, ownerId: string, rows: number):
          else ('00000000-0000-4000-9000-' || lpad(((n / ${categories}) % ${owners})::text, 12, '0'))::uuid end,
        ('00000000-0000-4000-8000-' || lpad(to_hex(n % ${categories} + 1), 12, '0'))::uuid,
        timestamptz '2026-01-01 00:00Z', timestamptz '2026-01-01 00:00Z'
-     from generate_series(1, $2::int) n`,
-    [ownerId, rows],
+     from generate_series($3::int + 1, $2::int) n`,
+    [ownerId, rows, after],
   )
   await sql.query(`alter table ${table} enable trigger user`)
   await sql.query(`vacuum (analyze, freeze) ${table}`)
