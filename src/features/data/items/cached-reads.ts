@@ -89,6 +89,7 @@ async function make(
     begin: (plan) => void plans.push(plan),
     ran: (statement) => void statements.push(statement),
     lasts: ({ time }, until) => void windows.push({ from: time!.at.getTime(), until }),
+    untimed: (error) => request.log.debug({ err: error }, 'the database did not tell how long an answer is right'),
     // Answers that a caller asks to cache come from the primary; automatic caching must not take reads from the
     // replicas.
     ...(isAutomatic && { servedBy: (position) => void replayed.push(position) }),

@@ -87,8 +87,13 @@ async function noteTime(deps: Reads & ReplicaReads & AdmissionLane, plan: Plan, 
   const next = nextChange(plan)
   if (next === undefined) return
   const { atMs, statement: ofRows } = next
-  const [row] = ofRows === undefined ? [] : await run<{ at: string | null }>(deps, plan, ofRows, via)
-  recorder.lasts(plan, Math.min(atMs, Number(row?.at ?? NEVER_MS)))
+  try {
+    const [row] = ofRows === undefined ? [] : await run<{ at: string | null }>(deps, plan, ofRows, via)
+    recorder.lasts(plan, Math.min(atMs, Number(row?.at ?? NEVER_MS)))
+  } catch (error) {
+    // The answer is there; only that it may be kept is not known.
+    recorder.untimed(error)
+  }
 }
 
 /** Of a list that might be long, only as much as may be held at once. */
@@ -223,6 +228,8 @@ export type DependencyRecorder = {
   ran(statement: Statement): void
   /** An answer to a plan that names the time is right until then; not called where that is not known. */
   lasts(plan: Plan, untilMs: number): void
+  /** The database could not be asked for that. */
+  untimed(error: unknown): void
   /** Where replicas may answer: what the one had replayed before it was asked. Without it only the primary answers. */
   servedBy?: (replayed: WalPosition) => void
 }
