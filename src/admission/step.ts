@@ -235,29 +235,35 @@ const quickMs = 50
 export type Cost = {
   /** The recent average; undefined before the first end. */
   readonly ms: number | undefined
-  /** How long the next run will probably take: follows what is slow now sooner than the average does. */
+  /** How long the next run will probably take: follows a rush that makes everything slow sooner than the average does. */
   readonly expectedMs: number
+  readonly lastMs: number
   /** When a quick run ended last. */
   readonly quickAt: number | undefined
   /** Since when every run has been slow. */
   readonly slowSince: number | undefined
 }
 
-export const unknownCost: Cost = { ms: undefined, expectedMs: 0, quickAt: undefined, slowSince: undefined }
+export const unknownCost: Cost = { ms: undefined, expectedMs: 0, lastMs: 0, quickAt: undefined, slowSince: undefined }
 
 /** After a run. One quick run is proof: the load of others makes work slower, and nothing makes it faster. */
 export function afterRun(cost: Cost, presumed: CostPresumption, startedAt: number, now: number): Cost {
   const ms = now - startedAt
   const average = cost.ms === undefined ? ms : cost.ms + (ms - cost.ms) * (ms < cost.ms ? 0.5 : 0.2)
-  const expectedMs = cost.ms === undefined ? ms : (cost.expectedMs + ms) / 2
-  if (ms <= slowMs[presumed]) return { ms: average, expectedMs, quickAt: now, slowSince: undefined }
-  return { ...duringRun(cost, presumed, startedAt, now), ms: average, expectedMs }
+  // Two slow runs one after the other tell more than one, which may have met a moment of stillness.
+  const expectedMs = Math.max(average, Math.min(ms, Math.max(cost.expectedMs, cost.lastMs)))
+  const seen = { ms: average, expectedMs, lastMs: ms }
+  if (ms <= slowMs[presumed]) return { ...seen, quickAt: now, slowSince: undefined }
+  return { ...duringRun(cost, presumed, startedAt, now), ...seen }
 }
+
+/** A run of this age is no moment of stillness. Milliseconds. */
+const tellingMs = 300
 
 /** While a run lasts: it is as slow as it is old. */
 export function duringRun(cost: Cost, presumed: CostPresumption, startedAt: number, now: number): Cost {
   const age = now - startedAt
-  const aged = cost.ms !== undefined && age > cost.expectedMs ? { ...cost, expectedMs: age } : cost
+  const aged = age > Math.max(tellingMs, cost.expectedMs) ? { ...cost, expectedMs: age } : cost
   if (age <= slowMs[presumed] || cost.slowSince !== undefined) return aged
   return { ...aged, slowSince: Math.max(startedAt, cost.quickAt ?? startedAt) }
 }

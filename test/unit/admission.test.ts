@@ -232,10 +232,18 @@ describe('a rush in which runs take longer than ever before', () => {
     return waits
   }
 
-  it.each([60, 150, 300, 600])('refuses soon or never where a run takes %i ms', (runMs) => {
+  it.each([60, 150, 250, 400, 600, 1000])('refuses soon or never where a run takes %i ms', (runMs) => {
     const { refused, admitted } = rush(runMs)
     expect(Math.max(...refused)).toBeLessThanOrEqual(710)
     expect(admitted.length).toBeGreaterThan(9000 / runMs)
+  })
+
+  it('is not foreseen because one run has met a moment of stillness', () => {
+    const usual = afterRun(unknownCost, 'heavy', 0, 10)
+    const stood = afterRun(duringRun(usual, 'heavy', 100, 390), 'heavy', 100, 400)
+    expect(stood.expectedMs).toBeLessThan(100)
+    expect(afterRun(stood, 'heavy', 400, 700).expectedMs).toBe(300)
+    expect(duringRun(usual, 'heavy', 100, 450).expectedMs).toBe(350)
   })
 })
 
