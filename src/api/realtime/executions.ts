@@ -47,24 +47,11 @@ export function openExecutionRooms(deps: RealtimeWrites, io: Server): ExecutionR
     const execution = await executionOf(deps, id)
     const logs = await deps.reserved.any<Logged>(rawQuery(logsSql, [id]))
     if (execution === undefined) return
-    const timestamp = deps.clock().toISOString()
-    for (const log of logs)
-      for (const state of statesOf(log, known.nodes.get(log.seq)))
-        socket.emit('workflow:execution:update', {
-          executionId: id,
-          status: execution.status,
-          ...updateOf(log, state),
-          timestamp,
-        })
+    const { messages, isOver } = progressOf(execution, logs, known.nodes, deps.clock().toISOString())
     for (const { seq, status } of logs) known.nodes.set(seq, status)
-    if (execution.status === 'queued' || execution.status === 'running') {
-      if (logs.length === 0)
-        socket.emit('workflow:execution:update', { executionId: id, status: execution.status, timestamp })
-      return
-    }
-    known.isOver = true
-    const { status, result_data: result, errorMessage: error, durationMs: duration } = execution
-    socket.emit('workflow:execution:complete', { executionId: id, status, result, error, duration, timestamp })
+    known.isOver = isOver
+    for (const [event, body] of messages) socket.emit(event, body)
+    if (!isOver) return
     await socket.leave(roomOf(id))
     told.get(socket)?.delete(id)
   }
@@ -128,6 +115,26 @@ function mayWatch(deps: RealtimeWrites, socket: Socket, { triggered_by_Id, tenan
   if (caller.access.admin) return true
   const isHere = !deps.config.tenancy.enabled || (tenantOf(deps, caller) ?? null) === tenant_Id
   return isHere && triggered_by_Id !== null && triggered_by_Id === caller.userId
+}
+
+type Message = readonly [event: 'workflow:execution:update' | 'workflow:execution:complete', body: object]
+
+/** The news of an execution for a socket that has been told of these states of its nodes, by `seq`. */
+function progressOf(
+  execution: Execution,
+  logs: readonly Logged[],
+  toldNodes: ReadonlyMap<number, string>,
+  timestamp: string,
+): { readonly messages: readonly Message[]; readonly isOver: boolean } {
+  const { id: executionId, status, result_data: result, errorMessage: error, durationMs: duration } = execution
+  const update = (more: object): Message => ['workflow:execution:update', { executionId, status, ...more, timestamp }]
+  const updates = logs.flatMap((log) =>
+    statesOf(log, toldNodes.get(log.seq)).map((state) => update(updateOf(log, state))),
+  )
+  if (status === 'queued' || status === 'running')
+    return { messages: logs.length === 0 ? [update({})] : updates, isOver: false }
+  const end: Message = ['workflow:execution:complete', { executionId, status, result, error, duration, timestamp }]
+  return { messages: [...updates, end], isOver: true }
 }
 
 type NodeStatus = 'running' | 'completed' | 'failed'

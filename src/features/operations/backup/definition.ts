@@ -33,34 +33,12 @@ export function notesOf({ leftOut, indexes, publications }: Objects): readonly s
 }
 
 export function definitionOf(objects: Objects): DatabaseDefinition {
-  const columnsOf = Map.groupBy(objects.columns, ({ relation }) => relation)
-  const identities = new Map(
-    objects.sequences.flatMap((one) => (one.identityOf === null ? [] : [[one.identityOf, one]])),
-  )
-  const columns = (oid: string) => columnsOf.get(oid) ?? []
-  const defaults = objects.relations.flatMap((relation) =>
-    columns(relation.oid).flatMap((column) =>
-      column.expression !== null && column.generated === '' ? [defaultNode(relation, column)] : [],
-    ),
-  )
-  const nodes: Node[] = [
-    ...objects.types.map((type) => ({ key: `pg_type ${type.oid}`, statements: [typeSql(type, columns)] })),
-    ...objects.sequences.flatMap((one) =>
-      one.identityOf === null ? [{ key: `pg_class ${one.oid}`, statements: [sequenceSql(one)] }] : [],
-    ),
-    ...objects.relations.map((relation) => ({
-      key: `pg_class ${relation.oid}`,
-      statements: relationSql(relation, columns(relation.oid), identities),
-    })),
-    ...objects.routines.map(({ oid, definition }) => ({ key: `pg_proc ${oid}`, statements: [definition] })),
-    ...defaults,
-  ]
   const { schemas, relations, sequences, constraints, indexes, triggers, rules, statistics } = objects
   return {
     extensions: objects.extensions,
     before: [
       ...schemas.flatMap(({ name, plainName }) => (plainName === 'public' ? [] : [`create schema ${name}`])),
-      ...inOrder(nodes, edgesOf(objects)).flatMap(({ statements }) => statements),
+      ...inOrder(nodesOf(objects), edgesOf(objects)).flatMap(({ statements }) => statements),
       ...relations.flatMap(({ bound, parent, ident }) =>
         bound === null ? [] : [`alter table only ${parent} attach partition ${ident} ${bound}`],
       ),
@@ -100,6 +78,32 @@ export function definitionOf(objects: Objects): DatabaseDefinition {
       return [{ role: role ?? 'public', statement }]
     }),
   }
+}
+
+/** Everything whose statements depend on each other. */
+function nodesOf(objects: Objects): Node[] {
+  const columnsOf = Map.groupBy(objects.columns, ({ relation }) => relation)
+  const identities = new Map(
+    objects.sequences.flatMap((one) => (one.identityOf === null ? [] : [[one.identityOf, one]])),
+  )
+  const columns = (oid: string) => columnsOf.get(oid) ?? []
+  const defaults = objects.relations.flatMap((relation) =>
+    columns(relation.oid).flatMap((column) =>
+      column.expression !== null && column.generated === '' ? [defaultNode(relation, column)] : [],
+    ),
+  )
+  return [
+    ...objects.types.map((type) => ({ key: `pg_type ${type.oid}`, statements: [typeSql(type, columns)] })),
+    ...objects.sequences.flatMap((one) =>
+      one.identityOf === null ? [{ key: `pg_class ${one.oid}`, statements: [sequenceSql(one)] }] : [],
+    ),
+    ...objects.relations.map((relation) => ({
+      key: `pg_class ${relation.oid}`,
+      statements: relationSql(relation, columns(relation.oid), identities),
+    })),
+    ...objects.routines.map(({ oid, definition }) => ({ key: `pg_proc ${oid}`, statements: [definition] })),
+    ...defaults,
+  ]
 }
 
 /** By what PostgreSQL calls objects. */
