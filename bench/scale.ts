@@ -85,7 +85,6 @@ async function addEvents(sql: pg.Client, { accounts }: Prepared, { from, to, all
     )
   // Or autovacuum does it while requests are measured.
   await sql.query(`vacuum (analyze) "${logTable}"`)
-  await sql.query('checkpoint')
 }
 
 type Measuring = {
