@@ -30,13 +30,10 @@ export function curvesSvg(title: string, sizes: readonly number[], curves: reado
     text((left + width - right) / 2, height - 8, 'rows of the table, and five events of each', MIDDLE),
     ...relative.flatMap((values, i) => {
       const colour = colours[i % colours.length]!
-      const points = values.map((value, at) => `${x(sizes[at]!)},${y(value)}`)
+      const points = values.map((value, at) => [x(sizes[at]!), y(value)] as const)
       return [
         `<polyline points="${points.join(' ')}" fill="none" stroke="${colour}" stroke-width="2"/>`,
-        ...points.map((point) => {
-          const [cx, cy] = point.split(',')
-          return `<circle cx="${cx}" cy="${cy}" r="3" fill="${colour}"/>`
-        }),
+        ...points.map(([cx, cy]) => `<circle cx="${cx}" cy="${cy}" r="3" fill="${colour}"/>`),
         text(
           width - right + 16,
           top + 20 + i * 22,

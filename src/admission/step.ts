@@ -237,6 +237,7 @@ export type Cost = {
   readonly ms: number | undefined
   /** How long the next run will probably take: follows a rush that makes everything slow sooner than the average does. */
   readonly expectedMs: number
+  /** How long the last run took. */
   readonly lastMs: number
   /** When a quick run ended last. */
   readonly quickAt: number | undefined

@@ -83,7 +83,7 @@ export function ownParameters({ schema, url }: Pick<RouteOptions, 'schema' | 'ur
 export const isOfData = (url: string): boolean =>
   /^\/(items|estimates|files|reports|schemas|changes|permissions)(\/|$)/.test(url) || isOfLog(url)
 
-/** What follows the log. No other program has these routes, so a parameter that they do not declare is a mistake. */
+/** Routes that follow the log. No other program has them, so a parameter that they do not declare is a mistake. */
 const isOfLog = (url: string): boolean =>
   /^\/(log|webhooks|changes)(\/|$)/.test(url) || /^\/items\/[^/]+\/deleted$/.test(url)
 

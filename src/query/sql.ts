@@ -5,7 +5,7 @@ import type { ParamValue } from '../catalog/values.ts'
 /** Takes a value, gives the SQL that stands for it. Realtime supplies its own, whose values are joined in as rows. */
 export type Params = { bind(value: ParamValue, pgType: string): string }
 
-/** What the result of a statement changes with, beside its values. */
+/** The tables and columns that a statement reads: its result changes with them. */
 export type Dependencies = {
   readonly collections: ReadonlySet<string>
   /** Columns whose changes are no events of the collections, and what is computed from other tables: `svc_User.lastAccess`. */
