@@ -22,7 +22,7 @@ import {
 import { commit, type Writes } from './commit.ts'
 import { type Cursor, cursorAt, parseCursor } from './cursor.ts'
 import { eventIdSql } from './log.ts'
-import { type BriefEvent, type LogEvent, pullRound, readEvents } from './log-reader.ts'
+import { type BriefEvent, type LogEvent, pullRound, readEvents, type Summarized, type Summary } from './log-reader.ts'
 import { type Cause, causeOf, type DomainEvent, systemActor } from './types.ts'
 
 export type Consumer = {
@@ -66,7 +66,7 @@ type HandlerResult = { readonly events?: readonly DomainEvent[] }
  */
 type Wants = { readonly collections?: readonly string[] } & (
   | { readonly actions?: readonly string[]; readonly brief?: undefined }
-  | { readonly actions?: undefined; readonly brief: true }
+  | { readonly actions?: undefined; readonly brief: Summary }
 )
 
 export type ConsumerPage<Event extends BriefEvent = LogEvent> = {
@@ -76,6 +76,8 @@ export type ConsumerPage<Event extends BriefEvent = LogEvent> = {
   readonly round: { readonly from: string; readonly upTo: string }
   /** Whether it is a single event out of its place, which was set aside before. */
   readonly isRetry: boolean
+  /** What was wanted of all events of the page, before the transaction began that handles it; of events one by one there is none. */
+  readonly summarized?: Summarized | undefined
 }
 
 /** The capabilities of a consumer's process. */
@@ -125,12 +127,12 @@ export async function handleNext(deps: ConsumerWrites, consumer: Consumer, held:
   const page = await pullRound(deps.db, held.cursor, { collections, brief, limit: Math.min(held.limit, most) })
   if (page.resync) return { is: 'gone' }
   const events = actions === undefined ? page.events : page.events.filter(({ action }) => actions.includes(action))
-  const { more } = page
+  const { more, summarized } = page
   // Of the database's own history, whatever that is by the next page.
   const reached = cursorOf(storedOf(page.cursor))
   if (events.length === 0) return { is: 'handled', held: { ...held, cursor: reached }, events: 0, more }
   const startedAt = performance.now()
-  const progress = await handlePage(deps, consumer, held, { events, reached })
+  const progress = await handlePage(deps, consumer, held, { events, reached, summarized })
   if (progress.is !== 'handled') return progress
   const limit = nextLimit(held.limit, performance.now() - startedAt, most)
   return { ...progress, held: { ...progress.held, limit }, more }
@@ -225,7 +227,7 @@ const imagesSql = `select position::text, changes from "${logTable}"
   where id = any(array(select ${eventIdSql('p')} from unnest($1::bigint[]) p))`
 
 /** Events, and where the log has been read to with them. */
-type Part = { readonly events: readonly LogEvent[]; readonly reached: Cursor }
+type Part = Pick<ConsumerPage, 'events' | 'summarized'> & { readonly reached: Cursor }
 
 async function handlePage(
   deps: ConsumerWrites,
@@ -318,10 +320,10 @@ async function commitPart(
   held: ConsumerHold,
   part: Part,
 ): Promise<PageOutcome> {
-  const { events, reached } = part
+  const { events, reached, summarized } = part
   const next = after(held, part)
   const round = roundOf(held.cursor, reached)
-  const handle = await handlerOf(consumer, { events, round, isRetry: false })
+  const handle = await handlerOf(consumer, { events, round, isRetry: false, summarized })
   await commit(deps, systemActor, async (tx) => {
     const outcome = outcomeOf(await handle(tx))
     // Last, so that no lock is held while the handler runs.

@@ -8,7 +8,7 @@
 
 import { logSchema, logTable } from '../catalog/log-triggers.ts'
 import { type Cursor, cursorAt, eventCursors, momentSql, parseSnapshot, type Snapshot } from './cursor.ts'
-import { eventIdSql } from './log.ts'
+import { eventIdSql, positionsIn, timeSql } from './log.ts'
 
 /** Runs a statement; pg's pool and client both fit. */
 export type LogDb = {
@@ -41,8 +41,10 @@ export type LogPage =
       readonly events: readonly LogEvent[]
       /** Where to continue. */
       readonly cursor: Cursor
-      /** Whether to read on at once: the round has further pages, or the cursor was of an event of an earlier one. */
+      /** Whether to read on at once: the round may have further pages, or the cursor was of an event of an earlier one. */
       readonly more: boolean
+      /** Of a brief page. */
+      readonly summarized?: Summarized | undefined
     }
   /** Some of what the cursor's holder has not seen is gone or unknown; `cursor` is where to go on after reading the state. */
   | { readonly resync: true; readonly cursor: Cursor }
@@ -54,12 +56,52 @@ export type PullOptions = {
   limit?: number
   /** Ends the round at this snapshot (`pg_snapshot` text) instead of now; it must include the cursor's. */
   upTo?: string | undefined
-  /** Only that there were events, and on which day: the rest of them is empty. */
-  brief?: boolean | undefined
+  /** Only that there were events and on which day, the rest of them being empty; and this summary of them. */
+  brief?: Summary | undefined
 }
 
 /** An event in a brief page. */
 export type BriefEvent = Pick<LogEvent, 'position' | 'createdAt'>
+
+/** What a reader has the statement that finds the events of a brief page make of them. */
+export type Summary = {
+  /** SQL of a value for an event `e`, from the reader's own parameters; null where the event is to have none. */
+  readonly each: (parameters: readonly string[]) => string
+  /** SQL of columns by name: aggregates of `value` over the events of a run, ordered by `position`. */
+  readonly ofRun: Readonly<Record<string, string>>
+  /** SQL of a text that is read with them. */
+  readonly once: string
+  readonly values: readonly unknown[]
+  /** Events at most in a run. */
+  readonly runLength: number
+}
+
+/** A summary as the statement has made it, with the columns of its `ofRun` in each run. */
+export type Summarized = { readonly once: string | null; readonly runs: readonly Run[] }
+
+/** Events of one day of UTC that are close to each other. */
+export type Run = {
+  /** YYYY-MM-DD. */
+  readonly day: string
+  readonly first: string
+  readonly last: string
+  readonly count: number
+  /** 8 bytes each, in order; null where none is missing between the first and the last. */
+  readonly positions: Buffer | null
+  /** The time of the youngest: ISO 8601 in UTC with microseconds. */
+  readonly latest: string
+  /** Whether each has a value. */
+  readonly isComplete: boolean
+  readonly [column: string]: unknown
+}
+
+/** The positions of the events of a run, in order, as {@link bytesOfPositions}. */
+export function positionsOf({ first, count, positions }: Pick<Run, 'first' | 'count' | 'positions'>): Buffer {
+  if (positions !== null) return positions
+  const bytes = Buffer.allocUnsafe(count * 8)
+  for (let i = 0, position = BigInt(first); i < count; i += 1, position += 1n) bytes.writeBigInt64BE(position, i * 8)
+  return bytes
+}
 
 /**
  * One page of a round: call again with the returned cursor, at once while `more`, later for the next round.
@@ -103,11 +145,11 @@ type Request = {
   readonly position: string
   readonly collections: readonly string[] | undefined
   readonly limit: number
-  readonly brief: boolean
+  readonly brief: Summary | undefined
   readonly lineage: string | undefined
 }
 
-function toRequest(cursor: Cursor, { collections, limit = 1000, upTo, brief = false }: PullOptions): Request {
+function toRequest(cursor: Cursor, { collections, limit = 1000, upTo, brief }: PullOptions): Request {
   const { kind, snapshot: from, upTo: end, position, lineage } = cursor
   const start = { kind, from, collections, limit, brief, lineage }
   return end === undefined ? { ...start, upTo, position: '0' } : { ...start, upTo: end, position }
@@ -115,59 +157,72 @@ function toRequest(cursor: Cursor, { collections, limit = 1000, upTo, brief = fa
 
 /** Of a large round, what is new follows closely in position; undefined where that does not fill a page. */
 async function nextOfDenseRound(db: LogDb, request: Request): Promise<LogPage | undefined> {
-  const { from, upTo, position, collections, limit, brief } = request
+  const { from, upTo, position, collections, limit } = request
   if (upTo === undefined || position === '0') return undefined
   for (const lookedAt of collections === undefined ? [limit * 1.25, limit * 4] : [limit * 4]) {
-    const { rows } = await db.query(densePageSql[brief ? 'brief' : 'whole'], [
+    const { rows } = await runPage(db, densePage, request, [
       upTo,
       from,
       position,
       Math.ceil(lookedAt),
       collections ?? null,
-      limit + 1,
+      mostFound(request),
     ])
     const events = eventsOf(request, rows)
-    if (events.length > limit) return toPage(request, rows, events)
+    if (events.length === mostFound(request)) return toPage(request, rows, events)
   }
   return undefined
 }
 
+/**
+ * By one event more than a page may have it is known that there is another page. Runs have no event too many, so that after a full
+ * brief page an empty one may come.
+ */
+const mostFound = ({ brief, limit }: Request): number => (brief === undefined ? limit + 1 : limit)
+
+function runPage(db: LogDb, page: Pages, { brief }: Request, values: readonly unknown[]) {
+  if (brief === undefined) return db.query(page.whole, [...values])
+  const own = brief.values.map((_, i) => `$${values.length + 1 + i}`)
+  return db.query(page.brief(brief, own), [...values, ...brief.values])
+}
+
 async function nextOfRound(db: LogDb, request: Request): Promise<LogPage> {
-  const { from, upTo, position, collections, limit, brief } = request
+  const { from, upTo, position, collections } = request
   const unseen = unseenValues(parseSnapshot(from)!)
   const end = upTo === undefined ? null : parseSnapshot(upTo)!.xmax.toString()
-  const { rows } = await db.query(pageSql[brief ? 'brief' : 'whole'], [
-    upTo ?? null,
-    ...unseen,
-    position,
-    collections ?? null,
-    limit + 1,
-    end,
+  const { rows } = await runPage(db, pageOfRound, request, [
+    ...[upTo ?? null, ...unseen, position],
+    ...[collections ?? null, mostFound(request), end],
   ])
   return toPage(request, rows, eventsOf(request, rows))
 }
 
 type RoundRow = { readonly upTo: string; readonly removed: string; readonly now: string; readonly lineage: string }
 type Row = RoundRow & Omit<LogEvent, 'cursor' | 'position'> & { position: string | null }
-/** The events of a day, as their positions in one text. */
-type BriefRow = RoundRow & { readonly day: string; readonly positions: string | null }
+type BriefRow = RoundRow & { readonly once: string | null } & (Run | { readonly day: null })
 
-/** `found`: one more than the page may have, where it is not the last of its round. */
-function toPage(
-  { kind, from, limit, lineage: known }: Request,
-  rows: readonly RoundRow[],
-  found: readonly LogEvent[],
-): LogPage {
+/** `found`: as many as {@link mostFound}, where it may not be the last page of its round. */
+function toPage(request: Request, rows: readonly RoundRow[], found: readonly LogEvent[]): LogPage {
+  const { kind, from, limit, lineage: known } = request
   const { upTo, removed, now, lineage } = rows[0]!
   const isOther = known !== undefined && known !== lineage
   if (isOther || BigInt(removed) >= parseSnapshot(from)!.xmin || !hasHappened(from, now) || !hasHappened(upTo, now))
     return { resync: true, cursor: { ...cursorAt(now), lineage } }
   const events = found.slice(0, limit)
-  if (found.length <= limit)
-    return { resync: false, events, cursor: { ...cursorAt(upTo), lineage }, more: kind === 'event' }
+  const page = {
+    resync: false,
+    events,
+    summarized: request.brief && toSummarized(rows as readonly BriefRow[]),
+  } as const
+  if (found.length < mostFound(request))
+    return { ...page, cursor: { ...cursorAt(upTo), lineage }, more: kind === 'event' }
   const cursor = { kind, snapshot: from, upTo, position: events.at(-1)!.position, lineage }
-  return { resync: false, events, cursor, more: true }
+  return { ...page, cursor, more: true }
 }
+
+const toSummarized = (rows: readonly BriefRow[]): Summarized => ({ once: rows[0]!.once, runs: rows.filter(isRun) })
+
+const isRun = <Row extends BriefRow>(row: Row): row is Row & Run => row.day !== null
 
 /** A place that was kept over a failover or `pg_restore` may name transactions that this server has yet to begin. */
 function hasHappened(snapshot: string, now: string): boolean {
@@ -183,8 +238,12 @@ function eventsOf({ from, brief }: Request, rows: readonly (Row | BriefRow)[]): 
 }
 
 function toBriefEvents(rows: readonly BriefRow[]): readonly LogEvent[] {
-  const events = rows.flatMap(({ day, positions }) => (positions?.split(',') ?? []).map((each) => briefly(each, day)))
+  const events = rows.filter(isRun).flatMap(eventsOfRun)
   return events.sort(byPosition)
+}
+
+function eventsOfRun(run: Run): LogEvent[] {
+  return positionsIn(positionsOf(run)).map((position) => briefly(position, run.day))
 }
 
 /** The members that a brief page leaves out are empty. */
@@ -229,7 +288,7 @@ const eventColumns = `e.position::text, e.xid::text, e.type, e.entity, e."entity
   ${createdAtColumn}`
 
 /** The beginning of its day in UTC: arithmetic, where a time zone would be looked up for each event. */
-const dayOfEvent = `date_bin('1 day', page."createdAt", '2000-01-01 00:00:00+00')`
+const dayOfEvent = `date_bin('1 day', "createdAt", '2000-01-01 00:00:00+00')`
 
 /**
  * Both statements find the same events, each by an index of its own, and leave the planner no other: its estimates for
@@ -238,7 +297,7 @@ const dayOfEvent = `date_bin('1 day', page."createdAt", '2000-01-01 00:00:00+00'
  * By transaction, see {@link unseenSql}. With `xid >= xmin`, one long transaction would make every round read all since its start; without
  * an end of the range, a reader in the middle of a round would read all since then.
  */
-const pageSql = pages(
+const pageOfRound = pages(
   `where (${unseenSql.later('e.xid', '$2')} and e.xid < coalesce($7::xid8, '18446744073709551615') or ${unseenSql.running('e.xid', '$3')})
     and e.position > $4::bigint`,
   'e.position',
@@ -248,36 +307,61 @@ const pageSql = pages(
  * By id, which is in the order of the positions, looking at no more than `$4` events, all of which it sorts: for a round of half a
  * million, whose pages would each sort the rest.
  */
-const densePageSql = pages(
+const densePage = pages(
   `where not pg_visible_in_snapshot(e.xid, $2::pg_snapshot)
     and e.id > ${eventIdSql('$3::bigint')} and e.id <= ${eventIdSql('$3::bigint + $4::int')}`,
   'e.id',
 )
 
-function pages(where: string, order: string) {
-  const page = (columns: string) => `with round as materialized (
+type Pages = {
+  readonly whole: string
+  readonly brief: (summary: Summary, parameters: readonly string[]) => string
+}
+
+function pages(where: string, order: string): Pages {
+  const round = `round as materialized (
   select coalesce($1::pg_snapshot, pg_current_snapshot()) as up_to, (select removed from ${logSchema}.floor) as removed,
     ${logSchema}."$lineage"() as lineage
-), page as (
-  select ${columns}
+)`
+  const found = (columns: string) => `select ${columns}
   from "${logTable}" e, round
   ${where}
     and pg_visible_in_snapshot(e.xid, round.up_to)
-    and ($5::text[] is null or e.entity = any($5))
-  order by ${order}
-  limit $6
-)`
+    and ($5::text[] is null or e.entity = any($5))`
   const ofRound = `round.up_to::text as "upTo", pg_current_snapshot()::text as now, coalesce(round.removed, '0')::text as removed,
     round.lineage`
   return {
-    whole: `${page(eventColumns)}
+    whole: `with ${round}, page as (
+  ${found(eventColumns)}
+  order by ${order}
+  limit $6
+)
 select ${ofRound}, page.*
 from round left join page on true
 order by page.position::bigint`,
-    brief: `${page('e.position, e."createdAt"')}, days as (
-  select ${dayOfEvent} as day, string_agg(position::text, ',') as positions from page group by 1
+    // In a subquery of its own: else what an event is made of would be sorted instead of its value.
+    brief: ({ each, ofRun, once, runLength }, parameters) => `with ${round}, page as (
+  select * from (
+    ${found(`e.id, e.position, e."createdAt", ${each(parameters)} as value`)}
+    ${order === 'e.id' ? 'order by e.id' : ''} offset 0
+  ) e
+  order by ${order}
+  limit $6
+), run as (
+  select ${dayOfEvent} as start, min(position) as first, max(position) as last, count(*)::int as count, max("createdAt") as latest,
+    count(value) = count(*) as "isComplete", string_agg(int8send(position), '' order by position) as positions,
+    ${Object.entries(ofRun)
+      .map(([name, sql]) => `${sql} as "${name}"`)
+      .join(', ')}
+  from page group by 1, position / ${runLength}
 )
-select ${ofRound}, to_char(days.day at time zone 'UTC', 'YYYY-MM-DD') as day, days.positions
-from round left join days on true`,
-  } as const
+select ${ofRound}, (${once}) as once, run.first::text as first, run.last::text as last, run.count,
+  to_char(run.start at time zone 'UTC', 'YYYY-MM-DD') as day, ${timeSql('run.latest')} as latest,
+  case when run.last - run.first + 1 > run.count then run.positions end as positions, run."isComplete",
+  ${Object.keys(ofRun)
+    .map((name) => `run."${name}"`)
+    .join(', ')}
+from round left join run on true
+order by run.first`,
+  }
 }

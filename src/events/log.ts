@@ -58,3 +58,16 @@ export function positionOfEventId(id: string): string | undefined {
 export function eventIdSql(position: string): string {
   return `(encode(int8send((${position}) << 16 | 32768), 'hex') || '8000000000000000')::uuid`
 }
+
+/** SQL of a timestamptz as a text of ISO 8601 in UTC with microseconds. */
+export const timeSql = (time: string): string => `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
+
+/** Positions, 8 bytes each. */
+export function bytesOfPositions(positions: readonly string[]): Buffer {
+  const bytes = Buffer.allocUnsafe(positions.length * 8)
+  for (const [i, position] of positions.entries()) bytes.writeBigInt64BE(BigInt(position), i * 8)
+  return bytes
+}
+
+export const positionsIn = (bytes: Buffer): string[] =>
+  Array.from({ length: bytes.length / 8 }, (_, i) => `${bytes.readBigInt64BE(i * 8)}`)

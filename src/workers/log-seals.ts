@@ -6,7 +6,7 @@ import { commit } from '../events/commit.ts'
 import type { Consumer, ConsumerPage } from '../events/consumer.ts'
 import { consumerStates, moveTo } from '../events/consumer-state.ts'
 import type { BriefEvent } from '../events/log-reader.ts'
-import { type Head, newestHead, type Sweep, sealPage, sweepGap, sweepOn } from '../events/seals/seals.ts'
+import { type Head, newestHead, type Sweep, sealPage, sealSummary, sweepGap, sweepOn } from '../events/seals/seals.ts'
 import { systemActor } from '../events/types.ts'
 import type { WorkerWrites } from './capabilities.ts'
 import { type Consumers, openConsumers } from './consumers.ts'
@@ -49,16 +49,24 @@ export async function openSeals(deps: WorkerWrites, timing: Partial<Timing> = {}
 }
 
 /** A wrong seal would stay wrong for ever, so the consumer halts at events that it can't seal. */
-const sealConsumer = (keys: LogKeys, paceMs: number): Consumer => ({
-  name,
-  wants: () => ({ brief: true }),
-  onFailure: 'halt',
-  paceMs,
-  handle: async (tx, page: ConsumerPage<BriefEvent>) => {
-    await sealPage(tx, keys, page)
-    return undefined
-  },
-})
+function sealConsumer(keys: LogKeys, paceMs: number): Consumer {
+  let sealed = '0'
+  let asked = sealSummary(sealed)
+  return {
+    name,
+    wants: () => {
+      asked = sealSummary(sealed)
+      return { brief: asked.summary }
+    },
+    onFailure: 'halt',
+    paceMs,
+    handle: async (tx, { summarized, ...page }: ConsumerPage<BriefEvent>) => {
+      await sealPage(tx, keys, { ...page, leaves: summarized && { ...asked, ...summarized } })
+      sealed = page.events.at(-1)!.position
+      return undefined
+    },
+  }
+}
 
 async function lookAfter(deps: WorkerWrites, keys: LogKeys, lookMs: number, stopping: AbortSignal): Promise<void> {
   const seal = <T>(work: Parameters<typeof commit<T>>[2]) => commit(deps, systemActor, work)

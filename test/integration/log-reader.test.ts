@@ -1,7 +1,14 @@
 import type pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type Cursor, cursorAt, encodeCursor, parseCursor } from '../../src/events/cursor.ts'
-import { currentCursor, type LogEvent, type PullOptions, pullRound } from '../../src/events/log-reader.ts'
+import {
+  currentCursor,
+  type LogEvent,
+  type PullOptions,
+  positionsOf,
+  pullRound,
+  type Summarized,
+} from '../../src/events/log-reader.ts'
 import { clearLog, collectionOf, connect, createLogDatabase, createLogged } from '../support/log.ts'
 
 let url: string
@@ -37,14 +44,16 @@ beforeEach(async () => {
 async function round(
   cursor: Cursor,
   options: PullOptions = {},
-): Promise<{ events: LogEvent[]; cursor: Cursor; pages: number }> {
+): Promise<{ events: LogEvent[]; cursor: Cursor; pages: number; summaries: (Summarized | undefined)[] }> {
   const events: LogEvent[] = []
+  const summaries: (Summarized | undefined)[] = []
   for (let pages = 1; ; pages += 1) {
     const page = await pullRound(db, cursor, options)
     if (page.resync) throw new Error('resync')
     events.push(...page.events)
+    summaries.push(page.summarized)
     cursor = parseCursor(encodeCursor(page.cursor))
-    if (!page.more) return { events, cursor, pages }
+    if (!page.more) return { events, cursor, pages, summaries }
   }
 }
 
@@ -135,12 +144,29 @@ describe('a round', () => {
       select 'items', i::text, 'create', timestamptz '2026-01-31 23:59:59.999Z' + i % 3 * interval '1 ms'
       from generate_series(1, 1200) i`)
     const whole = await round(start)
-    const brief = await round(start, { brief: true, limit: 250 })
+    const counted = {
+      each: ([asked]: readonly string[]) => `nullif(e."entityId"::int, ${asked}::int)`,
+      ofRun: { values: 'array_agg(value order by position)' },
+      once: `select 'once'`,
+      values: [700],
+      runLength: 100,
+    }
+    const brief = await round(start, { brief: counted, limit: 250 })
     const told = ({ position, createdAt }: LogEvent) => [position, createdAt.slice(0, 10)]
     expect(brief.events.map(told)).toEqual(whole.events.map(told))
     expect(new Set(brief.events.map(({ createdAt }) => createdAt))).toEqual(new Set(['2026-01-31', '2026-02-01']))
     expect(brief.pages).toBe(5)
-    expect((await round(brief.cursor, { brief: true })).events).toEqual([])
+    const runs = brief.summaries.flatMap((each) => each!.runs)
+    const values = runs.flatMap((run) => run.values as (number | null)[]).map((value) => value ?? 700)
+    expect(values.sort((a, b) => a - b)).toEqual(Array.from({ length: 1200 }, (_, i) => i + 1))
+    expect(runs.filter(({ isComplete }) => !isComplete)).toHaveLength(1)
+    for (const { first, last, count, latest, day, positions } of runs) {
+      expect(BigInt(first) / 100n).toBe(BigInt(last) / 100n)
+      expect(positionsOf({ first, count, positions }).readBigInt64BE((count - 1) * 8)).toBe(BigInt(last))
+      expect(latest.slice(0, 10)).toBe(day)
+    }
+    expect(brief.summaries[0]!.once).toBe('once')
+    expect((await round(brief.cursor, { brief: counted })).events).toEqual([])
     await db.query('reset time zone')
   })
 

@@ -484,4 +484,47 @@ describe('the chain has one end', () => {
     expect(await verify(db)).toMatchObject({ ...good, verified: 5, erased: 0 })
     await eraser.end()
   })
+
+  it('nor from what was erased after it was read', async () => {
+    const sealer = openSealer(db)
+    await sealer.seal()
+    await append(1)
+    await sealer.seal()
+    await append(5)
+    await sealer.seal(1, () =>
+      inTransaction(db, async (tx) => {
+        const where = `e."entityId" = '3'`
+        await keepCommitments(tx, { part: 'images', where, values: [] })
+        await db.query(`${logDoors.erase} update "svc_AuditLog" e set changes = '{"erased": true}' where ${where}`)
+      }),
+    )
+    expect(await verify(db)).toMatchObject({ ...good, verified: 6, erased: 0 })
+  })
+
+  it('an event that is changed after it was read is sealed as it was', async () => {
+    const sealer = openSealer(db)
+    await sealer.seal()
+    await append(1)
+    await sealer.seal()
+    await append(5)
+    const second = (await positions())[2]
+    await sealer.seal(1, () => root.query(`update "svc_AuditLog" set action = 'delete' where position = ${second}`))
+    expect((await verify(db)).problems).toEqual([expect.objectContaining({ kind: 'changed', position: second })])
+  })
+
+  it('events far from those that were sealed last, and with holes between them', async () => {
+    const sealer = openSealer(db)
+    await sealer.seal()
+    for (const step of [1, 30_000, 400_000]) {
+      await db.query(`select setval('"svc_AuditLog_position"', nextval('"svc_AuditLog_position"') + $1)`, [step])
+      await append(3)
+      await db.query(`select nextval('"svc_AuditLog_position"')`)
+      await append(4)
+    }
+    await sealer.seal()
+    expect(await verify(db)).toMatchObject({ ...good, verified: 21 })
+    await append(3)
+    await sealer.seal()
+    expect(await verify(db)).toMatchObject({ ...good, verified: 24 })
+  })
 })

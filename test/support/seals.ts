@@ -8,6 +8,7 @@ import {
   newestHead,
   type SealTrust,
   sealPage,
+  sealSummary,
   sealTablesSql,
   sweepOn,
   verifySeals,
@@ -46,16 +47,22 @@ export async function inTransaction<T>(db: pg.Client, work: (tx: Tx) => Promise<
 /** What follows the log and seals it, page by page. */
 export function openSealer(db: pg.Client, keys: LogKeys = keysOf(), pageSize = 500) {
   let cursor: Cursor | undefined
+  let sealed = '0'
   return {
-    /** Seals everything that is visible now, or so many pages of it. */
-    async seal(pages = Number.POSITIVE_INFINITY): Promise<void> {
+    /** Seals everything that is visible now, or so many pages of it; `between` happens after a page is read. */
+    async seal(pages = Number.POSITIVE_INFINITY, between?: () => Promise<unknown>): Promise<void> {
       cursor ??= cursorAt((await db.query('select pg_current_snapshot()::text as now')).rows[0].now)
       for (let [more, left] = [true, pages]; more && left > 0; left -= 1) {
-        const page = await pullRound(db, cursor, { limit: pageSize, brief: true })
+        const asked = sealSummary(sealed)
+        const page = await pullRound(db, cursor, { limit: pageSize, brief: asked.summary })
         if (page.resync) throw new Error('the log does not reach back')
         const round = { from: cursor.snapshot, upTo: page.cursor.upTo ?? page.cursor.snapshot }
-        const { events } = page
-        if (events.length > 0) await inTransaction(db, (tx) => sealPage(tx, keys, { events, round, isRetry: false }))
+        const { events, summarized } = page
+        await between?.()
+        const leaves = summarized && { ...asked, ...summarized }
+        if (events.length > 0)
+          await inTransaction(db, (tx) => sealPage(tx, keys, { events, round, isRetry: false, leaves }))
+        sealed = events.at(-1)?.position ?? sealed
         cursor = page.cursor
         more = page.more
       }

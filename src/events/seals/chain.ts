@@ -6,13 +6,23 @@ import type { LogKeys } from '../../adapters/log-key.ts'
 import { logSchema, logTable } from '../../catalog/log-triggers.ts'
 import { type Reader, rawQuery, type Tx } from '../../db/sql.ts'
 import { parseSnapshot } from '../cursor.ts'
-import { eventIdSql } from '../log.ts'
-import { unseenSql } from '../log-reader.ts'
-import { canonical, freshLeaves, newSalts } from './leaves.ts'
+import { bytesOfPositions, eventIdSql, positionsIn } from '../log.ts'
+import { positionsOf, type Run, type Summarized, type Summary, unseenSql } from '../log-reader.ts'
+import {
+  canonical,
+  chainVersionSql,
+  type FreshLeaves,
+  freshLeaves,
+  leavesSummary,
+  newSalts,
+  type SaltWindow,
+  type SummarizedLeaves,
+  saltsOf,
+} from './leaves.ts'
 import {
   extend,
   type Head,
-  hashOfPositions,
+  hashOf,
   headOf,
   type LinkContent,
   type Round,
@@ -29,18 +39,34 @@ type SealablePage = {
   readonly events: readonly Sealable[]
   readonly round: Round
   readonly isRetry: boolean
+  /** Of {@link sealSummary}, with the salts that it was asked with. */
+  readonly leaves?: (SaltWindow & Summarized) | undefined
 }
+
+/** The summary by which the events of a brief page are sealed at little cost: most that follow closely on the position `after`. */
+export function sealSummary(after: string): SaltWindow & { readonly summary: Summary } {
+  const late = BigInt(after) - lateSlots
+  const window = { from: `${late > 0n ? late : 0n}`, salts: newSalts(slots) }
+  return { ...window, summary: leavesSummary(window, mostOfLink) }
+}
+
+/** Of a page, with some to spare for events that become visible out of their turn, before and after. */
+const slots = 24_000
+const lateSlots = 2000n
 
 /**
  * Seals a page of a consumer, in the transaction that moves it. Where the page does not follow on what was sealed last
  * (sealing begins, was off, or was reset), events may have been passed over: the chain says that they are going to be swept up.
  */
-export async function sealPage(tx: Tx, keys: LogKeys, { events, round, isRetry }: SealablePage): Promise<void> {
+export async function sealPage(tx: Tx, keys: LogKeys, page: SealablePage): Promise<void> {
+  const { events, round, isRetry, leaves } = page
   const state = await holdChain(tx)
   const isExpected = !isRetry && isNext(state, round, events[0]!.position)
   const hasGap = !isRetry && !isExpected && (await isGapBefore(tx, state, round.from))
-  const left = isExpected ? events : await unsealedOf(tx, events)
-  const sealed = await sealEvents(tx, left, isRetry ? undefined : round)
+  const isMade = isExpected && leaves !== undefined && leaves.once === state.version
+  const sealed = isMade
+    ? await sealRuns(tx, leaves, round)
+    : await sealEvents(tx, isExpected ? events : await unsealedOf(tx, events), isRetry ? undefined : round)
   const gap: Sealed[] = hasGap ? [{ content: { kind: 'sweep', snapshot: round.from } }] : []
   await append(tx, state, keys, [...gap, ...sealed])
 }
@@ -190,6 +216,8 @@ type State = {
   readonly position: string
   readonly sweep: string | null
   readonly floor: string | null
+  /** Of {@link chainVersionSql}. */
+  readonly version: string
   readonly at: string
 }
 
@@ -206,7 +234,7 @@ type Sealed = {
 function holdChain(tx: Tx): Promise<State> {
   return tx.one<State>(
     rawQuery(`select number::float8 as number, hash, key, "from"::text as "from", "upTo"::text as "upTo", position::text as position, sweep::text as sweep,
-        floor::text as floor, to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at
+        floor::text as floor, ${chainVersionSql} as version, to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at
       from ${logSchema}.seal_state for update`),
   )
 }
@@ -238,7 +266,7 @@ const gapSql = `select f.removed >= pg_snapshot_xmin($4::pg_snapshot)
 async function unsealedOf(tx: Tx, events: readonly Sealable[]): Promise<readonly Sealable[]> {
   const rows = await tx.any<{ position: string }>(
     rawQuery(`select p::text as position from unnest($1::bigint[]) p where ${isUnsealed('p')}`, [
-      events.map(({ position }) => position),
+      positionsOfEvents(events),
     ]),
   )
   const left = new Set(rows.map(({ position }) => position))
@@ -270,33 +298,69 @@ const sweepSql = `with looked as materialized (
 /** Erasing one event writes all salts of its link anew. */
 const mostOfLink = 5000
 
+const positionsOfEvents = (events: readonly Sealable[]): readonly string[] => events.map(({ position }) => position)
+
 /** Links of the events of a day each. */
 async function sealEvents(tx: Tx, events: readonly Sealable[], round: Round | undefined): Promise<readonly Sealed[]> {
   const byDay = Map.groupBy(events, ({ createdAt }) => createdAt.slice(0, 10))
   const sealed: Sealed[] = []
   for (const [day, ofDay] of byDay)
     for (let start = 0; start < ofDay.length; start += mostOfLink)
-      sealed.push(await sealLink(tx, day, ofDay.slice(start, start + mostOfLink), round))
+      sealed.push(await sealLink(tx, day, positionsOfEvents(ofDay.slice(start, start + mostOfLink)), round))
   return sealed
 }
 
-async function sealLink(tx: Tx, day: string, events: readonly Sealable[], round: Round | undefined): Promise<Sealed> {
-  const positions = events.map(({ position }) => position)
-  const salts = newSalts(events.length)
-  const { count, leaves, marks, latest } = await freshLeaves(tx, { positions, salts, canonical, day })
-  // It was read a moment ago, so somebody is changing the log.
-  if (count !== positions.length)
-    throw new Error(`events from ${positions[0]} to ${positions.at(-1)} are not in the log as they were read`)
+/** Of runs whose leaves were made with the page; what has come out of its turn by far is looked at again. */
+async function sealRuns(
+  tx: Tx,
+  { runs, ...window }: SaltWindow & Summarized,
+  round: Round,
+): Promise<readonly Sealed[]> {
+  const sealed: Sealed[] = []
+  for (const run of runs as readonly SummarizedLeaves[]) {
+    const { day, isComplete, leaves, marks } = run
+    const places = positionsOf(run)
+    sealed.push(
+      isComplete
+        ? linkOf(run, places, { ...run, leaves: leaves!, marks: marks!, salts: saltsOf(window, places) }, round)
+        : await sealLink(tx, day, positionsIn(places), round),
+    )
+  }
+  return sealed
+}
+
+async function sealLink(tx: Tx, day: string, positions: readonly string[], round: Round | undefined): Promise<Sealed> {
+  const salts = newSalts(positions.length)
+  const { count, ...made } = await freshLeaves(tx, { positions, salts, canonical, day })
   const first = positions[0]!
   const last = positions.at(-1)!
-  const isWhole = BigInt(last) - BigInt(first) === BigInt(positions.length - 1)
+  // It was read a moment ago, so somebody is changing the log.
+  if (count !== positions.length)
+    throw new Error(`events from ${first} to ${last} are not in the log as they were read`)
+  return linkOf({ day, first, last, count }, bytesOfPositions(positions), { ...made, salts }, round)
+}
+
+type Made = Omit<FreshLeaves, 'count'> & { readonly salts: Buffer }
+
+function linkOf(
+  { day, first, last, count }: Pick<Run, 'day' | 'first' | 'last' | 'count'>,
+  places: Buffer,
+  { leaves, marks, latest, salts }: Made,
+  round: Round | undefined,
+): Sealed {
+  const isWhole = BigInt(last) - BigInt(first) === BigInt(count - 1)
   const content: SealedEvents = {
     ...{ canonical, day, first, last, count, latest },
-    positions: hashOfPositions(positions),
+    positions: hashOf(places),
     leaves,
     ...(round !== undefined && { round }),
   }
-  return { content: { kind: 'events', ...content }, positions: isWhole ? undefined : positions, marks, salts }
+  return {
+    content: { kind: 'events', ...content },
+    positions: isWhole ? undefined : positionsIn(places),
+    marks,
+    salts,
+  }
 }
 
 /** Link by link, each with what the chain is after it: its salts are sent as bytes, and a page has a single link as a rule. */

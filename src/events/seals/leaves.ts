@@ -7,7 +7,8 @@ import { randomBytes } from 'node:crypto'
 import { logSchema, logTable } from '../../catalog/log-triggers.ts'
 import type { Reader, Tx } from '../../db/sql.ts'
 import { rawQuery } from '../../db/sql.ts'
-import { eventIdSql } from '../log.ts'
+import { eventIdSql, timeSql } from '../log.ts'
+import type { Run, Summary } from '../log-reader.ts'
 
 /** The form of leaves that is written now. Older ones are still read: each link says which it has. */
 export const canonical = 1
@@ -29,7 +30,7 @@ type Salted = {
 }
 
 /** The part of a link about the leaves of its events, and the stored parts of each leaf. */
-type FreshLeaves = {
+export type FreshLeaves = {
   readonly count: number
   /** SHA-256, hex, of the leaves in order. */
   readonly leaves: string
@@ -53,6 +54,50 @@ export async function freshLeaves(db: Reader, { positions, salts, canonical, day
     ? db.one(rawQuery(freshSql(canonical, wanted), [positions, positions, ...of]))
     : db.one(rawQuery(freshSql(canonical, dense), [first, last, ...of, positions]))
 }
+
+/** Events, and where the salts of each are: those of the first are of the event at the position `from`. */
+export type SaltWindow = { readonly from: string; readonly salts: Buffer }
+
+/**
+ * The same for the events of a brief page, made by the statement that finds them: an event has a leaf where its salts are in
+ * the window. Its runs are {@link SummarizedLeaves}. What is true of their content when the chain is held is for the caller to find
+ * out, see {@link chainVersionSql}.
+ */
+export const leavesSummary = ({ from, salts }: SaltWindow, runLength: number): Summary => ({
+  each: ([salts, from, events]) => {
+    const slot = `(e.position - ${from}::bigint)`
+    const images = commitment(0, imagesSql, salts, slot)
+    const origin = commitment(1, originSql, salts, slot)
+    const leaf = leafSql(canonical, 'e.id', images, origin, 'e.position')
+    return `case when ${slot} >= 0 and ${slot} < ${events}::int then ${leaf} end`
+  },
+  ofRun: {
+    leaves: `encode(sha256(string_agg(value, '' order by position)), 'hex')`,
+    marks: `string_agg(substr(value, 1, ${markBytes}), '' order by position)`,
+  },
+  once: `select ${chainVersionSql} from ${logSchema}.seal_state`,
+  values: [salts, from, salts.length / saltsBytes],
+  runLength,
+})
+
+/** Of events of the window by their positions, 8 bytes each. */
+export function saltsOf({ from, salts }: SaltWindow, positions: Buffer): Buffer {
+  const count = positions.length / 8
+  const slotAt = (i: number) => Number(positions.readBigInt64BE(i * 8) - BigInt(from))
+  const cut = (slot: number, slots: number) => salts.subarray(slot * saltsBytes, (slot + slots) * saltsBytes)
+  const first = slotAt(0)
+  if (slotAt(count - 1) - first === count - 1) return cut(first, count)
+  return Buffer.concat(Array.from({ length: count }, (_, i) => cut(slotAt(i), 1)))
+}
+
+/** Null where no event of the run has a leaf. */
+export type SummarizedLeaves = Run & { readonly leaves: string | null; readonly marks: Buffer | null }
+
+/**
+ * Of `svc_log.seal_state`: changes with each link, and where a part of an event is erased. As long as it is what a statement has
+ * read, leaves of that statement are true.
+ */
+export const chainVersionSql = 'xmin::text'
 
 /** An event as verification sees it. */
 export type SealedLeaf = {
@@ -83,7 +128,6 @@ export async function sealedLeaves(
   return db.any<SealedLeaf>(rawQuery(sealedSql(canonical), [positions, contents, salts, day ?? null]))
 }
 
-const timeSql = (time: string): string => `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
 const createdAtSql = timeSql('e."createdAt"')
 
 /** The content of an event, in the binary form of PostgreSQL's protocol: no setting of a session changes it. */
@@ -91,17 +135,19 @@ const imagesSql = `coalesce(jsonb_send(e.changes), '')`
 const originSql = `record_send(row(e.ipaddress::text, e."userAgent"::text))`
 
 /** By form, the columns that every event keeps for ever, with their types. */
-const lastingColumns: Readonly<Record<number, (id: string) => string>> = {
-  1: (id) => `1::int2, p.position, ${id}, e."createdAt", e.type::text, e.entity::text, e."entityId"::text,
+const lastingColumns: Readonly<Record<number, (id: string, position: string) => string>> = {
+  1: (id, position) => `1::int2, ${position}, ${id}, e."createdAt", e.type::text, e.entity::text, e."entityId"::text,
     e.action::text, e."userId", e."roleId", e."tenant_Id", e."requestId"::text, e."logRequestId", e.agent, e.cause`,
 }
 
-const salt = (part: 0 | 1): string =>
-  `substr($3::bytea, ((p.n - 1) * ${saltsBytes} + ${1 + part * saltBytes})::int, ${saltBytes})`
-const commitment = (part: 0 | 1, content: string): string => `sha256(${salt(part)} || ${content})`
+/** Of a part, from the salts of events of which this is the one at `slot`, counted from 0. */
+const salt = (salts: string, slot: string, part: 0 | 1): string =>
+  `substr(${salts}::bytea, (${slot} * ${saltsBytes} + ${1 + part * saltBytes})::int, ${saltBytes})`
+const commitment = (part: 0 | 1, content: string, salts = '$3', slot = '(p.n - 1)'): string =>
+  `sha256(${salt(salts, slot, part)} || ${content})`
 
-function leafSql(form: number, id: string, images: string, origin: string): string {
-  const columns = lastingColumns[form]?.(id)
+function leafSql(form: number, id: string, images: string, origin: string, position = 'p.position'): string {
+  const columns = lastingColumns[form]?.(id, position)
   if (columns === undefined) throw new Error(`leaves of form ${form} are of a newer version`)
   return `sha256(record_send(row(${columns}, ${images}, ${origin})))`
 }
@@ -153,7 +199,8 @@ type Erasure = {
  * forgets their salts. Nothing is sealed until the transaction ends, so that no leaf is made of what is just going.
  */
 export async function keepCommitments(tx: Tx, { part, where, values }: Erasure): Promise<void> {
-  await tx.any(rawQuery(`select number from ${logSchema}.seal_state for update`))
+  // Written, so that leaves that somebody has just made of what is going are made again.
+  await tx.any(rawQuery(`update ${logSchema}.seal_state set number = number`))
   const [content, offset] = part === 'images' ? [imagesSql, 0] : [originSql, saltBytes]
   const saltAt = `substr(s.salts, ((n - 1) * ${saltsBytes} + ${1 + offset})::int, ${saltBytes})`
   const before = offset === 0 ? '' : `substr(s.salts, ((n - 1) * ${saltsBytes} + 1)::int, ${saltBytes}) || `

@@ -5,6 +5,7 @@
  */
 import { createHash } from 'node:crypto'
 import { isSignedBy, type LogKey, publicLogKey } from '../../adapters/log-key.ts'
+import { bytesOfPositions } from '../log.ts'
 
 /**
  * The statement of a link. All events of one link were written on one day of UTC, so that retention removes whole
@@ -110,9 +111,7 @@ export function extend(end: ChainEnd, contents: readonly LinkContent[], { keys, 
 
 /** The hash by which a link names the positions of its events, and their leaves in the same order. */
 export function hashOfPositions(positions: readonly string[]): string {
-  const bytes = Buffer.alloc(positions.length * 8)
-  for (const [i, position] of positions.entries()) bytes.writeBigInt64BE(BigInt(position), i * 8)
-  return hashOf(bytes)
+  return hashOf(bytesOfPositions(positions))
 }
 
 export const hashOfLeaves = (leaves: readonly Buffer[]): string => hashOf(Buffer.concat(leaves))

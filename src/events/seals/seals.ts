@@ -9,6 +9,7 @@ export {
   type Sweep,
   sealLag,
   sealPage,
+  sealSummary,
   sweepGap,
   sweepOn,
 } from './chain.ts'
