@@ -1,4 +1,4 @@
-import { STATUS_CODES } from 'node:http'
+import { STATUS_CODES } from './language/node-http.ts'
 
 /**
  * An error that the caller of the API may see: its status, its code, its words and its details are part of the

@@ -1,6 +1,7 @@
-import { type ClientRequest, type IncomingHttpHeaders, type IncomingMessage, request as requestHttp } from 'node:http'
+import type { ClientRequest, IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import { Readable } from 'node:stream'
+import { request as requestHttp } from '../language/node-http.ts'
 import { ForbiddenAddressError, isForbiddenLiteral, lookUpPublic } from './public-address.ts'
 
 type UrlRequest = {

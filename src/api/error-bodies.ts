@@ -1,5 +1,4 @@
 import { randomBytes } from 'node:crypto'
-import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
@@ -7,6 +6,7 @@ import { resourceMetadataUrl } from '../config/issuer.ts'
 import { clientError, sqlState } from '../db/errors.ts'
 import { AppError } from '../errors.ts'
 import type { App, ErrorStyle } from '../http/http.ts'
+import { STATUS_CODES } from '../language/node-http.ts'
 import { isBodyComing, sendBeforeBody } from './bodies.ts'
 
 /**

@@ -1,5 +1,5 @@
 import type { EventEmitter } from 'node:events'
-import { createServer, type Server as HttpServer, type IncomingMessage, type RequestListener } from 'node:http'
+import type { Server as HttpServer, IncomingMessage, RequestListener } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Server as Engine } from 'engine.io'
@@ -8,6 +8,7 @@ import { clientNetwork, forwardedAddress } from '../../adapters/client-address.t
 import type { Config } from '../../config/config.ts'
 import { AppError } from '../../errors.ts'
 import { isTrustedOrigin } from '../../features/accounts/auth/auth.ts'
+import { createServer } from '../../language/node-http.ts'
 import { onFirstUse } from '../../language/once.ts'
 import { openWindows } from '../counters.ts'
 

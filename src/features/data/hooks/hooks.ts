@@ -1,7 +1,7 @@
-import { STATUS_CODES } from 'node:http'
 import type { Logger } from 'pino'
 import { clientError, sqlState } from '../../../db/errors.ts'
 import { AppError } from '../../../errors.ts'
+import { STATUS_CODES } from '../../../language/node-http.ts'
 
 /** The events of hooks: those with a bare name run before the operation, the others when it is durable. */
 const hookEvents = [

@@ -1,7 +1,7 @@
-import { STATUS_CODES } from 'node:http'
 import type { TSchema } from 'typebox'
 import type { DeclaredRoute } from '../../../http/declared-routes.ts'
 import { AuthError, GeneralError, OAuthError } from '../../../http/shapes.ts'
+import { STATUS_CODES } from '../../../language/node-http.ts'
 import { oncePer } from '../../../language/once.ts'
 import { componentRef } from './collections.ts'
 import { type Json, type Stand, schemaOf } from './shape.ts'
