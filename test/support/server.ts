@@ -1,7 +1,9 @@
+import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { chmod, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import pg from 'pg'
 import pino from 'pino'
 import { dropDatabase } from '../../scripts/drop-database.ts'
@@ -16,6 +18,8 @@ export type TestServer = {
   template: string
   /** What the names of all databases of this run begin with. */
   prefix: string
+  /** What an embedded server with the system schema keeps, stopped, for servers of single test files; none where the server is not embedded. */
+  seed: string | undefined
 }
 
 /**
@@ -23,7 +27,7 @@ export type TestServer = {
  * TEST_POSTGRES=container (image TEST_POSTGRES_IMAGE, default postgres:18), otherwise the embedded one.
  */
 export async function startTestServer(): Promise<TestServer & { stop(): Promise<void> }> {
-  const { url, stop } = await startServer()
+  const { url, seed, stop } = await startServer()
   const prefix = `daybook_test_${randomBytes(3).toString('hex')}_`
   const template = `${prefix}template`
   const end = async () => {
@@ -31,9 +35,12 @@ export async function startTestServer(): Promise<TestServer & { stop(): Promise<
     await removeFiles(prefix)
   }
   try {
-    await withClient(url, (client) => client.query(`create database ${template}`))
-    await prepareDatabase(urlOf(url, template))
-    return { url, template, prefix, stop: end }
+    const source = seed === undefined ? '' : `template ${new URL(url).pathname.slice(1)}`
+    // A database that is copied lets nobody in.
+    const other = seed === undefined ? url : urlOf(url, 'postgres')
+    await withClient(other, (client) => client.query(`create database ${template} ${source}`))
+    if (seed === undefined) await prepareDatabase(urlOf(url, template))
+    return { url, template, prefix, seed, stop: end }
   } catch (error) {
     await end()
     throw error
@@ -57,7 +64,7 @@ export async function withClient<T>(url: string, work: (client: pg.Client) => Pr
   }
 }
 
-type Server = { url: string; stop(): Promise<void> }
+type Server = { url: string; seed?: string; stop(): Promise<void> }
 
 function startServer(): Promise<Server> {
   const { TEST_DATABASE_URL, TEST_POSTGRES = 'embedded' } = process.env
@@ -71,15 +78,25 @@ async function startThrowaway(): Promise<Server> {
   const dataDir = await mkdtemp(join(tmpdir(), 'daybook-tests-'))
   // Open to the server's own OS user, or its data would be kept elsewhere and stay behind.
   await chmod(dataDir, 0o755)
+  const seed = `${dataDir}-seed`
   // Room for the processes of all test files that run at the same time, whose thousands of connections spend a millisecond
   // each on hashing a password that nobody could guess. Databases are copied within the kernel.
   const settings = { max_connections: '400', scram_iterations: '1', file_copy_method: 'clone', max_wal_size: '256MB' }
-  const server = await startEmbedded({ dataDir, log: pino({ level: 'warn' }), durable: false, settings })
+  const start = () => startEmbedded({ dataDir, log: pino({ level: 'warn' }), durable: false, settings })
+  const first = await start()
+  await prepareDatabase(first.url).finally(() => first.stop())
+  await copyTree(dataDir, seed)
+  const server = await start()
   const stop = async () => {
     await server.stop()
-    await rm(dataDir, { recursive: true })
+    for (const place of [dataDir, seed]) await rm(place, { recursive: true })
   }
-  return { url: server.url, stop }
+  return { url: server.url, seed, stop }
+}
+
+/** With owners and times: PostgreSQL reads what belongs to its own user. */
+export async function copyTree(from: string, to: string): Promise<void> {
+  await promisify(execFile)('cp', ['-a', from, to])
 }
 
 async function startContainer(): Promise<Server> {
