@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { hashSecret } from '../../src/adapters/tokens.ts'
-import { afterwardsDone } from '../../src/features/accounts/auth/afterwards.ts'
 import { cookieNamesOf } from '../../src/features/accounts/auth/browser.ts'
+import { afterwardsDone } from '../../src/features/accounts/auth/capabilities.ts'
 import { type Answer, type Api, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'
 import { connect } from '../support/socket.ts'

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
-import { afterwardsDone } from '../../src/features/accounts/auth/afterwards.ts'
+import { afterwardsDone } from '../../src/features/accounts/auth/capabilities.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'
 import { administrator } from '../support/prepare.ts'

@@ -1,5 +1,5 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { afterwardsDone } from '../../src/features/accounts/auth/afterwards.ts'
+import { afterwardsDone } from '../../src/features/accounts/auth/capabilities.ts'
 import { createAccount, factsSince, password, plant, sessionOf } from '../support/accounts.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { waitFor } from '../support/wait.ts'

@@ -1,6 +1,6 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { hashSecret, newSecret } from '../../src/adapters/tokens.ts'
-import { afterwardsDone } from '../../src/features/accounts/auth/afterwards.ts'
+import { afterwardsDone } from '../../src/features/accounts/auth/capabilities.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'
 

@@ -2,9 +2,17 @@
  * Accounts, sessions and the ways to sign in: the face of this slice for other slices and the API. Only `routes.ts`
  * uses the functions behind requests under `/auth`.
  */
-export { afterwards } from './afterwards.ts'
+
 export { deliver, deliveryTo, personBody, prepare, roleAndPermissions, signInMode, tenantBody } from './answers.ts'
-export { bearerOf, callerOfToken, publicCaller, resolveCaller } from './authenticate.ts'
+export {
+  bearerOf,
+  callerOfPassword,
+  callerOfToken,
+  isHeaderAttempt,
+  passwordInHeaders,
+  publicCaller,
+  resolveCaller,
+} from './authenticate.ts'
 export {
   cookieNamesOf,
   dropSessionCookie,
@@ -13,9 +21,8 @@ export {
   setSessionCookie,
   tokenOfCookies,
 } from './browser.ts'
-export type { AuthWrites } from './capabilities.ts'
+export { type AuthWrites, afterwards } from './capabilities.ts'
 export { signInRefusal } from './decisions.ts'
-export { callerOfPassword, isHeaderAttempt, passwordInHeaders } from './header-password.ts'
 export {
   type AuthMode,
   checkNewPassword,

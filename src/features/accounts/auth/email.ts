@@ -13,7 +13,7 @@ import type { DomainEvent } from '../../../events/types.ts'
 import { actorOf } from '../../../http/http.ts'
 import { emailChangeSeconds, queueMail, secretOwner, wantedEmailKey } from '../../messaging/mail/mail.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
-import { afterwards } from './afterwards.ts'
+import { afterwards } from './capabilities.ts'
 import { decideAddressConfirmation, decideAddressRequest, mayBeMailedAgain, wrongCurrentPassword } from './decisions.ts'
 import { defaultLink, type EmailChangeBody, emailOf, type ResendBody, trustedLink } from './input.ts'
 import {

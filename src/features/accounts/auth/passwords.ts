@@ -9,7 +9,7 @@ import { actorOf } from '../../../http/http.ts'
 import { isUuid } from '../../../language/uuid.ts'
 import { queueMail } from '../../messaging/mail/mail.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
-import { afterwards } from './afterwards.ts'
+import { afterwards } from './capabilities.ts'
 import { decidePasswordChange, unknownUser, wrongCurrentPassword } from './decisions.ts'
 import {
   checkNewPassword,

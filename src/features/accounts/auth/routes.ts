@@ -9,10 +9,9 @@ import type { Writes } from '../../../events/commit.ts'
 import { type App, turnOf } from '../../../http/http.ts'
 import type { Declaration } from '../../../http/route.ts'
 import { Said, Text } from '../../../http/shapes.ts'
-import { afterwardsDone } from './afterwards.ts'
 import { deliver, prepare, signInMode } from './answers.ts'
 import { dropSessionCookie, refuseForeignVisit } from './browser.ts'
-import type { AuthWrites } from './capabilities.ts'
+import { type AuthWrites, afterwardsDone } from './capabilities.ts'
 import { requestEmailChange, resendVerification, verifyEmail } from './email.ts'
 import {
   AuthModeBody,

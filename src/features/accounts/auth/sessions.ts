@@ -25,9 +25,8 @@ import { commit, type Writes } from '../../../events/commit.ts'
 import { actorOf } from '../../../http/http.ts'
 import { isUuid } from '../../../language/uuid.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
-import { afterwards } from './afterwards.ts'
 import { roleAndPermissions } from './answers.ts'
-import type { AuthReads, AuthWrites } from './capabilities.ts'
+import { type AuthReads, type AuthWrites, afterwards } from './capabilities.ts'
 import {
   decideMove,
   decideRefresh,

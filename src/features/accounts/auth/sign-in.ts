@@ -14,9 +14,8 @@ import { actorOf } from '../../../http/http.ts'
 import { queueMail } from '../../messaging/mail/mail.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
 import { challengeSecondFactor } from '../proofs/proofs.ts'
-import { afterwards } from './afterwards.ts'
 import { personBody, roleAndPermissions, tenantBody } from './answers.ts'
-import type { AuthReads, AuthWrites } from './capabilities.ts'
+import { type AuthReads, type AuthWrites, afterwards } from './capabilities.ts'
 import { decideMembership, decidePassword, type PasswordDecision, signInRefusal, wrongPassword } from './decisions.ts'
 import {
   type AuthMode,

@@ -15,7 +15,8 @@ import { compileCondition } from '../../../query/compile.ts'
 import { resolveEnv } from '../../../query/env.ts'
 import { type ResolvedFilter, resolveCondition } from '../../../query/resolve.ts'
 import type { Params } from '../../../query/sql.ts'
-import type { PermissionReads } from './capabilities.ts'
+import type { ItemReads, ItemWrites } from '../../data/items/items.ts'
+import type { CurrentSettings } from '../../settings/settings.ts'
 
 /** The users of roles, and what the rules let each of them do: for questions that are about many at once. */
 
@@ -161,3 +162,9 @@ export async function within<Result>(
     throw error
   }
 }
+
+/** The capabilities that reads of this folder need. */
+export type PermissionReads = ItemReads & CurrentSettings
+
+/** The capabilities that changes of this folder need. */
+export type PermissionWrites = ItemWrites & CurrentSettings

@@ -11,7 +11,7 @@ import { rawQuery } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
 import { type Access, withGrants } from '../../../query/access.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
-import type { PermissionReads } from './capabilities.ts'
+import type { PermissionReads } from './members.ts'
 
 /** A role by id or name, or a user by id. */
 export type Subject = { readonly role: string } | { readonly user: string }

@@ -6,7 +6,6 @@ import { AppError } from '../../../errors.ts'
 import { type App, actorOf, sendJson } from '../../../http/http.ts'
 import { acceptJsonUploads, uploadedJson } from '../../../http/json-upload.ts'
 import { type Change, changeItems, queryOf, readList, readOne, requesterOf } from '../../data/items/items.ts'
-import type { PermissionReads, PermissionWrites } from './capabilities.ts'
 import { checkRule, checkRuleDelete } from './check.ts'
 import {
   changeRoute,
@@ -25,9 +24,10 @@ import {
 } from './declarations.ts'
 import { explain } from './explain.ts'
 import { impactOf } from './impact.ts'
+import type { PermissionReads, PermissionWrites } from './members.ts'
 import { storedRow } from './queries.ts'
+import { whoMay } from './review.ts'
 import { exportPermissions, importPermissions, previewImport } from './transfer.ts'
-import { whoMay } from './who.ts'
 
 type Row = Readonly<Record<string, unknown>>
 

@@ -8,8 +8,8 @@ import type { Actor } from '../../../events/types.ts'
 import { shown } from '../../../language/shown.ts'
 import { resolveEnv } from '../../../query/env.ts'
 import { isObject } from '../../../query/guards.ts'
-import type { PermissionReads, PermissionWrites } from './capabilities.ts'
 import { type AclsById, permissionProblems } from './check.ts'
+import type { PermissionReads, PermissionWrites } from './members.ts'
 import {
   aclIdsByName,
   aclsById,

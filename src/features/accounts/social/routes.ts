@@ -6,8 +6,7 @@ import { acceptForms } from '../../../http/forms.ts'
 import type { App } from '../../../http/http.ts'
 import { Text } from '../../../http/shapes.ts'
 import { authRoutes, deliver, deliveryTo, prepare, SignedInShape, setSessionCookie, signInMode } from '../auth/auth.ts'
-import { journeyCookie } from './journey.ts'
-import { type Callback, CallbackShape, SocialBody, SocialLinkQuery, StartedShape } from './schema.ts'
+import { type Callback, CallbackShape, journeyCookie, SocialBody, SocialLinkQuery, StartedShape } from './journey.ts'
 import {
   endSocialSignIn,
   type JourneyEnd,

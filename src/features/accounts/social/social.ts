@@ -30,11 +30,19 @@ import {
   trustedReturn,
 } from '../auth/auth.ts'
 import { clientOf, hasIdTokens, type ProviderClient, readProfile } from './client.ts'
-import { beginJourney, endJourney, type Journey, journeyCookie, secretsOf } from './journey.ts'
+import {
+  beginJourney,
+  type Callback,
+  endJourney,
+  type Journey,
+  journeyCookie,
+  type SocialBody,
+  type SocialLinkQuery,
+  secretsOf,
+} from './journey.ts'
 import { type Identity, linkedAccount } from './link.ts'
 import { profileOf } from './profile.ts'
 import type { Provider } from './providers.ts'
-import type { Callback, SocialBody, SocialLinkQuery } from './schema.ts'
 
 /** Where to send the browser, and the cookie to give it, if any. */
 export type Start = { readonly url: string; readonly cookie: string | undefined }

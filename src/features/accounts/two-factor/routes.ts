@@ -2,18 +2,22 @@ import type { Reads } from '../../../db/pools.ts'
 import type { Writes } from '../../../events/commit.ts'
 import type { App } from '../../../http/http.ts'
 import { authRoute, deliver, ProofBody, prepare, SignedInShape } from '../auth/auth.ts'
-import { beginSetup, checkEnabled, disable, finishSetup, stateOf } from './enrolment.ts'
 import {
+  beginSetup,
   CodeBody,
+  checkEnabled,
   DisabledShape,
+  disable,
   EnabledShape,
+  finishSetup,
   PasswordBody,
   type SecondFactorWrites,
   SetupShape,
   StateShape,
+  stateOf,
   VerifyBody,
   verifyTwoFactor,
-} from './verify.ts'
+} from './two-factor.ts'
 
 /** The second step of signing in. Emits auth.login and auth.2fa_failed. */
 export function twoFactorPublicRoutes(app: App, deps: SecondFactorWrites): void {
