@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { conditionOf, partOf } from '../../src/features/files/assets/conditions.ts'
+import { conditionOf, partOf } from '../../src/features/files/assets/delivery.ts'
 
 const modified = new Date('2026-03-14T09:26:53.589Z')
 const shown = 'Sat, 14 Mar 2026 09:26:53 GMT'

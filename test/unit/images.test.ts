@@ -7,8 +7,14 @@ import pino from 'pino'
 import sharp from 'sharp'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parseConfig } from '../../src/config/config.ts'
-import { type FileContent, type Images, openImages, type Transform } from '../../src/features/files/images/images.ts'
-import { type ImagePool, openPool } from '../../src/features/files/images/pool.ts'
+import {
+  type FileContent,
+  type ImagePool,
+  type Images,
+  openImages,
+  openPool,
+  type Transform,
+} from '../../src/features/files/images/images.ts'
 import { animation, bomb, contentOf, noise, plain, wav } from '../support/images.ts'
 import { waitFor } from '../support/wait.ts'
 

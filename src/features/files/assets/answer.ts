@@ -6,13 +6,19 @@ import { AppError } from '../../../errors.ts'
 import { turnOf } from '../../../http/http.ts'
 import { digestOf, extensionOf, type Transform } from '../images/images.ts'
 import { keyOf } from '../storage/storage.ts'
-import { secureProxyRefusal } from './access.ts'
-import { type Asset, fileNotFound } from './asset.ts'
-import type { AssetWrites } from './capabilities.ts'
-import { type ContentPart, conditionOf, partOf, type Validators } from './conditions.ts'
+import { type Asset, type AssetWrites, fileNotFound, secureProxyRefusal } from './asset.ts'
 import type { AssetContent, Contents } from './content.ts'
-import { type DeliverableFile, deliveryHeaders, essenceOf, isShown } from './delivery.ts'
-import type { Wanted } from './request.ts'
+import {
+  type ContentPart,
+  conditionOf,
+  type DeliverableFile,
+  deliveryHeaders,
+  essenceOf,
+  isShown,
+  partOf,
+  type Validators,
+} from './delivery.ts'
+import type { Wanted } from './signed-urls.ts'
 
 type Asked = {
   readonly asset: Asset

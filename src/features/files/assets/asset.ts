@@ -1,16 +1,30 @@
-import { accessOfPrincipal, type Caller, principalOf } from '../../../access/principal.ts'
-import type { CurrentCatalog } from '../../../catalog/store.ts'
+import {
+  accessOfPrincipal,
+  type Caller,
+  type PrincipalRow,
+  principalOf,
+  principalSql,
+} from '../../../access/principal.ts'
+import type { CurrentAccess } from '../../../access/store.ts'
+import type { Logs } from '../../../adapters/logger.ts'
+import type { Catalog } from '../../../catalog/catalog.ts'
+import { type CurrentCatalog, withFreshPlan } from '../../../catalog/store.ts'
+import type { ParamValue } from '../../../catalog/values.ts'
+import type { Config, Configuration } from '../../../config/config.ts'
+import type { Clock } from '../../../db/clock.ts'
 import type { Reads } from '../../../db/pools.ts'
+import type { UnloggedWrites } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
+import { oncePer } from '../../../language/once.ts'
 import { isUuid } from '../../../language/uuid.ts'
 import { compileCondition } from '../../../query/compile.ts'
 import { resolveEnv } from '../../../query/env.ts'
 import { resolveCondition } from '../../../query/resolve.ts'
 import { createParams, type Statement, statement } from '../../../query/sql.ts'
 import { type CurrentSettings, imageNames } from '../../settings/settings.ts'
-import { assetAccess } from './access.ts'
-import type { AssetReads } from './capabilities.ts'
-import { type AssetRow, assetRow, principalRow } from './queries.ts'
+import type { ImageProcessing } from '../images/images.ts'
+import type { StorageServices } from '../storage/storage.ts'
+import { essenceOf } from './delivery.ts'
 
 export type Asset = AssetRow & {
   /** Every caller gets the same answer. */
@@ -76,3 +90,133 @@ function readRule(deps: AssetReads, { access }: Reader, id: string): { rule: Sta
     return { rule: statement('false', [id]), refusal: error }
   }
 }
+
+/* Decides who may read the content of a file, as far as that needs no database. */
+
+type AssetOwner = { readonly isPublic: boolean; readonly tenantId: string | null }
+
+/** `anyone`: whoever asks gets the same; `caller`: this one does; `permission`: the caller's grants decide. */
+type AssetAccess = 'anyone' | 'caller' | 'permission'
+
+export function assetAccess(
+  { isPublic, tenantId }: AssetOwner,
+  { userId }: Pick<Caller, 'userId'>,
+  { assets }: Config,
+): AssetAccess {
+  if (isPublic) return 'anyone'
+  const isShared = tenantId !== null && assets.sharedTenantIds.some((id) => id.toLowerCase() === tenantId)
+  if (isShared && assets.sharedAccessMode === 'public') return 'anyone'
+  if (isShared && assets.sharedAccessMode === 'authenticated' && userId !== undefined) return 'caller'
+  return 'permission'
+}
+
+/** Refusals of types that ASSET_SECURE_PROXY_URLS names, in the words that their clients know. */
+type ProxyRefusal = { readonly status: 401 | 403; readonly message: string }
+
+/**
+ * The extra demand of types in ASSET_SECURE_PROXY_URLS: a signed-in caller that names itself in `x-svc-user-auth`,
+ * which a page of another site cannot send. The header proves nothing by itself.
+ */
+export function secureProxyRefusal(
+  type: string,
+  { userId }: Pick<Caller, 'userId'>,
+  header: string | string[] | undefined,
+  { assets }: Config,
+): ProxyRefusal | undefined {
+  if (!assets.proxyEnabled || !isListed(type, assets.secureProxyTypes)) return undefined
+  if (userId === undefined) return { status: 401, message: 'Authentication required' }
+  if (header !== userId) return { status: 403, message: 'Invalid or missing authentication header' }
+  return undefined
+}
+
+function isListed(type: string, types: readonly string[]): boolean {
+  const essence = essenceOf(type)
+  return types.some((one) => {
+    const listed = one.toLowerCase()
+    return listed.includes('/') ? essence === listed : essence.startsWith(`${listed}/`)
+  })
+}
+
+/** The columns of a row that describe its content. */
+export type AssetRow = {
+  readonly id: string
+  readonly storage: string
+  readonly folder: string | null
+  readonly filename: string
+  readonly type: string
+  readonly typeProven: boolean
+  readonly size: number
+  readonly hash: string | null
+  readonly width: number | null
+  readonly height: number | null
+  readonly name: string
+  readonly isPublic: boolean
+  readonly tenantId: string | null
+  /** Milliseconds. */
+  readonly modified: number
+  /** Whether the rule that was asked for lets the caller read it. */
+  readonly readable: boolean
+}
+
+/** The row of a file, whoever may read it, and whether a rule on `t` holds for it; the rule's values begin with the id. */
+async function assetRow(deps: Reads & CurrentCatalog, rule: Statement): Promise<AssetRow | undefined> {
+  const text = `select t.id, t.storage, t.storage_folder as folder, t.filename, t.type, t."typeProven" is true as "typeProven",
+      t.size::float8 as size, t.hash, t.width, t.height, coalesce(nullif(t."originalFilename", ''), nullif(t.title, ''), t.filename) as name,
+      t."isPublic" is true as "isPublic", t."tenant_Id" as "tenantId",
+      (extract(epoch from coalesce(t."updatedAt", t."createdAt")) * 1000)::float8 as modified, (${rule.text}) is true as readable
+    from "svc_File" t where t.id = $1`
+  return withFreshPlan(deps.catalog, async () => (await deps.db.run<AssetRow>(text, rule.values, 'prepared'))[0])
+}
+
+/** The row of svc_UserRole that gives a caller the role, at its tenant where there are tenants. */
+export async function membershipId(
+  { db, config }: Reads & Configuration,
+  { userId, role, tenantId }: Pick<Caller, 'userId' | 'role' | 'tenantId'>,
+): Promise<string | undefined> {
+  const values: ParamValue[] = [userId ?? null, role.id, tenantId ?? null, config.tenancy.enabled]
+  const [row] = await db.run<{ id: string }>(
+    `select id from "svc_UserRole" where "user_Id" = $1::uuid and "role_Id" = $2::uuid
+       and (not $4::boolean or "tenant_Id" is not distinct from $3::uuid) order by id limit 1`,
+    values,
+    'prepared',
+  )
+  return row?.id
+}
+
+/** The principal of a membership now; undefined if it has ended or its user is not active. */
+async function principalRow(deps: Reads & CurrentCatalog, membership: string): Promise<PrincipalRow | undefined> {
+  return withFreshPlan(deps.catalog, async () => {
+    const [row] = await deps.db.run<PrincipalRow>(
+      principalOfMembership(deps.catalog.current()),
+      [membership],
+      'prepared',
+    )
+    return row
+  })
+}
+
+const principalOfMembership = oncePer(
+  (catalog: Catalog) => `
+    select ur."user_Id" as "userId", ur."tenant_Id" as "tenantId", ${principalSql(catalog)}
+    from "svc_UserRole" ur
+    join "svc_User" u on u.id = ur."user_Id" and u.status = 'active'
+    join "svc_Role" r on r.id = ur."role_Id"
+    left join "svc_Tenant" t on t.id = ur."tenant_Id"
+    where ur.id = $1::uuid`,
+)
+
+/** The bytes of a variant; undefined where it is not whole, or not there. */
+export async function variantSize({ db }: Reads, storage: string, key: string): Promise<number | undefined> {
+  const [row] = await db.run<{ size: number }>(
+    `select size::float8 as size from "svc_FileVariant" where storage = $1 and key = $2 and size > 0`,
+    [storage, key],
+    'prepared',
+  )
+  return row?.size
+}
+
+/** The capabilities to find a file and decide who may read it. */
+export type AssetReads = Reads & Clock & Configuration & CurrentAccess & CurrentCatalog & CurrentSettings & Logs
+
+/** The further capabilities to make and keep variants. */
+export type AssetWrites = AssetReads & UnloggedWrites & StorageServices & ImageProcessing

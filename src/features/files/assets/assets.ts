@@ -1,7 +1,14 @@
 /* The public face of this folder. */
 
-export { type Asset, fileNotFound, readableAsset, settingsAsset, storedAsset } from './asset.ts'
-export type { AssetReads, AssetWrites } from './capabilities.ts'
+export {
+  type Asset,
+  type AssetReads,
+  type AssetRow,
+  type AssetWrites,
+  fileNotFound,
+  readableAsset,
+  settingsAsset,
+  storedAsset,
+} from './asset.ts'
 export { type AssetContent, contentsOf, wholeOf } from './content.ts'
 export { attachment } from './delivery.ts'
-export type { AssetRow } from './queries.ts'

@@ -16,8 +16,7 @@ import { AppError } from '../../../errors.ts'
 import { oncePer } from '../../../language/once.ts'
 import { digestOf, extensionOf, type Transform } from '../images/images.ts'
 import { keyOf, type Range, type Storage } from '../storage/storage.ts'
-import type { AssetWrites } from './capabilities.ts'
-import { type AssetRow, variantSize } from './queries.ts'
+import { type AssetRow, type AssetWrites, variantSize } from './asset.ts'
 
 /** The bytes that an answer is made of. */
 export type AssetContent = {

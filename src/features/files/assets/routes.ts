@@ -7,12 +7,26 @@ import { route } from '../../../http/route.ts'
 import { Count, GeneralError, Id, Moment, OneOf, Text } from '../../../http/shapes.ts'
 import { canonical, fits, type Transform } from '../images/images.ts'
 import { answerAsset } from './answer.ts'
-import { type Asset, badSignature, isSettingsImage, readableAsset, settingsAsset, signerOf } from './asset.ts'
-import type { AssetReads, AssetWrites } from './capabilities.ts'
+import {
+  type Asset,
+  type AssetReads,
+  type AssetWrites,
+  badSignature,
+  isSettingsImage,
+  readableAsset,
+  settingsAsset,
+  signerOf,
+} from './asset.ts'
 import { contentsOf } from './content.ts'
-import { type AssetQuery, checkTransform, type Wanted, wantedOf } from './request.ts'
-import { contentOf, signAssets } from './signed-urls.ts'
-import { isSigned } from './signing.ts'
+import {
+  type AssetQuery,
+  checkTransform,
+  contentOf,
+  isSigned,
+  signAssets,
+  type Wanted,
+  wantedOf,
+} from './signed-urls.ts'
 
 /** The content of files, as browsers get it (docs/assets.md). */
 export function assetRoutes(app: App, deps: AssetWrites): void {

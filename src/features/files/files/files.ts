@@ -8,11 +8,11 @@ import { AppError, errors } from '../../../errors.ts'
 import { identifyBody } from '../../../http/http.ts'
 import { isUuid } from '../../../language/uuid.ts'
 import { changeItems, inTransaction, openWrite, type Requester, requesterOf } from '../../data/items/items.ts'
-import type { FileWrites } from './capabilities.ts'
 import {
   type ContentLocation,
   contentOf,
   discardContent,
+  type FileWrites,
   type Incoming,
   moveContent,
   type StoredContent,
@@ -21,12 +21,11 @@ import {
   tooLarge,
 } from './content.ts'
 import { type Fields, filePart, payloadOf, readForm } from './form.ts'
-import { folderOf, nameOfReplacement, newName, type Owner, shownName } from './place.ts'
+import { folderOf, nameOfReplacement, newName, type Owner, shownName } from './move.ts'
 import { changeableFile, type FileRow, lockedFile, usedBytes } from './queries.ts'
-import { quotaExceeded, requireQuota } from './quota.ts'
+import { quotaExceeded, requireQuota } from './rules.ts'
 
-export type { ContentWrites, FileReads, FileWrites } from './capabilities.ts'
-export { discardKey, type Incoming } from './content.ts'
+export { type ContentWrites, discardKey, type FileReads, type FileWrites, type Incoming } from './content.ts'
 export { countMovable, type Moved, moveFiles, toFolders, toService } from './move.ts'
 export { contentConsumer, removeDueContent, removeOrphans } from './removal.ts'
 export { fileRules } from './rules.ts'

@@ -3,7 +3,7 @@ import { pipeline } from 'node:stream/promises'
 import type { Reads } from '../../../db/pools.ts'
 import { rawQuery, sql } from '../../../db/sql.ts'
 import { backupsFolder, keyOf, type Storage } from '../storage/storage.ts'
-import type { FileReads } from './capabilities.ts'
+import type { FileReads } from './content.ts'
 
 /** Something that rows and storage do not agree on. */
 type Difference = {

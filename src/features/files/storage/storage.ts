@@ -2,11 +2,9 @@ import { openBucket } from '../../../adapters/s3.ts'
 import type { Config } from '../../../config/config.ts'
 import { type StorageServiceConfig, variablePrefix } from '../../../config/families.ts'
 import { AppError } from '../../../errors.ts'
-import { badPath, type Driver, type Listed, type Storage } from './driver.ts'
-import { openDirectory } from './local.ts'
+import { badPath, type Driver, type Listed, openDirectory, type Storage } from './local.ts'
 
-export type { Range, Storage } from './driver.ts'
-export { openDirectory } from './local.ts'
+export { openDirectory, type Range, type Storage } from './local.ts'
 
 /** All configured services. */
 type Storages = {

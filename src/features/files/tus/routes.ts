@@ -9,15 +9,18 @@ import { isUuid } from '../../../language/uuid.ts'
 import { requesterOf } from '../../data/items/items.ts'
 import type { FileWrites } from '../files/files.ts'
 import {
+  addToUpload,
+  createUpload,
+  endEarly,
   offered,
   readBytes,
   readChecksum,
   readMetadata,
+  readUpload,
   requireVersion,
   tusVersion,
   writtenMetadata,
-} from './headers.ts'
-import { addToUpload, createUpload, endEarly, readUpload } from './tus.ts'
+} from './tus.ts'
 
 const chunk = 'application/offset+octet-stream'
 
