@@ -1,32 +1,27 @@
 import type { Readable } from 'node:stream'
 import { admitted } from '../../../admission/lane.ts'
-import type { Collection } from '../../../catalog/catalog.ts'
+import type { Collection, Field } from '../../../catalog/catalog.ts'
+import { logSchema, logTable } from '../../../catalog/log-triggers.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
 import type { Database, Reads } from '../../../db/pools.ts'
 import { readAnywhere } from '../../../db/replicas/read-anywhere.ts'
+import { quoteName, rawQuery, type Tx } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { commit, type Writes } from '../../../events/commit.ts'
-import { cursorAt, encodeCursor } from '../../../events/cursor.ts'
-import { positionOfEventId } from '../../../events/log.ts'
+import { cursorAt, encodeCursor, momentSql } from '../../../events/cursor.ts'
+import { erasedMarker, logDoors, positionOfEventId } from '../../../events/log.ts'
+import { keepCommitments } from '../../../events/seals/seals.ts'
 import type { Actor } from '../../../events/types.ts'
 import type { Access } from '../../../query/access.ts'
+import { compileCondition } from '../../../query/compile.ts'
+import { projectionList } from '../../../query/compile-rows.ts'
 import { resolveEnv } from '../../../query/env.ts'
 import { readInteger, readString } from '../../../query/parse.ts'
-import { readableFields, resolveCondition } from '../../../query/resolve.ts'
-import type { Statement } from '../../../query/sql.ts'
-import { canonicalKey, readOne, type SystemRules, streamRows } from '../items/items.ts'
-import type { HistoryReads } from './capabilities.ts'
-import {
-  eraseImages,
-  historyStatement,
-  type ItemSight,
-  type OwnedBy,
-  presentMoment,
-  userEventsStatement,
-  versionStatement,
-} from './queries.ts'
+import { type ResolvedFilter, readableFields, resolveCondition } from '../../../query/resolve.ts'
+import { createParams, type Statement, statement } from '../../../query/sql.ts'
+import { canonicalKey, type ItemReads, type ItemWrites, readOne, type SystemRules, streamRows } from '../items/items.ts'
 
 /**
  * `GET /items/{collection}/{id}/history`: `{"data":[{id, action, createdAt, userId, erased, changes}],"nextCursor"}`, the
@@ -145,3 +140,154 @@ function ownedByUsers(collections: readonly Collection[]): OwnedBy[] {
 function run<Row extends object>(db: Database, { text, values }: Statement): Promise<Row[]> {
   return db.run(text, values, 'prepared') as Promise<Row[]>
 }
+
+/**
+ * The part of an item's rows that a caller may see: these fields of the rows that satisfy the rule (undefined: all).
+ */
+type ItemSight = {
+  readonly collection: Collection
+  readonly fields: readonly Field[]
+  readonly rule: ResolvedFilter | undefined
+  /** Whether erased events are told. */
+  readonly erased: boolean
+}
+
+/** A place in an item's history: `position` undefined begins at the newest event. */
+type HistoryPage = { readonly id: string; readonly position: string | undefined; readonly limit: number }
+
+/**
+ * One row per event, the newest first: `id`, and `data`, its JSON text. Images are rows of then and pass the same
+ * condition and projection as rows of today; an item that comes into sight is created to the caller, one that leaves it
+ * deleted, and an update of nothing that the caller sees has not happened.
+ */
+function historyStatement(sight: ItemSight, { id, position, limit }: HistoryPage): Statement {
+  const params = createParams()
+  const { collection, erased } = sight
+  const text = `select h.id::text as id, json_build_object('id', h.id, 'action', ${shownAction}, 'createdAt', ${wireTime('h."createdAt"')},
+      'userId', h."userId", 'requestId', h."logRequestId", 'agent', h.agent, 'cause', h.cause, 'erased', h.erased, 'changes', ${changedFields})::text as data
+    from (select e.*, ${imageSql(sight, 'e.old', params)} as before, ${imageSql(sight, 'e.new', params)} as after
+      from (select l.id, l.position, l.action, l."createdAt", l."userId", l."logRequestId", l.agent, l.cause, coalesce(l.changes ? 'erased', false) as erased,
+          ${oldImage} as old,
+          l.changes->'after' as new
+        from "${logTable}" l
+        where l.type = 'data' and l.entity = ${params.bind(collection.name, 'text')} and l."entityId" = ${params.bind(id, 'text')}
+          and l.position < ${params.bind(position ?? newest, 'bigint')}
+      ) e
+    ) h
+    where case when h.erased then ${params.bind(erased, 'boolean')} else h.before is distinct from h.after end
+    order by h.position desc limit ${params.bind(limit, 'bigint')}`
+  return statement(text, params.values)
+}
+
+/** One row with `data`, the JSON text of the item as an event left or found it, or no row. */
+function versionStatement(sight: ItemSight, id: string, position: string, side: 'before' | 'after'): Statement {
+  const params = createParams()
+  const event = `select ${side === 'after' ? `l.changes->'after'` : oldImage} as image from "${logTable}" l where l.type = 'data'
+    and l.entity = ${params.bind(sight.collection.name, 'text')} and l."entityId" = ${params.bind(id, 'text')}
+    and l.position = ${params.bind(position, 'bigint')}`
+  const image = imageSql(sight, 'e.image', params)
+  return statement(
+    `select v.data::text as data from (select ${image} as data from (${event}) e) v where v.data is not null`,
+    params.values,
+  )
+}
+
+/** The present moment, for `cursorAt`, and as an ISO time; and the oldest one that the log reaches, null while it is empty. */
+async function presentMoment({ db }: Reads): Promise<{ snapshot: string; time: string; oldest: string | null }> {
+  return db.one(
+    rawQuery(`select ${momentSql} as snapshot, ${wireTime('clock_timestamp()')} as time,
+      (select ${wireTime(`date_trunc('milliseconds', nullif(greatest(f."upTo", (select min("createdAt") from "${logTable}")), '-infinity') + interval '999 microseconds')`)}
+       from ${logSchema}.floor f) as oldest`),
+  )
+}
+
+/** Replaces the images of one item's events by the marker and gives their number. Their seals stay provable. */
+async function eraseImages(tx: Tx, collection: string, id: string): Promise<number> {
+  const where = `e.type = 'data' and e.entity = $1 and e."entityId" = $2`
+  await keepCommitments(tx, { part: 'images', where, values: [collection, id] })
+  const erased = await tx.any(
+    rawQuery(
+      `${logDoors.erase} update "${logTable}" set changes = $1::jsonb
+       where type = 'data' and entity = $2 and "entityId" = $3 returning 1`,
+      [JSON.stringify(erasedMarker), collection, id],
+    ),
+  )
+  if (collection === 'svc_User') await forgetOrigins(tx, id)
+  return erased.length
+}
+
+/** Where a user's requests came from, in every event that the user caused or that is about the user. */
+async function forgetOrigins(tx: Tx, userId: string): Promise<void> {
+  const where = `(e."userId"::text = $1 or (e.entity = 'svc_User' and e."entityId" = $1)) and coalesce(e.ipaddress, e."userAgent") is not null`
+  await keepCommitments(tx, { part: 'origin', where, values: [userId] })
+  await tx.any(
+    rawQuery(
+      `${logDoors.erase} update "${logTable}" set ipaddress = null, "userAgent" = null
+       where ("userId"::text = $1 or (entity = 'svc_User' and "entityId" = $1)) and coalesce(ipaddress, "userAgent") is not null`,
+      [userId],
+    ),
+  )
+}
+
+/** A collection whose rows belong to a user, and the column that says to which. */
+type OwnedBy = { readonly collection: string; readonly column: string }
+
+/**
+ * One row per event, the oldest first, with `data`, its JSON text: what is about the user or about an item that belongs to
+ * the user, with both images, and what the user did to anything else, without them.
+ */
+function userEventsStatement(userId: string, owned: readonly OwnedBy[]): Statement {
+  const params = createParams()
+  const user = params.bind(userId, 'text')
+  const names = params.bind(
+    owned.map(({ collection }) => collection),
+    'text[]',
+  )
+  const columns = params.bind(
+    owned.map(({ column }) => column),
+    'text[]',
+  )
+  const text = `select json_build_object('id', e.id, 'createdAt', ${wireTime('e."createdAt"')}, 'type', e.type, 'entity', e.entity,
+      'entityId', e."entityId", 'action', e.action, 'userId', e."userId", 'requestId', e."logRequestId", 'agent', e.agent, 'cause', e.cause, 'ipaddress', case when own.caused then e.ipaddress end,
+      'userAgent', case when own.caused then e."userAgent" end,
+      'changes', case when own.about then ${logSchema}.shown(e.type, e.entity, e.action, e.changes) end)::text as data
+    from "${logTable}" e cross join lateral (select coalesce(e."userId"::text = ${user}, false) as caused,
+      (e.entity = 'svc_User' and coalesce(e."entityId" = ${user}, false)) or (e.type = 'data' and exists (
+        select from unnest(${names}, ${columns}) o(entity, field) where o.entity = e.entity
+          and (e.changes->'after'->>o.field = ${user} or e.changes->'before'->>o.field = ${user}))) as about) own
+    where own.caused or own.about
+    order by e.position`
+  return statement(text, params.values)
+}
+
+const oldImage = `case when l.action = 'update' then (l.changes->'after') || (l.changes->'before') else l.changes->'before' end`
+
+/** Above every position. */
+const newest = '9223372036854775807'
+
+const shownAction = `case when h.erased then h.action when h.before is null then 'create' when h.after is null then 'delete' else 'update' end`
+
+/** `{field: {before, after}}` of the fields that differ; null where the images were erased. */
+const changedFields = `case when not h.erased then (
+        select coalesce(json_object_agg(key, json_build_object('before', b.value, 'after', a.value)), '{}')
+        from jsonb_each(coalesce(h.before, '{}')) b full join jsonb_each(coalesce(h.after, '{}')) a using (key)
+        where b.value is distinct from a.value) end`
+
+/** An image as the caller sees it, jsonb; null where there is none or the rule does not hold for it. */
+function imageSql(
+  { collection, fields, rule }: ItemSight,
+  image: string,
+  params: ReturnType<typeof createParams>,
+): string {
+  const where = rule === undefined ? '' : ` and ${compileCondition(rule, 't', params)}`
+  return `(select to_jsonb(o.*) from (select ${projectionList(fields, 't')}
+        from jsonb_populate_record(null::public.${quoteName(collection.name)}, ${image}) t where ${image} is not null${where}) o)`
+}
+
+const wireTime = (time: string): string => `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+
+/** The capabilities that reads of this folder need: those of reading items. */
+export type HistoryReads = ItemReads
+
+/** The capabilities that changes of this folder need: those of changing items. */
+export type HistoryWrites = ItemWrites

@@ -7,8 +7,7 @@ import { Text } from '../../../http/shapes.ts'
 import { readableFields } from '../../../query/resolve.ts'
 import type { Requester } from '../items/items.ts'
 import { type Change, changeItems, inTransaction, readOne, readVersion } from '../items/items.ts'
-import type { HistoryReads, HistoryWrites } from './capabilities.ts'
-import { readEventVersion } from './history.ts'
+import { type HistoryReads, type HistoryWrites, readEventVersion } from './history.ts'
 
 type Values = Readonly<Record<string, unknown>>
 

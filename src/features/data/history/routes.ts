@@ -3,8 +3,7 @@ import { type App, actorOf, sendJson } from '../../../http/http.ts'
 import { routesOf } from '../../../http/route.ts'
 import { Anything, Count, IdParams, NullableId, NullableText, Text } from '../../../http/shapes.ts'
 import { ItemParams, queryOf, requesterOf, WrittenShape } from '../items/items.ts'
-import type { HistoryWrites } from './capabilities.ts'
-import { eraseItem, exportUser, readHistory, readNow } from './history.ts'
+import { eraseItem, exportUser, type HistoryWrites, readHistory, readNow } from './history.ts'
 import { RestoreBody, restoreItem } from './restore.ts'
 
 /** The history of items, and restore (docs/history.md). */

@@ -3,8 +3,7 @@ import type { App } from '../../../http/http.ts'
 import { badQuery } from '../../../http/reading.ts'
 import { routesOf } from '../../../http/route.ts'
 import { Id, Moment, NullableText, Text } from '../../../http/shapes.ts'
-import type { LogReads } from './capabilities.ts'
-import { exportLog, readHead, readLogKeys } from './log-export.ts'
+import { exportLog, type LogReads, readHead, readLogKeys } from './log-export.ts'
 
 /** The log for programs that keep a copy of it; open to whoever was granted reading svc_AuditLog (docs/audit-log.md). */
 export function logRoutes(app: App, deps: LogReads): void {

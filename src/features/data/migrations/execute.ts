@@ -3,7 +3,6 @@ import { rawQuery, type Tx } from '../../../db/sql.ts'
 import { appendEvent } from '../../../events/commit.ts'
 import type { MigrationContext } from '../../../events/direct-session.ts'
 import { type Actor, type DomainEvent, systemActor } from '../../../events/types.ts'
-import { ranBy } from './newer.ts'
 import {
   type Ending,
   hasMigrationTable,
@@ -12,6 +11,7 @@ import {
   storeRollingBack,
   storeRunning,
 } from './queries.ts'
+import { ranBy } from './records.ts'
 import type { MigrationRunner } from './runner.ts'
 import type { LoadedScript } from './scripts.ts'
 

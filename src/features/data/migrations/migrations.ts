@@ -2,9 +2,8 @@
 export { adoptDeveloped, createBaseline } from './baseline.ts'
 export { createMigration, migrationScript } from './create.ts'
 export { lintSql, type MigrationFinding, readSubject } from './lint.ts'
-export { refuseNewer } from './newer.ts'
 export { type Preview, previewSql } from './preview.ts'
-export { type MigrationRecord, pendingOf, statusOf } from './records.ts'
+export { type MigrationRecord, pendingOf, refuseNewer, statusOf } from './records.ts'
 export {
   migrateAtStart,
   newestSystemVersion,

@@ -1,9 +1,10 @@
-import { compareVersions } from '../../../adapters/version-order.ts'
-import type { Config } from '../../../config/config.ts'
-import type { Reader } from '../../../db/sql.ts'
+import packageJson from '../../../../package.json' with { type: 'json' }
+import { compareVersions, isInitialRelease } from '../../../adapters/version-order.ts'
+import { type Config, ConfigError } from '../../../config/config.ts'
+import { type Reader, sql } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
-import { type MigrationRow, type MigrationStatus, storedRows } from './queries.ts'
-import { type LoadedScript, loadScripts } from './scripts.ts'
+import { hasMigrationTable, type MigrationRow, type MigrationStatus, storedRows } from './queries.ts'
+import { type LoadedScript, loadScripts, systemVersions } from './scripts.ts'
 
 /**
  * A migration as the API shows it: the row of svc_Migration, or of a script that has none yet what the row would be.
@@ -186,4 +187,26 @@ function unseen({ version, name, description, type, checksum, down }: LoadedScri
     updatedAt: null,
     drifted: false,
   }
+}
+
+/** Recorded with each of the program's own migrations: the version of the program that ran it. */
+export const ranBy: Readonly<Record<string, string>> = { setUpBy: packageJson.version }
+
+/**
+ * Refuses a database that a newer program has set up: it has system migrations that this program does not know, so nothing here knows what
+ * they have changed.
+ *
+ * @throws {ConfigError}
+ */
+export async function refuseNewer(db: Reader): Promise<void> {
+  if (!(await hasMigrationTable(db))) return
+  const rows = await db.any<{ version: string; program: string }>(sql.unsafe`
+    select version, metadata->>'setUpBy' as program from "svc_Migration"
+    where status = 'completed' and metadata->>'setUpBy' is not null order by version`)
+  const known = systemVersions()
+  const unknown = rows.filter(({ version }) => isInitialRelease(version) && !known.has(version))
+  if (unknown.length === 0) return
+  throw new ConfigError(
+    `DATABASE_URL: Daybook ${unknown.at(-1)!.program} has set this database up (migration ${unknown.map(({ version }) => version).join(', ')}), and this is ${packageJson.version}: run the newer version again, or restore the backup from before the upgrade (docs/upgrade.md)`,
+  )
 }

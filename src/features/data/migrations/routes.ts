@@ -2,6 +2,7 @@ import type { FastifyRequest } from 'fastify'
 import type { SettingsInForce } from '../../../access/principal.ts'
 import type { CurrentAccess } from '../../../access/store.ts'
 import type { Logs } from '../../../adapters/logger.ts'
+import { Type } from '../../../adapters/typebox.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { ProcessVariables } from '../../../config/read.ts'
@@ -10,24 +11,14 @@ import type { Reads } from '../../../db/pools.ts'
 import { readFromNowOn } from '../../../db/replicas/read-anywhere.ts'
 import type { ReplicaReads } from '../../../db/replicas/replicas.ts'
 import { type App, actorOf } from '../../../http/http.ts'
+import { type Declaration, route } from '../../../http/route.ts'
+import { Count, NullableId, NullableText, OneOf, Text } from '../../../http/shapes.ts'
 import { createMigration } from './create.ts'
 import { previewSql } from './preview.ts'
 import { checkOf, findMigration, type MigrationRecord, pendingOf, readMigrations, statusOf } from './records.ts'
 import { markAllCompleted, markCompleted, previewRun, rollbackBatch, rollbackOne, runMigrations } from './run.ts'
 import { type MigrationRunner, withRunner } from './runner.ts'
-import {
-  checkRoute,
-  createRoute,
-  listRoute,
-  markAllRoute,
-  markRoute,
-  pendingRoute,
-  readRoute,
-  rollbackBatchRoute,
-  rollbackRoute,
-  runRoute,
-  statusRoute,
-} from './schema.ts'
+import { migrationTypes } from './scripts.ts'
 
 /** Administrators only. Emits: migration.run, migration.rolled_back, migration.marked_completed, one per migration. */
 export function migrationRoutes(app: App, deps: MigrationReads): void {
@@ -114,3 +105,187 @@ type MigrationReads = Reads &
   SettingsInForce &
   Logs &
   ProcessVariables
+
+const states = ['pending', 'running', 'completed', 'failed', 'rolled_back', 'skipped'] as const
+
+const Version = Type.String({ minLength: 1, maxLength: 100, examples: ['20241224103000_add_column'] })
+const VersionParams = Type.Object({ version: Text('20241224103000_add_column') })
+
+const RunBody = Type.Object({
+  version: Type.Optional(Version),
+  toVersion: Type.Optional(Version),
+  dryRun: Type.Optional(Type.Boolean({ description: 'Says what would be run.' })),
+  sql: Type.Optional(Type.Boolean({ description: 'With dryRun: the SQL of each, and what it would stop.' })),
+})
+
+const CreateBody = Type.Object({
+  name: Type.String({ maxLength: 1000, examples: ['add_country_code'] }),
+  type: Type.Optional(OneOf(migrationTypes)),
+  description: Type.Optional(Type.String({ maxLength: 2000, examples: ['Countries get their ISO code.'] })),
+})
+
+const RollbackBody = Type.Object({
+  reason: Type.Optional(Type.String({ maxLength: 2000, examples: ['The column is not wanted after all.'] })),
+})
+
+const MarkBody = Type.Object({
+  metadata: Type.Optional(Type.Record(Type.String(), Type.Unknown(), { examples: [{ by: 'hand' }] })),
+})
+
+const MarkAllBody = Type.Object({ toVersion: Type.Optional(Version) })
+
+const ListQuery = Type.Object({
+  status: Type.Optional(OneOf(states)),
+  type: Type.Optional(OneOf(migrationTypes)),
+  limit: Type.Optional(Type.Integer({ minimum: -1, not: { const: 0 }, description: '-1 for all.', examples: [20] })),
+})
+
+/** A time that is a `Date` until it is written. */
+const Time = Type.Unsafe<Date | null>({
+  type: ['string', 'null'],
+  format: 'date-time',
+  examples: ['2026-03-14T09:26:53.589Z'],
+})
+
+const record = {
+  id: NullableId({ description: 'Null until it has been run or marked.' }),
+  version: Text('20241224103000_add_column'),
+  name: Text('add_column'),
+  description: NullableText('Notes get a rank.'),
+  type: OneOf(migrationTypes),
+  status: OneOf(states),
+  batch: Type.Unsafe<number | null>({ type: ['integer', 'null'], examples: [3] }),
+  executedAt: Time,
+  executionTimeMs: Type.Unsafe<number | null>({ type: ['integer', 'null'], examples: [12] }),
+  errorMessage: NullableText('column "rank" exists already'),
+  errorStack: NullableText('Error: column "rank" exists already'),
+  metadata: Type.Record(Type.String(), Type.Unknown(), { examples: [{}] }),
+  checksum: NullableText('9e107d9d372bb6826bd81d3542a419d6', { description: 'Of its file when it was run.' }),
+  canRollback: Type.Boolean(),
+  rolledBackAt: Time,
+  createdAt: Time,
+  updatedAt: Time,
+  drifted: Type.Boolean({ description: 'Its file is not the one that was run.' }),
+}
+const RecordShape = Type.Object(record)
+
+const PreviewShape = Type.Object({
+  ...record,
+  sql: Type.Optional(Type.Array(Text('alter table "note" add column "rank" integer'))),
+  sqlProblem: Type.Optional(NullableText('relation "note" does not exist')),
+  findings: Type.Optional(
+    Type.Array(
+      Type.Object({
+        rule: Text('index-not-concurrent'),
+        object: Text('note'),
+        lock: Text('SHARE'),
+        why: Text('Writes wait until the whole table is indexed.'),
+        safeWay: Text('CREATE INDEX CONCURRENTLY, in a script that runs without a transaction.'),
+        statement: Count(1),
+        sql: Text('create index on note (rank)'),
+      }),
+    ),
+  ),
+})
+
+const runOf = <Shape extends typeof RecordShape | typeof PreviewShape>(shape: Shape) =>
+  Type.Object({
+    results: Type.Array(shape),
+    summary: Type.Object({ total: Count(1), completed: Count(1), failed: Count(0) }),
+  })
+const RunShape = runOf(RecordShape)
+
+const declared = <const D extends Omit<Declaration, 'tag' | 'scope'>>(declaration: D) =>
+  route({ tag: 'Migrations', scope: 'admin', ...declaration })
+
+const statusRoute = declared({
+  summary: 'Read the state of the migrations',
+  response: {
+    200: Type.Object({
+      data: Type.Object({
+        currentVersion: Text('20241224103000_add_column'),
+        lastBatch: Count(3),
+        appliedCount: Count(12),
+        pendingCount: Count(0),
+        totalMigrations: Count(12),
+        isUpToDate: Type.Boolean(),
+        lastMigration: Type.Union([
+          Type.Object({ version: record.version, name: record.name, status: record.status, executedAt: Time }),
+          Type.Null(),
+        ]),
+        isSequelizeUpgrade: Type.Boolean(),
+        drifted: Type.Array(Text('20241224103000_add_column'), {
+          description: 'Versions whose file was changed after it had been run.',
+        }),
+      }),
+    }),
+  },
+})
+const listRoute = declared({
+  summary: 'List the migrations',
+  query: ListQuery,
+  response: { 200: Type.Object({ data: Type.Array(RecordShape) }) },
+})
+const pendingRoute = declared({
+  summary: 'List the migrations that are to be run',
+  response: { 200: Type.Object({ data: Type.Array(RecordShape) }) },
+})
+const checkRoute = declared({
+  summary: 'Check whether migrations are to be run',
+  response: {
+    200: Type.Object({
+      data: Type.Object({
+        needed: Type.Boolean(),
+        hasPending: Type.Boolean(),
+        lastVersion: NullableText('20241224103000_add_column'),
+        currentVersion: Text('20241224103000_add_column'),
+        pendingCount: Count(0),
+      }),
+    }),
+  },
+})
+const readRoute = declared({
+  summary: 'Read a migration',
+  params: VersionParams,
+  response: { 200: Type.Object({ data: RecordShape }) },
+})
+const runRoute = declared({
+  summary: 'Run migrations',
+  description: 'All that are pending, unless one is named. The first that fails ends the run.',
+  body: RunBody,
+  response: { 200: Type.Object({ data: runOf(PreviewShape) }) },
+})
+const createRoute = declared({
+  summary: 'Make the file of a new migration',
+  body: CreateBody,
+  response: {
+    201: Type.Object({
+      data: Type.Object({
+        filepath: Text('migrations/20241224103000_add_country_code.ts'),
+        message: Text('Migration created successfully'),
+      }),
+    }),
+  },
+})
+const rollbackRoute = declared({
+  summary: 'Roll a migration back',
+  params: VersionParams,
+  body: RollbackBody,
+  response: { 200: Type.Object({ data: RecordShape }) },
+})
+const rollbackBatchRoute = declared({
+  summary: 'Roll the last batch back',
+  body: RollbackBody,
+  response: { 200: Type.Object({ data: RunShape }) },
+})
+const markRoute = declared({
+  summary: 'Mark a migration as done without running it',
+  params: VersionParams,
+  body: MarkBody,
+  response: { 200: Type.Object({ data: RecordShape }) },
+})
+const markAllRoute = declared({
+  summary: 'Mark pending migrations as done without running them',
+  body: MarkAllBody,
+  response: { 200: Type.Object({ data: RunShape }) },
+})

@@ -10,8 +10,7 @@ import { resolveEnv } from '../../../query/env.ts'
 import { isObject } from '../../../query/guards.ts'
 import { type ListQuery, parseListQuery } from '../../../query/parse.ts'
 import { type Plan, resolveList } from '../../../query/resolve.ts'
-import { answerPlan, answerQuestion, type DependencyRecorder } from '../items/items.ts'
-import type { ReportReads } from './capabilities.ts'
+import { answerPlan, answerQuestion, type DependencyRecorder, type ItemReads } from '../items/items.ts'
 
 /**
  * `/reports/{collection}`: `{"data":[…],"totalCount":n}`, with aggregate or groupBy its groups, else its
@@ -109,3 +108,6 @@ function isMalformedBody(error: unknown): boolean {
   const { code, statusCode } = error as { code?: unknown; statusCode?: unknown }
   return code === 'FST_ERR_CTP_INVALID_JSON_BODY' || (error instanceof SyntaxError && statusCode === 400)
 }
+
+/** The capabilities that reads of this folder need. */
+export type ReportReads = ItemReads

@@ -6,8 +6,7 @@ import { compileListUpTo } from '../../../query/compile.ts'
 import type { ListQuery } from '../../../query/parse.ts'
 import type { Statement } from '../../../query/sql.ts'
 import { type ListRow, largestWhole, listBody } from '../items/items.ts'
-import type { ReportReads } from './capabilities.ts'
-import { reportError, resolveReport } from './report.ts'
+import { type ReportReads, reportError, resolveReport } from './report.ts'
 
 export { parseReport, unknownModel } from './report.ts'
 

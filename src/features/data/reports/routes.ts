@@ -17,8 +17,15 @@ import {
   readCached,
   type ServedAnswer,
 } from '../items/items.ts'
-import type { ReportReads } from './capabilities.ts'
-import { failure, parseReportParameters, questionOf, type ReportQuestion, readReport, reportError } from './report.ts'
+import {
+  failure,
+  parseReportParameters,
+  questionOf,
+  type ReportQuestion,
+  type ReportReads,
+  readReport,
+  reportError,
+} from './report.ts'
 import { parseStats, parseStatsParameters, readStats, type Stat } from './stats.ts'
 
 /** `/reports/{collection}` and `/reports/stats`, by POST with a body or by GET with parameters. */

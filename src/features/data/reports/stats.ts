@@ -26,8 +26,7 @@ import {
   type OpenAnswer,
   openList,
 } from '../items/items.ts'
-import type { ReportReads } from './capabilities.ts'
-import { failure, parseReport, resolveReport, tookTooLong } from './report.ts'
+import { failure, parseReport, type ReportReads, resolveReport, tookTooLong } from './report.ts'
 
 /** Statements of one request at a time, where nobody else waits; else one. */
 const atOnce = 3

@@ -3,7 +3,7 @@ import { compileCondition } from '../../../query/compile.ts'
 import { resolveEnv } from '../../../query/env.ts'
 import { readableFields, resolveCondition } from '../../../query/resolve.ts'
 import type { Params } from '../../../query/sql.ts'
-import type { UndoReads } from './capabilities.ts'
+import type { UndoReads } from './queries.ts'
 
 /** The part of the log that the caller may see: a condition on its rows, as `l`, and the fields of svc_AuditLog. */
 export type LogSight = { readonly where: (params: Params) => string; readonly names: ReadonlySet<string> }

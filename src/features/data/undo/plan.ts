@@ -5,7 +5,6 @@ import type { Reader, Tx } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
 import { oncePer } from '../../../language/once.ts'
 import type { LastingEffect, Restoration } from '../items/items.ts'
-import type { UndoReads } from './capabilities.ts'
 import type { Move } from './order.ts'
 import {
   changesOf,
@@ -20,6 +19,7 @@ import {
   rowsNow,
   rowsReferring,
   touchedRows,
+  type UndoReads,
   valuesMissing,
 } from './queries.ts'
 import { type Reversal, reversalOf } from './reversal.ts'

@@ -9,6 +9,7 @@ import { projectionList } from '../../../query/compile-rows.ts'
 import { type Point, pointSql } from '../../../query/past.ts'
 import type { ResolvedFilter } from '../../../query/resolve.ts'
 import { createParams, ident, literal, type Params } from '../../../query/sql.ts'
+import type { ItemReads, ItemWrites } from '../items/items.ts'
 import type { LoggedChange } from './reversal.ts'
 
 /** Statements over the log, of what is to be undone and of rows as they were. */
@@ -481,3 +482,9 @@ const keyText = ({ primaryKey }: Collection): string => `t.${ident(primaryKey.na
 
 const keyIn = ({ primaryKey }: Collection, parameter: string): string =>
   `t.${ident(primaryKey.name)} = any(${parameter}::text[]::${parameterType(primaryKey)}[])`
+
+/** The capabilities that this folder takes to read: those of reading items. */
+export type UndoReads = ItemReads
+
+/** The capabilities that this folder takes to change: those of changing items. */
+export type UndoWrites = ItemWrites

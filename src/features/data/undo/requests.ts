@@ -7,9 +7,8 @@ import type { Agent, Cause } from '../../../events/types.ts'
 import { isUuid } from '../../../language/uuid.ts'
 import type { Access } from '../../../query/access.ts'
 import { createParams, type Params } from '../../../query/sql.ts'
-import type { UndoReads } from './capabilities.ts'
 import { type LogSight, sightOf } from './log-sight.ts'
-import { causedBy, isRequestId, madeAt, requestWindow, transactionAt, wireTime } from './queries.ts'
+import { causedBy, isRequestId, madeAt, requestWindow, transactionAt, type UndoReads, wireTime } from './queries.ts'
 import { positionOf, unknownRequest } from './undo.ts'
 
 /**

@@ -5,7 +5,6 @@ import { AppError } from '../../../errors.ts'
 import { parsePoint } from '../../../query/past.ts'
 import { inTransaction, type Requester } from '../items/items.ts'
 import { applyPlan, clearedOf } from './apply.ts'
-import type { UndoReads, UndoWrites } from './capabilities.ts'
 import {
   type ExcludedRows,
   isProtected,
@@ -31,6 +30,8 @@ import {
   type RestorablePart,
   requireReached,
   rowsLoaded,
+  type UndoReads,
+  type UndoWrites,
 } from './queries.ts'
 
 /** The part to bring back: `name` stands in the log. */

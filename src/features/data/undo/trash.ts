@@ -13,8 +13,7 @@ import { resolveEnv } from '../../../query/env.ts'
 import { readInteger, readString } from '../../../query/parse.ts'
 import { readableFields, resolveCondition } from '../../../query/resolve.ts'
 import { createParams, ident, type Statement, statement } from '../../../query/sql.ts'
-import type { UndoReads } from './capabilities.ts'
-import { wireTime } from './queries.ts'
+import { type UndoReads, wireTime } from './queries.ts'
 import { positionOf } from './undo.ts'
 
 const defaultLimit = 25

@@ -9,7 +9,6 @@ import { resolveEnv } from '../../../query/env.ts'
 import { readableFields, resolveCondition } from '../../../query/resolve.ts'
 import { inTransaction, isScoped, isTenanted, type Requester } from '../items/items.ts'
 import { applyPlan, clearedOf } from './apply.ts'
-import type { UndoReads, UndoWrites } from './capabilities.ts'
 import { factsSeen, mayReadLog } from './log-sight.ts'
 import { largestUndo, lockAll, type PlannedRow, pastOfLog, planUndo, type Reason, type UndoPlan } from './plan.ts'
 import {
@@ -21,11 +20,12 @@ import {
   outlineOf,
   rowsWithin,
   transactionAt,
+  type UndoReads,
+  type UndoWrites,
 } from './queries.ts'
 
-export type { UndoWrites } from './capabilities.ts'
 export { isProtected } from './plan.ts'
-export { type LoadedRows, nowOfTenant, type RestorablePart, type TenantRows } from './queries.ts'
+export { type LoadedRows, nowOfTenant, type RestorablePart, type TenantRows, type UndoWrites } from './queries.ts'
 export {
   type LoadedState,
   type PastState,
