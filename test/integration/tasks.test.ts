@@ -10,8 +10,7 @@ import {
   touchTasks,
 } from '../../src/db/unlogged/tasks.ts'
 import { commit } from '../../src/events/commit.ts'
-import { comingTasks, holdClaim, nextDueMs } from '../../src/features/work/tasks/queries.ts'
-import { tasksActor } from '../../src/features/work/tasks/task.ts'
+import { comingTasks, holdClaim, nextDueMs, tasksActor } from '../../src/features/work/tasks/queries.ts'
 import { claimById, claimDue, record, recoverTasks } from '../../src/features/work/tasks/tasks.ts'
 import { openInstanceLock } from '../../src/workers/tasks/instance-lock.ts'
 import { type Api, startApi } from '../support/api.ts'

@@ -3,8 +3,16 @@ import { type App, actorOf, sendJson } from '../../../http/http.ts'
 import { type Declaration, route } from '../../../http/route.ts'
 import { Count, Id, Text } from '../../../http/shapes.ts'
 import { ItemsShape, ListQuery, queryOf, requesterOf } from '../../data/items/items.ts'
-import { CleanupShape, idsOfQuery, NamedShape, NewNotificationShape, newNotificationOf } from './input.ts'
-import { cleanUpNotifications, listNotifications, sendNotifications } from './notifications.ts'
+import {
+  CleanupShape,
+  cleanUpNotifications,
+  idsOfQuery,
+  listNotifications,
+  NamedShape,
+  NewNotificationShape,
+  newNotificationOf,
+  sendNotifications,
+} from './notifications.ts'
 import { countUnseen, deleteOwn, markSeen, type NotificationWrites, ownNotifications } from './queries.ts'
 
 /** `/notifications`: the caller's own, nobody else's. Row events are appended by the database. */

@@ -2,8 +2,7 @@
 
 export { resumeEffects } from '../../../db/unlogged/holds.ts'
 export type { BackupHost } from './capabilities.ts'
-export type { BackupHeader } from './header.ts'
-export type { Keys } from './keys.ts'
+export type { BackupHeader, Keys } from './header.ts'
 export { type PartReport, type RestoredFrom, restoreCollection, restoreTenant } from './part.ts'
 export { type RestoreOptions, type RestoreProgress, type RestoreResult, restoreBackup } from './restore.ts'
 export { backUpBeforeUpgrade, makeScheduledBackup, watchBackups } from './scheduled.ts'

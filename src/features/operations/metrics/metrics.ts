@@ -7,10 +7,9 @@ import type { Config } from '../../../config/config.ts'
 import type { Listening } from '../../../db/listener.ts'
 import type { PoolStates } from '../../../db/pools.ts'
 import type { ReplicaReads, ReplicaStats, Replicas } from '../../../db/replicas/replicas.ts'
-import { type DatabaseReads, registerDatabaseGauges } from './database.ts'
-import type { Meters } from './instruments.ts'
+import { type DatabaseReads, type Meters, registerDatabaseGauges } from './database.ts'
 
-export type { Meters } from './instruments.ts'
+export type { Meters } from './database.ts'
 
 /** Whether a request carries METRICS_TOKEN as its bearer token. Takes as long for a near miss as for any other. */
 export function holdsMetricsToken({ observability }: Config, authorization: string | undefined): boolean {

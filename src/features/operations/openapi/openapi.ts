@@ -5,11 +5,10 @@ import type { AccessClass, DeclaredRoute } from '../../../http/declared-routes.t
 import { RealtimeError } from '../../../http/shapes.ts'
 import { oncePer } from '../../../language/once.ts'
 import type { Rights } from '../../data/items/items.ts'
-import { type CollectionView, collectionSchemas, componentRef, standIn } from './collections.ts'
+import { type CollectionView, collectionSchemas, componentRef, type Json, standIn } from './collections.ts'
 import { operationOf, pathOf, refusalResponses, refusalSchemas, securitySchemes } from './operation.ts'
-import type { Json } from './shape.ts'
 
-export { schemaOf } from './shape.ts'
+export { schemaOf } from './collections.ts'
 
 /** How somebody comes to the API: by nothing, by a key, by a session; administrators by one of the latter. */
 export type CallerKind = {

@@ -3,8 +3,7 @@ import type { DeclaredRoute } from '../../../http/declared-routes.ts'
 import { AuthError, GeneralError, OAuthError } from '../../../http/shapes.ts'
 import { STATUS_CODES } from '../../../language/node-http.ts'
 import { oncePer } from '../../../language/once.ts'
-import { componentRef } from './collections.ts'
-import { type Json, type Stand, schemaOf } from './shape.ts'
+import { componentRef, type Json, type Stand, schemaOf } from './collections.ts'
 
 /** Where a route is described: as it is, or for one collection. */
 type OperationContext = {

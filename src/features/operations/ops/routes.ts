@@ -17,9 +17,8 @@ import {
   Said,
   Text,
 } from '../../../http/shapes.ts'
-import { effectsOf } from './effects.ts'
 import { followerRoutes } from './followers.ts'
-import { cancel, hurry, jobOr404, MailCorrection, queueRows, redrive, redriveQueue } from './ops.ts'
+import { cancel, effectsOf, hurry, jobOr404, MailCorrection, queueRows, redrive, redriveQueue } from './ops.ts'
 import { allQueues, type JobFilter, jobStates, jobsPage } from './queries.ts'
 
 /** The workers' waiting and failed jobs, for administrators. Emits: job.* and row changes. */

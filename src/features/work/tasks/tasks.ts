@@ -4,6 +4,8 @@ import { type Reader, sql, type Tx } from '../../../db/sql.ts'
 import { commitRow, type Writes } from '../../../events/commit.ts'
 import { type Cause, causedActor } from '../../../events/types.ts'
 import {
+  type AttemptClaim,
+  type ClaimedTask,
   type ClaimFilter,
   claimDueTasks,
   claimTaskById,
@@ -12,29 +14,27 @@ import {
   giveBackClaimed,
   recoverStalledTasks,
   setBackClaimed,
+  tasksActor,
 } from './queries.ts'
-import { type AttemptClaim, type ClaimedTask, tasksActor } from './task.ts'
 
 export {
+  type AttemptClaim,
+  type ClaimedTask,
   type ClaimFilter,
   causeOfTask,
   comingTasks,
   completeHeld,
+  creatorLeftMessage,
   hasCreatorLeft,
   holdClaim,
-  nextDueMs,
-} from './queries.ts'
-export {
-  type AttemptClaim,
-  type ClaimedTask,
-  creatorLeftMessage,
   messageOf,
+  nextDueMs,
   progressOf,
   resultJson,
   type TaskProgress,
   tasksActor,
   windowHours,
-} from './task.ts'
+} from './queries.ts'
 
 /*
  * Changes by operators: each locks the row first; the log's triggers record what became of it.

@@ -37,7 +37,6 @@ import {
   updateRoute,
   validateRoute,
 } from './declarations.ts'
-import { missingIn } from './missing.ts'
 import { statisticsOf } from './queries.ts'
 import { surroundingsOf } from './save.ts'
 import {
@@ -49,7 +48,7 @@ import {
   testWorkflow,
   type WorkflowCaller,
 } from './starting.ts'
-import { exportWorkflows, importWorkflows, previewImport, requireAdministrator } from './transfer.ts'
+import { exportWorkflows, importWorkflows, missingIn, previewImport, requireAdministrator } from './transfer.ts'
 import { validate } from './validate.ts'
 
 export { workflowWebhookRoutes } from './webhook.ts'
