@@ -12,7 +12,7 @@ import type { Env } from './config/read.ts'
 import { openLine } from './db/poolers/line.ts'
 import { requireOwnSessions } from './db/poolers/poolers.ts'
 import { directUrl, openPool } from './db/pools.ts'
-import { reachDatabase } from './db/reach.ts'
+import { reachDatabase } from './db/sole-connection.ts'
 import { rawQuery, sql, type Tx } from './db/sql.ts'
 import { replaceSecret } from './db/unlogged/secrets.ts'
 import { AppError } from './errors.ts'
@@ -32,7 +32,7 @@ import {
   withRunner,
 } from './features/data/migrations/migrations.ts'
 import { renewSeededTemplates } from './features/messaging/templates/templates.ts'
-import { exitWithParent } from './process/parent.ts'
+import { exitWithParent } from './process/start-up.ts'
 
 export type SetupResult = {
   /** Set when this setup created the administrator; the password only when it was made up here. */

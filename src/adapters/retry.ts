@@ -1,3 +1,4 @@
+import pLimit from 'p-limit'
 import pRetry from 'p-retry'
 
 /** Pauses between attempts, in milliseconds: each twice as long as the one before it, up to the longest. */
@@ -53,4 +54,11 @@ class Failure extends Error {}
 
 function failed(cause: unknown): never {
   throw new Failure('an attempt failed', { cause })
+}
+
+/** Runs work so that no more than `atOnce` of it is under way; the rest waits for its turn, in order. */
+type Semaphore = <Result>(work: () => Promise<Result>) => Promise<Result>
+
+export function openSemaphore(atOnce: number): Semaphore {
+  return pLimit(atOnce)
 }

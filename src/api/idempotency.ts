@@ -5,8 +5,8 @@ import type { UnloggedWrites } from '../db/sql.ts'
 import type { RepeatableRequest } from '../db/unlogged/idempotency.ts'
 import { findRepeatable, type StoredAnswer, storeAnswer } from '../db/unlogged/idempotency.ts'
 import { errors } from '../errors.ts'
-import { fingerprintOf } from '../http/fingerprint.ts'
 import type { App } from '../http/http.ts'
+import { fingerprintOf } from '../http/json-values.ts'
 
 /**
  * `Idempotency-Key` on everything that may write outside /auth and /oauth (POST, PUT, PATCH, DELETE): the same caller's

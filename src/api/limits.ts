@@ -11,9 +11,15 @@ import { AppError } from '../errors.ts'
 import { holdsProof, isHeaderAttempt } from '../features/accounts/auth/auth.ts'
 import type { App } from '../http/http.ts'
 import { isObject } from '../query/guards.ts'
-import { type Attempt, type AttemptLimit, type Budget, openAttemptLimit } from './attempt-limit.ts'
+import {
+  type Attempt,
+  type AttemptLimit,
+  type Budget,
+  openAttemptLimit,
+  openRequestLimit,
+  type RequestLimit,
+} from './attempt-limit.ts'
 import { type LimitVerdict, openCounters } from './counters.ts'
-import { openRequestLimit, type RequestLimit } from './request-limit.ts'
 
 /** A budget of a request, `times` AUTH_RATE_LIMIT per window. */
 type AttemptBudget = { readonly key: string; readonly times?: number; readonly isGivenBack?: boolean }

@@ -1,7 +1,7 @@
 import type { FastifyRequest, HookHandlerDoneFunction, RouteOptions } from 'fastify'
 import { AppError, errors } from '../errors.ts'
 import type { App } from '../http/http.ts'
-import { nearName } from '../language/near-names.ts'
+import { nearName } from '../language/text.ts'
 import { quoted } from '../query/guards.ts'
 import { readListParameters } from '../query/parse.ts'
 

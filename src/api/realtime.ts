@@ -11,14 +11,13 @@ import { bearerOf, callerOfToken, cookieNamesOf, tokenOfCookies } from '../featu
 import { withOwnNotifications } from '../features/messaging/notifications/notifications.ts'
 import { onFirstUse } from '../language/once.ts'
 import type { RealtimeReads, RealtimeWrites } from './realtime/capabilities.ts'
-import { openCluster } from './realtime/cluster.ts'
 import { type openEngine, openOutbox, type SocketLimits } from './realtime/connections.ts'
 import { type EventDelivery, notAllowed, openDelivery, type SubscriptionStart } from './realtime/delivery.ts'
 import { type ExecutionRooms, openExecutionRooms } from './realtime/executions.ts'
 import { answer, callerOf, dispatchMessage, refuseUnknown } from './realtime/messages.ts'
 import { openPushes, openTaskProgress, type TaskProgress } from './realtime/pushes.ts'
 import { type LiveReports, openLiveReports } from './realtime/reports.ts'
-import { openRooms, type RoomChannel } from './realtime/rooms.ts'
+import { openCluster, openRooms, type RoomChannel } from './realtime/rooms.ts'
 import { inOneMessage, readSubscribeRequest } from './realtime/views.ts'
 
 const socketIo = onFirstUse<typeof import('socket.io')>('socket.io')

@@ -13,13 +13,12 @@ import { isTrustedOrigin } from '../features/accounts/auth/auth.ts'
 import type { App } from '../http/http.ts'
 import { acceptJsonBodies, askForBodies, refuseEncodedBodies } from './bodies.ts'
 import type { WebWrites } from './capabilities.ts'
-import { drainOnClose, knowAskers, limitConnections } from './connections.ts'
+import { drainOnClose, knowAskers, limitBodyTimes, limitConnections } from './connections.ts'
 import { answerBadPath, answerBrokenRequest, isRefused, registerErrorBodies } from './error-bodies.ts'
 import { openEngine, realtimeServerFactory } from './realtime/connections.ts'
 import { openRealtime } from './realtime.ts'
 import { RequestLog, traceRequests } from './request-log.ts'
 import { registerRoutes } from './routes.ts'
-import { limitBodyTimes } from './slow-bodies.ts'
 
 /**
  * Builds the HTTP server without listening. Tests call it by `inject`, `main.ts` listens. With SOCKET_ENABLED the

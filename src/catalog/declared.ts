@@ -9,7 +9,7 @@
 
 import { isDeepStrictEqual } from 'node:util'
 import { AppError } from '../errors.ts'
-import { shown } from '../language/shown.ts'
+import { shown } from '../language/text.ts'
 import type { Catalog, Collection, Field, FieldJson, SchemaJson } from './catalog.ts'
 import { addedBySwitches, madeUpKey } from './compile.ts'
 import { definitionsOf, keyReference } from './definitions.ts'

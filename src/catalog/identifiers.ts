@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { AppError } from '../errors.ts'
-import { shown } from '../language/shown.ts'
+import { shown } from '../language/text.ts'
 
 const grammar = /^[A-Za-z_][A-Za-z0-9_]*$/
 /** PostgreSQL's limit in bytes; the grammar allows one-byte characters only. */

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import { nearName } from '../language/near-names.ts'
+import { nearName } from '../language/text.ts'
 import type { Collection, FieldJson, IndexJson, SchemaJson } from './catalog.ts'
 import { switchColumns } from './compile.ts'
 import { refused, type SchemaPatch } from './declared.ts'

@@ -6,7 +6,7 @@
  * read the same link from the other side.
  */
 import { AppError } from '../errors.ts'
-import { plain } from '../language/near-names.ts'
+import { plain } from '../language/text.ts'
 import type { Catalog, Collection, Field, FieldJson, Relation, SchemaJson } from './catalog.ts'
 import {
   anySchema,

@@ -1,6 +1,6 @@
 import type { TSchema } from 'typebox'
 import { fits, Type } from '../adapters/typebox.ts'
-import { nearName, plain } from '../language/near-names.ts'
+import { nearName, plain } from '../language/text.ts'
 import { fieldTypes } from './fields.ts'
 import { advicesOf, relationWords, type ShapeName, synonymOf, typeSynonymOf, typeSynonyms } from './synonyms.ts'
 import { isObject } from './values.ts'

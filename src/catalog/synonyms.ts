@@ -1,4 +1,4 @@
-import { plain } from '../language/near-names.ts'
+import { plain } from '../language/text.ts'
 
 /** A part of a definition that has members of its own. */
 export type ShapeName =

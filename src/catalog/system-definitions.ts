@@ -5,6 +5,7 @@
 import type { CollectionDefinition } from './catalog.ts'
 import {
   belongsTo,
+  block,
   cascade,
   dateTime,
   define,
@@ -17,26 +18,23 @@ import {
   json,
   no,
   oneOf,
+  page,
   preset,
   required,
+  secret,
   serial,
   string,
+  tasks,
   text,
   unique,
   uuid,
-  yes,
-} from './system-fields.ts'
-import {
-  block,
-  page,
-  secret,
-  tasks,
   view,
   webhook,
   webhookDelivery,
   workflow,
   workflowExecution,
   workflowExecutionLog,
+  yes,
 } from './system-work.ts'
 
 /* The installation itself: its collections, migrations, log and settings. */

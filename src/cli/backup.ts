@@ -9,9 +9,8 @@ import { verifyTablesOf } from '../events/verify.ts'
 import { openStorages } from '../features/files/storage/storage.ts'
 import { type BackupHost, restoreBackup, writeBackup } from '../features/operations/backup/backup.ts'
 import { startStreaming } from '../process/start-up.ts'
-import { passphraseOf, withBackupHost } from './backup-host.ts'
+import { openProgressLine, passphraseOf, sizeText, withBackupHost } from './backup-host.ts'
 import { type Command, UsageError } from './command.ts'
-import { openProgressLine, sizeText } from './progress-line.ts'
 
 export const usage = `Usage: daybook backup FILE [--passphrase-file FILE] [--verify-by-restore] [--quiet] [--json]
   Writes the whole database and the content of the files, as of one moment, while everything runs.

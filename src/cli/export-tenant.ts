@@ -1,9 +1,8 @@
 import { parseArgs } from 'node:util'
 import { exportTenant } from '../features/operations/backup/backup.ts'
 import { startStreaming } from '../process/start-up.ts'
-import { withBackupHost } from './backup-host.ts'
+import { openProgressLine, sizeText, withBackupHost } from './backup-host.ts'
 import { type Command, UsageError } from './command.ts'
-import { openProgressLine, sizeText } from './progress-line.ts'
 
 export const usage = `Usage: daybook export-tenant ID-OR-NAME --out DIR [--quiet] [--json]
   Writes the data of a tenant into a new directory, as of one moment, while everything runs: its rows as NDJSON, a

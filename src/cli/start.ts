@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util'
 import { launch } from '../launcher/launch.ts'
-import { exitWithParent } from '../process/parent.ts'
+import { exitWithParent } from '../process/start-up.ts'
 import type { Command } from './command.ts'
 
 export const usage = `Usage: daybook start

@@ -4,7 +4,7 @@ import type { Env } from '../config/read.ts'
 import type { Variable } from '../config/variable.ts'
 import { groups } from '../config/variables.ts'
 import { type Database, databaseUrl, directUrl } from '../db/pools.ts'
-import { readConfiguration } from './configuration.ts'
+import { checkMcp, readConfiguration } from './configuration.ts'
 import { type Finding, ok, problem, reasonOf } from './finding.ts'
 import {
   checkDefinitions,
@@ -34,7 +34,6 @@ import {
   sharedSessions,
   unreachable,
 } from './line.ts'
-import { checkMcp } from './mcp.ts'
 import { judgeCapacity, judgeReplication, judgeServer, judgeSuperuser, readServerFacts } from './server.ts'
 import { checkMail, checkRedis, checkStorage, checkTenantMail, checkUpstash } from './services.ts'
 import { checkBacklog, checkBackups, checkConsumers, checkSchedules, checkTasks, checkWorkers } from './work.ts'

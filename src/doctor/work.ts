@@ -1,7 +1,6 @@
 import type { Config } from '../config/config.ts'
 import { type Reader, rawQuery, sql } from '../db/sql.ts'
-import { lastBackup } from '../db/unlogged/backups.ts'
-import { areEffectsHeld } from '../db/unlogged/holds.ts'
+import { areEffectsHeld, lastBackup } from '../db/unlogged/holds.ts'
 import { consumerStates } from '../events/consumer-state.ts'
 import { bossSchema, deadLetterQueues } from '../events/jobs.ts'
 import { workersWithWork } from '../workers/names.ts'

@@ -1,4 +1,6 @@
 import { isUtf8 } from 'node:buffer'
+import { createHash, type Hash } from 'node:crypto'
+import type { FastifyRequest } from 'fastify'
 import { AppError, errors } from '../errors.ts'
 
 /*
@@ -130,3 +132,33 @@ function isEscaped(text: string, at: number): boolean {
   while (text.charCodeAt(at - 1 - backslashes) === backslash) backslashes += 1
   return backslashes % 2 === 1
 }
+
+/** The fingerprint that tells two requests with the same Idempotency-Key apart: SHA-256 over method, address and the body as JSON. */
+export function fingerprintOf(request: FastifyRequest): string {
+  return (
+    ofLists.get(request) ??
+    begun(request)
+      .update(JSON.stringify(request.body ?? null))
+      .digest('base64url')
+  )
+}
+
+type ListFingerprint = { add(element: unknown): void; end(): void }
+
+/** The same of a body that is a list, made while it comes in; undefined where nobody will ask for it. */
+export function fingerprintList(request: FastifyRequest): ListFingerprint | undefined {
+  if (request.headers['idempotency-key'] === undefined) return undefined
+  const hash = begun(request).update('[')
+  let separator = ''
+  return {
+    add: (element) => {
+      hash.update(separator).update(JSON.stringify(element))
+      separator = ','
+    },
+    end: () => void ofLists.set(request, hash.update(']').digest('base64url')),
+  }
+}
+
+const ofLists = new WeakMap<FastifyRequest, string>()
+
+const begun = ({ method, url }: FastifyRequest): Hash => createHash('sha256').update(`${method} ${url}\n`)

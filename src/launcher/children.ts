@@ -67,7 +67,7 @@ const stopLimitMs = 45_000
 
 /**
  * Runs a script of ours in a session of its own: a terminal's Ctrl-C goes to the launcher alone, which ends the
- * processes in their order. The channel between the two tells the child when the launcher was killed (see parent.ts).
+ * processes in their order. The channel between the two tells the child when the launcher was killed (see process/start-up.ts).
  */
 export function startChild(
   { script, args = [], env, onLine, onError }: ChildOptions,

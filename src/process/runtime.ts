@@ -33,9 +33,9 @@ import {
   stateOf,
   workerShares,
 } from '../db/pools.ts'
-import { reachDatabase } from '../db/reach.ts'
 import { loadWritePositions, openWritePositions } from '../db/replicas/read-your-writes.ts'
 import { openReplicas, type ReplicaReads, type Replicas } from '../db/replicas/replicas.ts'
+import { reachDatabase } from '../db/sole-connection.ts'
 import { sql, type UnloggedWrites } from '../db/sql.ts'
 import { forgetWritePositions, storeWritePositions } from '../db/unlogged/processes.ts'
 import { keyOf, openWritePool, type WritePool } from '../db/write-pool.ts'

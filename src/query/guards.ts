@@ -3,7 +3,7 @@
  */
 import { guardScalar, isObject } from '../catalog/values.ts'
 import { errors } from '../errors.ts'
-import { nearName } from '../language/near-names.ts'
+import { nearName } from '../language/text.ts'
 
 export { isObject, member } from '../catalog/values.ts'
 

@@ -5,7 +5,7 @@
 import type { Field, Kind, Relation } from '../catalog/catalog.ts'
 import { isObject, member } from '../catalog/values.ts'
 import { errors } from '../errors.ts'
-import { nearName, plain } from '../language/near-names.ts'
+import { nearName, plain } from '../language/text.ts'
 import { MAX_NESTED, MAX_RELATION_DEPTH, meantName, quoted } from './guards.ts'
 import { type AggregateEntry, type Filter, type ListQuery, parseFilter, type SortKey } from './parse.ts'
 import {

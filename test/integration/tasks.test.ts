@@ -12,7 +12,7 @@ import {
 import { commit } from '../../src/events/commit.ts'
 import { comingTasks, holdClaim, nextDueMs, tasksActor } from '../../src/features/work/tasks/queries.ts'
 import { claimById, claimDue, record, recoverTasks } from '../../src/features/work/tasks/tasks.ts'
-import { openInstanceLock } from '../../src/workers/tasks/instance-lock.ts'
+import { openInstanceLock } from '../../src/workers/tasks/service.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { administrator, testConfig } from '../support/prepare.ts'
 import { describeWithRedis, startRedis } from '../support/redis.ts'

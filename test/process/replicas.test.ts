@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
-import { readAnywhere } from '../../src/db/replicas/read-anywhere.ts'
+import { readAnywhere } from '../../src/db/replicas/replicas.ts'
 import { walEndSql } from '../../src/db/replicas/wal.ts'
 import { forgetWritePositions } from '../../src/db/unlogged/processes.ts'
 import { commit } from '../../src/events/commit.ts'

@@ -1,4 +1,4 @@
-import { exitWithParent } from '../../src/process/parent.ts'
+import { exitWithParent } from '../../src/process/start-up.ts'
 
 /** A process that does nothing until it is told to stop, as our own do. */
 exitWithParent()

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { memberProblems, membersOf, relTypeProblem, shapes, typeProblem } from '../../src/catalog/shape.ts'
 import { advicesOf, type ShapeName, typeSynonyms } from '../../src/catalog/synonyms.ts'
 import { systemCollections } from '../../src/catalog/system-definitions.ts'
-import { editDistance, nearName, plain } from '../../src/language/near-names.ts'
+import { editDistance, nearName, plain } from '../../src/language/text.ts'
 
 const names = Object.keys(shapes) as ShapeName[]
 

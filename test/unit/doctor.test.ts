@@ -1,9 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { parseConfig } from '../../src/config/config.ts'
-import { judgeOAuth, judgeSecretKey, readConfiguration } from '../../src/doctor/configuration.ts'
+import { checkMcp, judgeOAuth, judgeSecretKey, readConfiguration } from '../../src/doctor/configuration.ts'
 import type { Finding } from '../../src/doctor/finding.ts'
 import { judgeReplica, judgeSkew } from '../../src/doctor/line.ts'
-import { checkMcp } from '../../src/doctor/mcp.ts'
 import {
   connectionsOfEach,
   judgeCapacity,

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { nearName } from '../../src/language/near-names.ts'
+import { nearName } from '../../src/language/text.ts'
 
 const known = ['filter', 'fields', 'sort', 'limit', 'groupBy', 'asOf', 'page']
 

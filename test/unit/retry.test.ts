@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { pauseAfter, retryTransient } from '../../src/adapters/retry.ts'
-import { openSemaphore } from '../../src/adapters/semaphore.ts'
+import { openSemaphore, pauseAfter, retryTransient } from '../../src/adapters/retry.ts'
 
 const backoff = { firstMs: 1, longestMs: 4 }
 

@@ -1,5 +1,4 @@
-import { retryTransient } from '../../adapters/retry.ts'
-import { openSemaphore } from '../../adapters/semaphore.ts'
+import { openSemaphore, retryTransient } from '../../adapters/retry.ts'
 import { type CurrentCatalog, withFreshCatalog } from '../../catalog/store.ts'
 import type { Configuration } from '../../config/config.ts'
 import type { Clock } from '../../db/clock.ts'

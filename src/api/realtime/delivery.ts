@@ -3,7 +3,7 @@ import type { Socket } from 'socket.io'
 import { pauseAfter } from '../../adapters/retry.ts'
 import type { CurrentCatalog } from '../../catalog/store.ts'
 import { isPassing, isStalePlan } from '../../db/errors.ts'
-import { readFromNowOn } from '../../db/replicas/read-anywhere.ts'
+import { readFromNowOn } from '../../db/replicas/replicas.ts'
 import { AppError } from '../../errors.ts'
 import {
   afterSeen,

@@ -3,7 +3,7 @@ import type { TSchema } from 'typebox'
 import { fits, Type } from '../../adapters/typebox.ts'
 import { AppError } from '../../errors.ts'
 import { Id } from '../../http/shapes.ts'
-import { isUuid } from '../../language/uuid.ts'
+import { isUuid } from '../../language/text.ts'
 import { isObject } from '../../query/guards.ts'
 
 /** A key of the settings that somebody may set. Null takes it back to the installation's value, or to none. */

@@ -10,9 +10,9 @@ import {
   takeSlot,
 } from '../../db/unlogged/tasks.ts'
 import { openWakeup, repeat } from '../wakeup.ts'
-import type { TaskWorkerWrites } from './capabilities.ts'
 import type { ScheduleInfo } from './protocol.ts'
 import { type Calls, startRunner, type TaskRunner } from './runners.ts'
+import type { TaskWorkerWrites } from './service.ts'
 
 type Options = { readonly openCalls: () => Calls; readonly known: readonly ScheduleInfo[] }
 

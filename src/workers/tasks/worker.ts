@@ -11,7 +11,6 @@ import {
   recoverTasks,
 } from '../../features/work/tasks/tasks.ts'
 import { openWakeup, repeat, within } from '../wakeup.ts'
-import type { TaskWorkerWrites } from './capabilities.ts'
 import {
   type CircuitBreaker,
   decideClaim,
@@ -21,10 +20,9 @@ import {
   openCircuitBreaker,
 } from './claiming.ts'
 import { type Claims, openClaims, openSlots, type Slots } from './claims.ts'
-import { type InstanceLock, openInstanceLock } from './instance-lock.ts'
 import { openRunners, type RunnerPool, startRunner, type TaskRunner } from './runners.ts'
 import { openSchedules } from './schedules.ts'
-import { openTasksService } from './service.ts'
+import { type InstanceLock, openInstanceLock, openTasksService, type TaskWorkerWrites } from './service.ts'
 
 /** The task worker of a process. */
 type TaskWorker = {

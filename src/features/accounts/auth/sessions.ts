@@ -23,7 +23,7 @@ import {
 import { AppError, errors } from '../../../errors.ts'
 import { commit, type Writes } from '../../../events/commit.ts'
 import { actorOf } from '../../../http/http.ts'
-import { isUuid } from '../../../language/uuid.ts'
+import { isUuid } from '../../../language/text.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
 import { roleAndPermissions } from './answers.ts'
 import { type AuthReads, type AuthWrites, afterwards } from './capabilities.ts'

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import type { FastifyReply } from 'fastify'
 import type { Scope } from '../../../access/scopes.ts'
 import { isLoopback } from '../../../config/issuer.ts'
-import { escapeHtml } from '../../../language/escape-html.ts'
+import { escapeHtml } from '../../../language/text.ts'
 import type { Client } from './clients.ts'
 
 /*

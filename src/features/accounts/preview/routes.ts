@@ -10,7 +10,7 @@ import { AppError, errors } from '../../../errors.ts'
 import { commit, type Writes } from '../../../events/commit.ts'
 import { type App, actorOf } from '../../../http/http.ts'
 import { Id, Moment, NullableText, Said, Text } from '../../../http/shapes.ts'
-import { isUuid } from '../../../language/uuid.ts'
+import { isUuid } from '../../../language/text.ts'
 import { type AuthWrites, authRoutes, prepare } from '../auth/auth.ts'
 
 /** Administrators with a session. Emits auth.preview_started. */

@@ -11,7 +11,7 @@ import { AppError, errors } from '../../../errors.ts'
 import { commit, type Writes } from '../../../events/commit.ts'
 import { type App, actorOf } from '../../../http/http.ts'
 import { Anything, Filled, Id, Text } from '../../../http/shapes.ts'
-import { isUuid } from '../../../language/uuid.ts'
+import { isUuid } from '../../../language/text.ts'
 import { inviteLifetimeSeconds, queueMail } from '../../messaging/mail/mail.ts'
 import {
   authRoutes,

@@ -11,7 +11,7 @@ import {
   forgetVariant,
   surplusVariants,
   type VariantClaim,
-} from '../../../db/unlogged/file-variants.ts'
+} from '../../../db/unlogged/files.ts'
 import { AppError } from '../../../errors.ts'
 import { oncePer } from '../../../language/once.ts'
 import { digestOf, extensionOf, type Transform } from '../images/images.ts'

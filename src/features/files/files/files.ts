@@ -3,10 +3,10 @@
 import type { FastifyRequest } from 'fastify'
 import { withFreshCatalog } from '../../../catalog/store.ts'
 import type { Tx } from '../../../db/sql.ts'
-import { releaseContent } from '../../../db/unlogged/file-removals.ts'
+import { releaseContent } from '../../../db/unlogged/files.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { identifyBody } from '../../../http/http.ts'
-import { isUuid } from '../../../language/uuid.ts'
+import { isUuid } from '../../../language/text.ts'
 import { changeItems, inTransaction, openWrite, type Requester, requesterOf } from '../../data/items/items.ts'
 import {
   type ContentLocation,

@@ -7,7 +7,7 @@ import {
   forgetContent,
   type RemovableContent,
   scheduleRemoval,
-} from '../../../db/unlogged/file-removals.ts'
+} from '../../../db/unlogged/files.ts'
 import { commit, type Writes } from '../../../events/commit.ts'
 import { type Consumer, type EventImages, imagesOf } from '../../../events/consumer.ts'
 import { systemActor } from '../../../events/types.ts'

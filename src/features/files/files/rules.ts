@@ -1,6 +1,6 @@
 import type { Configuration } from '../../../config/config.ts'
 import { rawQuery, type Tx } from '../../../db/sql.ts'
-import { hastenRemoval, holdContent, releaseContent } from '../../../db/unlogged/file-removals.ts'
+import { hastenRemoval, holdContent, releaseContent } from '../../../db/unlogged/files.ts'
 import { AppError, errors } from '../../../errors.ts'
 import type { CollectionRules, Restoration } from '../../data/items/items.ts'
 import {

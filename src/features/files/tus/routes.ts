@@ -5,7 +5,7 @@ import { AppError } from '../../../errors.ts'
 import type { App } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'
 import { Nothing, Text } from '../../../http/shapes.ts'
-import { isUuid } from '../../../language/uuid.ts'
+import { isUuid } from '../../../language/text.ts'
 import { requesterOf } from '../../data/items/items.ts'
 import type { FileWrites } from '../files/files.ts'
 import {

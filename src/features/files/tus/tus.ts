@@ -1,6 +1,6 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { Readable } from 'node:stream'
-import { holdContent } from '../../../db/unlogged/file-removals.ts'
+import { holdContent } from '../../../db/unlogged/files.ts'
 import {
   addUploadParts,
   claimUpload,

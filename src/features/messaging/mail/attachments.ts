@@ -2,7 +2,7 @@ import type { MailAttachment } from '../../../adapters/mailer.ts'
 import type { Config } from '../../../config/config.ts'
 import { sql, type Tx } from '../../../db/sql.ts'
 import { errors } from '../../../errors.ts'
-import { isUuid } from '../../../language/uuid.ts'
+import { isUuid } from '../../../language/text.ts'
 import { type AssetWrites, contentsOf, storedAsset, wholeOf } from '../../files/assets/assets.ts'
 import { oneLine } from '../templates/templates.ts'
 

@@ -2,7 +2,7 @@ import type { IdSource } from '../../../adapters/ids.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Tx, UnloggedWrites } from '../../../db/sql.ts'
 import { notifySockets } from '../../../db/unlogged/processes.ts'
-import { isUuid } from '../../../language/uuid.ts'
+import { isUuid } from '../../../language/text.ts'
 import type { Accountability } from '../../data/items/items.ts'
 import {
   type JoinRequest,

@@ -8,7 +8,7 @@ import { commit, type Writes } from '../../../events/commit.ts'
 import { moveTo } from '../../../events/consumer-state.ts'
 import { currentCursor } from '../../../events/log-reader.ts'
 import type { Actor } from '../../../events/types.ts'
-import { isUuid } from '../../../language/uuid.ts'
+import { isUuid } from '../../../language/text.ts'
 import { newWebhookSecret, sealSecret } from './deliver.ts'
 import {
   type Delivery,

@@ -2,7 +2,7 @@
 import type { Catalog } from '../../../catalog/catalog.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import { quoteName, type Reader, rawQuery, type Tx, type UnloggedWrites } from '../../../db/sql.ts'
-import { holdContent } from '../../../db/unlogged/file-removals.ts'
+import { holdContent } from '../../../db/unlogged/files.ts'
 import { AppError } from '../../../errors.ts'
 import { isProtected, type LoadedRows, type LoadedState, type RestorablePart } from '../../data/undo/undo.ts'
 import { keyOf, type StorageServices } from '../../files/storage/storage.ts'

@@ -6,7 +6,7 @@ import { clientError } from '../../../db/errors.ts'
 import { type Reader, rawQuery, type UnloggedWrites } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
 import { systemActor } from '../../../events/types.ts'
-import { isUuid } from '../../../language/uuid.ts'
+import { isUuid } from '../../../language/text.ts'
 import { systemAccess } from '../../../query/access.ts'
 import {
   isProtected,

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Reads } from '../../../db/pools.ts'
 import { rawQuery, type Tx, type UnloggedWrites } from '../../../db/sql.ts'
-import { lastBackup, noteBackup, noteBackupEnd } from '../../../db/unlogged/backups.ts'
+import { lastBackup, noteBackup, noteBackupEnd } from '../../../db/unlogged/holds.ts'
 import { AppError } from '../../../errors.ts'
 import { commit, type Writes } from '../../../events/commit.ts'
 import { type DomainEvent, systemActor } from '../../../events/types.ts'

@@ -1,7 +1,7 @@
 import type { TObject, TSchema } from 'typebox'
 import { fits, problemsOf } from '../../../adapters/typebox.ts'
 import { AppError } from '../../../errors.ts'
-import { nearName } from '../../../language/near-names.ts'
+import { nearName } from '../../../language/text.ts'
 import { isObject } from '../../../query/guards.ts'
 
 type Shape = TSchema & { readonly default?: unknown; readonly type?: unknown }

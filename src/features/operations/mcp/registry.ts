@@ -2,7 +2,7 @@ import type { Toolbox, ToolCall, ToolDescription, ToolResult } from '../../../ad
 import { Type } from '../../../adapters/typebox.ts'
 import { AppError } from '../../../errors.ts'
 import { OneOf, Text } from '../../../http/shapes.ts'
-import { nearName } from '../../../language/near-names.ts'
+import { nearName } from '../../../language/text.ts'
 import { schemaOf } from '../openapi/openapi.ts'
 import { readArguments } from './arguments.ts'
 import { callTool, describeTool, offeredTools, refused, type ToolRun } from './mcp.ts'

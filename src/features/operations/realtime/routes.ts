@@ -13,7 +13,7 @@ import type { Actor } from '../../../events/types.ts'
 import { type App, actorOf } from '../../../http/http.ts'
 import { type Declaration, route } from '../../../http/route.ts'
 import { Count, NullableText, OneOf, Text } from '../../../http/shapes.ts'
-import { shown } from '../../../language/shown.ts'
+import { shown } from '../../../language/text.ts'
 import { changeSchemas } from '../../data/schemas/schemas.ts'
 
 /** The endpoints under /realtime (docs/realtime.md). Emits: schema.changed. `feed` is undefined where the channel is off. */

@@ -20,7 +20,7 @@ import {
   NullableText,
   Text,
 } from '../../../http/shapes.ts'
-import { isUuid } from '../../../language/uuid.ts'
+import { isUuid } from '../../../language/text.ts'
 
 /** Saved views of whoever is signed in. Row changes are their only events. */
 export function viewRoutes(app: App, deps: Reads & Writes & CurrentAccess): void {

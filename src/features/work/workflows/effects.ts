@@ -1,7 +1,7 @@
 import { text } from 'node:stream/consumers'
 import { rawQuery } from '../../../db/sql.ts'
 import type { Actor } from '../../../events/actor.ts'
-import { escapeHtml } from '../../../language/escape-html.ts'
+import { escapeHtml } from '../../../language/text.ts'
 import { changeItems, inTransaction, listItems, type Requester, type Run, readItem } from '../../data/items/items.ts'
 import { queueMail } from '../../messaging/mail/mail.ts'
 import { newNotificationOf, sendNotifications } from '../../messaging/notifications/notifications.ts'

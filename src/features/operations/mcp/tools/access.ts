@@ -2,7 +2,7 @@ import { newId } from '../../../../adapters/ids.ts'
 import { Type } from '../../../../adapters/typebox.ts'
 import { AppError } from '../../../../errors.ts'
 import { OneOf, Text } from '../../../../http/shapes.ts'
-import { isUuid } from '../../../../language/uuid.ts'
+import { isUuid } from '../../../../language/text.ts'
 import {
   type CallRoute,
   Collection,

@@ -33,3 +33,26 @@ function nextRow(above: readonly number[], first: number, char: string, right: s
   }
   return row
 }
+
+/**
+ * A value of somebody else's as a message quotes it: text as it is, everything else as JSON. `String` would call a member
+ * `toString` of the value, which may be anything.
+ */
+export const shown = (value: unknown): string =>
+  typeof value === 'string' ? value : (JSON.stringify(value) ?? 'undefined')
+
+const escapes: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+}
+
+/** Text as HTML shows it, between tags and within quoted attributes. */
+export const escapeHtml = (text: string): string => text.replaceAll(/[&<>"']/g, (sign) => escapes[sign]!)
+
+/** Whether a value is the text of a UUID, in any case: what is none must not reach a statement that expects one. */
+export function isUuid(value: unknown): value is string {
+  return typeof value === 'string' && /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(value)
+}
