@@ -1,163 +1,154 @@
 import type { Socket } from 'socket.io-client'
-import { type BackoffOptions, openBackoff } from './realtime-backoff.ts'
+import {
+  type Answer,
+  type AnyChange,
+  type Piece,
+  type SubscriptionEffect,
+  type SubscriptionInput,
+  stepSubscription,
+  unloaded,
+} from './realtime-step.ts'
 import { type Change, RealtimeError, type Removal, type SubscribeOptions } from './realtime-types.ts'
 
 /** One collection that is followed, over all connections of its socket. */
 export type Subscription = {
   readonly cursor: string | undefined
-  /** Subscribes on the connection that has just been made, behind the last change that was handled. */
+  /** Subscribes on the connection that has just been made, after the last change that was handled. */
   begin(): void
   /** Tells of a failure of the connection; a final one ends the subscription. */
   fail(error: RealtimeError): void
   end(): void
 }
 
-type Answer = { status: 'success'; cursor: string } | { status: 'error'; message: string }
-type Piece<Row> = { index: number; data: Row[]; more: boolean }
-type AnyChange<Row> = Change<Row> | Removal<Row>
-
-/** Faults of the server; everything else that it answers stays as it is when it is asked again. */
-const passing: readonly string[] = ['Internal server error', 'Service temporarily unavailable']
-
 /** `onBegun`: the server has answered. `onEnd`: nothing more will be told. */
+type OwnOptions = {
+  readonly backoff: BackoffOptions
+  readonly onBegun: () => void
+  readonly onEnd: () => void
+}
+
 export function openSubscription<Row extends object>(
   socket: Socket,
   collection: string,
-  options: SubscribeOptions<Row> & { backoff: BackoffOptions; onBegun: () => void; onEnd: () => void },
+  options: SubscribeOptions<Row> & OwnOptions,
 ): Subscription {
-  const { filter, fields, snapshot, store, onChange, onRemove, onError, onBegun, onEnd } = options
   const backoff = openBackoff(options.backoff)
-  let cursor = options.since
-  /** Of the subscription that counts; what is answered to an earlier one is of no interest. */
-  let attempt = 0
-  let state: 'loading' | 'idle' | 'starting' | 'following' | 'ended' = 'loading'
-  let mustRead = false
-  let rows: Row[] = []
-
-  const end = () => {
-    if (state === 'ended') return
-    state = 'ended'
-    backoff.cancel()
-    for (const [name, handler] of handlers) socket.off(name, handler)
-    onEnd()
-  }
-
-  const fail = (error: RealtimeError) => {
-    if (state === 'ended') return
-    if (error.final) end()
-    onError(error)
-  }
-
-  /** An error of the application's handler must not lose the message. */
-  const handle = (work: () => void): boolean => {
-    try {
-      work()
-      return true
-    } catch (cause) {
-      fail(new RealtimeError(`A handler of ${collection} has failed: ${String(cause)}`, { final: true, cause }))
-      return false
-    }
-  }
-
-  const save = saver(store, (cause) =>
+  const save = saver(options.store, (cause) =>
     fail(new RealtimeError(`The cursor of ${collection} cannot be kept`, { final: false, cause })),
   )
-  const moveTo = (reached: string) => {
-    cursor = reached
-    save(reached)
-  }
+  let state = unloaded<Row>(options.since)
 
+  const put = (input: SubscriptionInput<Row>): void => {
+    const [next, effects] = stepSubscription(state, input, { snapshot: options.snapshot === true })
+    state = next
+    for (const effect of effects) (doing[effect.kind] as (effect: SubscriptionEffect<Row>) => void)(effect)
+  }
   const begin = () => {
-    if (state === 'loading' || state === 'ended' || !socket.connected) return
-    state = cursor === undefined ? 'starting' : 'following'
-    attempt += 1
-    const mine = attempt
-    const request = { collection, since: cursor, snapshot, filter, fields }
-    socket.emit('subscribe', request, (answer: Answer) => mine === attempt && answered(answer))
+    if (socket.connected) put({ kind: 'begin' })
+  }
+  const fail = (error: RealtimeError) => put({ kind: 'failed', error })
+  const subscribe = (attempt: number, since: string | undefined) => {
+    const { snapshot, filter, fields } = options
+    const request = { collection, since, snapshot, filter, fields }
+    socket.emit('subscribe', request, (answer: Answer) => put({ kind: 'answered', attempt, answer }))
   }
 
-  const answered = (answer: Answer) => {
-    if (state === 'ended') return
-    if (answer.status === 'error') {
-      const final = !passing.includes(answer.message)
-      fail(new RealtimeError(answer.message, { final }))
-      return final ? undefined : backoff.later(begin)
-    }
-    state = 'following'
-    backoff.reset()
-    onBegun()
-    // It comes after the rows, or what was missed.
-    moveTo(answer.cursor)
-    if (mustRead) {
-      mustRead = false
-      handle(() => options.onResync?.())
-    }
+  const stopListening = listen<Row>(socket, collection, put)
+  const tell = (effect: ToldEffect<Row>) => callHandler(collection, options, effect, put)
+  const doing: Doing<Row> = {
+    subscribe: ({ attempt, since }) => subscribe(attempt, since),
+    begin,
+    retry: () => backoff.later(begin),
+    begun: () => {
+      backoff.reset()
+      options.onBegun()
+    },
+    save: ({ cursor }) => save(cursor),
+    tell,
+    show: tell,
+    read: tell,
+    error: ({ error }) => options.onError(error),
+    close: () => {
+      backoff.cancel()
+      stopListening()
+      options.onEnd()
+    },
   }
-
-  /** Begins anew from now on, with the rows or with the application's promise to read them. */
-  const startOver = () => {
-    cursor = undefined
-    mustRead = snapshot !== true
-    begin()
-  }
-
-  const received = (change: AnyChange<Row>) => {
-    // On its way when we decided to start over.
-    if (state === 'starting') return
-    const isGone = change.action === 'delete' || change.action === 'remove'
-    if (handle(() => (isGone ? onRemove(change as Removal<Row>) : onChange(change as Change<Row>))))
-      moveTo(change.cursor)
-  }
-
-  const pieceCame = ({ index, data, more }: Piece<Row>) => {
-    if (index === 0) rows = []
-    rows.push(...data)
-    if (more) return
-    const all = rows
-    rows = []
-    // Newer than the cursor that was asked for, and their own comes with the answer.
-    cursor = undefined
-    handle(() => options.onSnapshot?.(all))
-  }
-
-  const resync = ({ collection: concerned, reason }: { collection?: string; reason?: string }) => {
-    if (concerned !== collection) return
-    if (reason !== 'slow') return startOver()
-    attempt += 1
-    backoff.later(begin)
-  }
-
-  const unsubscribed = ({ collection: concerned, reason }: { collection?: string; reason: string }) => {
-    if (concerned === collection) fail(new RealtimeError(reason, { final: true }))
-  }
-
-  const handlers: readonly (readonly [string, Parameters<Socket['on']>[1]])[] = [
-    ...['create', 'update', 'delete', 'remove'].map((action) => [`${collection}:${action}`, received] as const),
-    [`${collection}:snapshot`, pieceCame],
-    ['resync', resync],
-    ['unsubscribed', unsubscribed],
-  ]
-  for (const [name, handler] of handlers) socket.on(name, handler)
-
-  const load = async () => {
-    try {
-      cursor ??= await store?.load()
-    } catch (cause) {
-      return fail(new RealtimeError(`The cursor of ${collection} cannot be loaded`, { final: true, cause }))
-    }
-    if (state === 'loading') state = 'idle'
-    begin()
-  }
-  void load()
-
+  void load(collection, options).then(put)
   return {
     get cursor() {
-      return cursor
+      return state.cursor
     },
     begin,
     fail,
-    end,
+    end: () => put({ kind: 'end' }),
   }
+}
+
+type Put<Row> = (input: SubscriptionInput<Row>) => void
+type Effect<Row, Kind> = Extract<SubscriptionEffect<Row>, { kind: Kind }>
+type Doing<Row> = { readonly [Kind in SubscriptionEffect<Row>['kind']]: (effect: Effect<Row, Kind>) => void }
+/** The effects that are calls of the application's handlers. */
+type ToldEffect<Row> = Effect<Row, 'tell' | 'show' | 'read'>
+
+/** Hears what the server tells of a collection, until the function that it returns is called. */
+function listen<Row>(socket: Socket, collection: string, put: Put<Row>): () => void {
+  const changed = (change: AnyChange<Row>) => put({ kind: 'changed', change })
+  const concerns = (message: { collection?: string }) => message.collection === collection
+  const handlers: readonly (readonly [string, Parameters<Socket['on']>[1]])[] = [
+    ...['create', 'update', 'delete', 'remove'].map((action) => [`${collection}:${action}`, changed] as const),
+    [`${collection}:snapshot`, (piece: Piece<Row>) => put({ kind: 'piece', piece })],
+    [
+      'resync',
+      (message: { collection?: string; reason?: string }) => {
+        if (concerns(message)) put({ kind: 'resync', reason: message.reason })
+      },
+    ],
+    [
+      'unsubscribed',
+      (message: { collection?: string; reason: string }) => {
+        if (concerns(message)) put({ kind: 'failed', error: new RealtimeError(message.reason, { final: true }) })
+      },
+    ],
+  ]
+  for (const [name, handler] of handlers) socket.on(name, handler)
+  return () => {
+    for (const [name, handler] of handlers) socket.off(name, handler)
+  }
+}
+
+/** The cursor to begin with; where it cannot be loaded, the failure that ends the subscription. */
+async function load<Row extends object>(
+  collection: string,
+  { since, store }: SubscribeOptions<Row>,
+): Promise<SubscriptionInput<Row>> {
+  try {
+    return { kind: 'loaded', cursor: since ?? (await store?.load()) }
+  } catch (cause) {
+    const error = new RealtimeError(`The cursor of ${collection} cannot be loaded`, { final: true, cause })
+    return { kind: 'failed', error }
+  }
+}
+
+/** An error of the application's handler must not lose the message: the subscription ends before it. */
+function callHandler<Row extends object>(
+  collection: string,
+  { onChange, onRemove, onSnapshot, onResync }: SubscribeOptions<Row>,
+  effect: ToldEffect<Row>,
+  put: Put<Row>,
+): void {
+  try {
+    if (effect.kind === 'show') onSnapshot?.([...effect.rows])
+    else if (effect.kind === 'read') onResync?.()
+    else if (effect.change.action === 'delete' || effect.change.action === 'remove')
+      onRemove(effect.change as Removal<Row>)
+    else onChange(effect.change as Change<Row>)
+  } catch (cause) {
+    const error = new RealtimeError(`A handler of ${collection} has failed: ${String(cause)}`, { final: true, cause })
+    put({ kind: 'failed', error })
+    return
+  }
+  if (effect.kind === 'tell') put({ kind: 'handled', cursor: effect.change.cursor })
 }
 
 /** Keeps one cursor at a time, and the newest one last. */
@@ -182,5 +173,36 @@ function saver(store: SubscribeOptions<object>['store'], onFailure: (cause: unkn
     if (store === undefined) return
     newest = cursor
     if (!saving) void run()
+  }
+}
+
+/** How long to wait before the next attempt, milliseconds. */
+type BackoffOptions = { readonly firstMs: number; readonly longestMs: number }
+
+type Backoff = {
+  /** Runs this later, each time after twice as long; what was to run before does not. */
+  later(run: () => void): void
+  /** An attempt has succeeded: the next wait is short again. */
+  reset(): void
+  /** Nothing runs any more. */
+  cancel(): void
+}
+
+export function openBackoff({ firstMs, longestMs }: BackoffOptions): Backoff {
+  let failures = 0
+  let timer: ReturnType<typeof setTimeout> | undefined
+  const cancel = () => clearTimeout(timer)
+  return {
+    later: (run) => {
+      cancel()
+      const wait = Math.min(longestMs, firstMs * 2 ** failures)
+      failures += 1
+      // All clients lose a server at the same moment; they shall not all come back at the same one.
+      timer = setTimeout(run, wait * (0.5 + Math.random() / 2))
+    },
+    reset: () => {
+      failures = 0
+    },
+    cancel,
   }
 }

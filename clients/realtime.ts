@@ -3,8 +3,7 @@
  * it was, drops what comes twice and says when rows have to be read again. Needs socket.io-client and nothing else.
  */
 import { io } from 'socket.io-client'
-import { openBackoff } from './realtime-backoff.ts'
-import { openSubscription, type Subscription } from './realtime-subscription.ts'
+import { openBackoff, openSubscription, type Subscription } from './realtime-subscription.ts'
 import { type Realtime, RealtimeError, type RealtimeOptions } from './realtime-types.ts'
 
 export {
