@@ -1,7 +1,10 @@
-import multipart from '@fastify/multipart'
+import { onFirstUse } from '../language/once.ts'
 import type { App } from './fastify.ts'
 
 export type { MultipartFile } from '@fastify/multipart'
+
+// Workers know the routes of files by their slice, and serve none.
+const multipart = onFirstUse<typeof import('@fastify/multipart')>('@fastify/multipart')
 
 /** Largest parts in bytes; a field's default is 1 MB. At most 10 fields unless it says otherwise. */
 type PartLimits = { readonly fileSize: number; readonly fieldSize?: number; readonly fields?: number }
@@ -10,5 +13,5 @@ type PartLimits = { readonly fileSize: number; readonly fieldSize?: number; read
 export function acceptMultipart(app: App, limits: PartLimits): void {
   if (app.hasContentTypeParser('multipart/form-data')) return
   const { fields = 10 } = limits
-  app.register(multipart, { limits: { ...limits, files: 1, fields, parts: fields + 1 } })
+  app.register(multipart().default, { limits: { ...limits, files: 1, fields, parts: fields + 1 } })
 }
