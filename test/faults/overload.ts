@@ -1,9 +1,10 @@
 import { readFile } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
-import { type Answer, request, startCluster, type Web } from '../support/cluster.ts'
+import { type Cluster, startCluster, type Web } from '../support/cluster.ts'
 import { seededRandom } from '../support/ledger.ts'
 import { administrator } from '../support/prepare.ts'
 import { waitFor } from '../support/wait.ts'
+import { type Asked, type Clients, type Kind, openClients, reportRequest } from './overload-clients.ts'
 import type { Result } from './scenario.ts'
 
 export type Size = {
@@ -29,13 +30,22 @@ export async function runOverload(seed: number, size: Size): Promise<Result> {
   const env = { DATABASE_POOL_MAX: '20', PASSWORD_HASH_COST: '10', AUTH_RATE_LIMIT_DISABLED: 'true', ...uncached }
   const cluster = await startCluster({ env })
   const [web] = cluster.web
-  const ids = await prepare(web!, cluster.sql, size.rows)
-  const run: Run = { web: web!, token: cluster.token, ids, random: seededRandom('overload', seed), size }
+  const ids = await prepare(cluster, seed, size.rows)
+  const run: Run = {
+    web: web!,
+    token: cluster.token,
+    ids,
+    size,
+    watchers: openClients(),
+    crowd: openClients(),
+  }
   // So that nothing is built for the first time while it is measured.
   await phase(run, { seconds: Math.min(1, size.seconds), heavy: 0, logins: 0 })
   const alone = await phase(run, { seconds: size.seconds / 6, heavy: 0, logins: 0 })
   const crowded = await phase(run, { seconds: size.seconds, heavy: size.heavy, logins: 0 })
   const flooded = await phase(run, { seconds: size.seconds / 2, heavy: size.heavy, logins: size.loginsPerSecond })
+  run.watchers.close()
+  run.crowd.close()
   const after = await stillWorks(run)
   const faults = [
     ...wrong('alone', alone, size),
@@ -55,21 +65,12 @@ type Run = {
   readonly web: Web
   readonly token: string
   readonly ids: readonly string[]
-  readonly random: () => number
   readonly size: Size
+  /** Those who read rows and ask for `/health`, and the crowd beside them. */
+  readonly watchers: Clients
+  readonly crowd: Clients
 }
-/** What became of a request. Answers are judged as they come: a crowd of them kept would stall the clients' own collector. */
-type Seen = {
-  readonly ms: number
-  readonly status: number
-  /** The answer, where it is not one of those allowed. */
-  readonly wrong?: string
-}
-type Phase = {
-  readonly light: readonly Seen[]
-  readonly health: readonly Seen[]
-  readonly heavy: readonly Seen[]
-  readonly logins: readonly Seen[]
+type Phase = Readonly<Record<Kind, readonly Asked[]>> & {
   /** The largest resident set of the web process, megabytes. */
   readonly rss: number
   /** How much of a core the web process took, and the clients; per cent. */
@@ -77,78 +78,44 @@ type Phase = {
   readonly cpuOfClients: number
 }
 
-async function prepare(web: Web, sql: (text: string) => Promise<any[]>, rows: number): Promise<string[]> {
+async function prepare({ web, sql }: Cluster, seed: number, rows: number): Promise<string[]> {
   const fields = { shop: { type: 'String' }, amount: { type: 'Decimal' }, day: { type: 'Date' } }
-  const made = await web.call('POST', '/schemas', { collectionName: 'sale', schema: { fields } })
+  const made = await web[0]!.call('POST', '/schemas', { collectionName: 'sale', schema: { fields } })
   if (made.status !== 201) throw new Error(made.text)
   await sql(`insert into sale (id, shop, amount, day, "createdAt", "updatedAt")
     select gen_random_uuid(), 'shop ' || n % 1000, n % 977, date '2020-01-01' + n % 2000, now(), now()
     from generate_series(1, ${rows}) n`)
   await sql('analyze sale')
-  return (await sql('select id from sale limit 1000')).map(({ id }) => id)
+  const random = seededRandom('overload', seed)
+  const chosen = (await sql('select id from sale limit 1000')).map(({ id }) => ({ id: id as string, at: random() }))
+  return chosen.sort((a, b) => a.at - b.at).map(({ id }) => id)
 }
 
 type Load = { readonly seconds: number; readonly heavy: number; readonly logins: number }
 
 async function phase(run: Run, { seconds, heavy, logins }: Load): Promise<Phase> {
-  const { web, token, ids, random, size } = run
-  const seen = { light: [] as Seen[], health: [] as Seen[], heavy: [] as Seen[], logins: [] as Seen[] }
-  const end = performance.now() + seconds * 1000
-  const ask = async (kind: keyof typeof seen, ...[method, path, body, as = token]: Ask) => {
-    const began = performance.now()
-    const answer = await request(web.address, as, method, path, body)
-    const ms = performance.now() - began
-    const { status, text } = answer
-    seen[kind].push(allowed[kind](answer) ? { ms, status } : { ms, status, wrong: `${status} ${text.slice(0, 200)}` })
-  }
-  const again = async (pauseMs: number, once: () => Promise<void>) => {
-    while (performance.now() < end) {
-      await once()
-      if (pauseMs > 0) await delay(pauseMs)
-    }
-  }
-  let rss = 0
-  const [began, beganAt, ownBefore] = [await cpuSeconds(web.pid), performance.now(), process.cpuUsage()]
-  const clients = [
-    ...Array.from({ length: size.light }, () =>
-      again(20, () => ask('light', 'GET', `/items/sale/${ids[Math.floor(random() * ids.length)]}`)),
-    ),
-    ...Array.from({ length: heavy }, () => again(0, () => ask('heavy', 'POST', '/reports/sale', report(random)))),
-    again(100, () => ask('health', 'GET', '/health', undefined, null)),
-    again(200, async () => {
-      rss = Math.max(rss, await residentMegabytes(web.pid))
-    }),
-    flood(end, logins, (n) =>
-      ask('logins', 'POST', '/auth/login', { email: `nobody${n}@example.com`, password: 'not the right one' }, null),
-    ),
-  ]
-  await Promise.all(clients)
+  const { web, token, ids, size, watchers, crowd } = run
+  const load = { address: web.address, token, ids, seconds, light: 0, health: 0, heavy: 0, loginsPerSecond: 0 }
+  const [began, beganAt] = [await cpuSeconds(web.pid), performance.now()]
+  const over = new AbortController()
+  const asked = Promise.all([
+    watchers.ask({ ...load, light: size.light, health: 1 }),
+    crowd.ask({ ...load, heavy, loginsPerSecond: logins }),
+  ]).finally(() => over.abort())
+  const [[watched, crowded], rss] = await Promise.all([asked, largestResident(web.pid, over.signal)])
   const lasted = (performance.now() - beganAt) / 1000
-  const own = process.cpuUsage(ownBefore)
   const cpu = Math.round((100 * ((await cpuSeconds(web.pid)) - began)) / lasted)
-  const cpuOfClients = Math.round((own.user + own.system) / 10_000 / lasted)
-  return { ...seen, rss, cpu, cpuOfClients }
+  const cpuOfClients = Math.round((100 * (watched.cpuSeconds + crowded.cpuSeconds)) / lasted)
+  const { light, health } = watched.seen
+  const { heavy: reports, logins: signIns } = crowded.seen
+  return { light, health, heavy: reports, logins: signIns, rss, cpu, cpuOfClients }
 }
 
-type Ask = [method: string, path: string, body?: unknown, as?: string | null]
-
-/** So many a second, whether they are answered or not. */
-async function flood(end: number, perSecond: number, login: (n: number) => Promise<void>): Promise<void> {
-  const under: Promise<void>[] = []
-  const began = performance.now()
-  for (let sent = 0; perSecond > 0 && performance.now() < end; await delay(10))
-    for (const due = ((performance.now() - began) / 1000) * perSecond; sent < due; sent += 1) under.push(login(sent))
-  await Promise.all(under)
+async function largestResident(pid: number, over: AbortSignal): Promise<number> {
+  let rss = 0
+  for (; !over.aborted; await delay(200)) rss = Math.max(rss, await residentMegabytes(pid))
+  return rss
 }
-
-/** A look at every row. */
-const report = (random: () => number) => ({
-  groupBy: ['shop', 'date:year:day', 'date:month:day'],
-  aggregate: { n: { function: 'count', field: '*' }, sum: { function: 'sum', field: 'amount' } },
-  filter: { amount: { gte: Math.floor(random() * 10) } },
-  sort: { shop: 'asc' },
-  limit: 100,
-})
 
 async function residentMegabytes(pid: number): Promise<number> {
   const kilobytes = /^VmRSS:\s+(\d+) kB$/m.exec(await readFile(`/proc/${pid}/status`, 'utf8'))?.[1]
@@ -161,21 +128,11 @@ async function cpuSeconds(pid: number): Promise<number> {
   return (Number(user) + Number(system)) / 100
 }
 
-const refusedOf = (all: readonly Seen[]) => all.filter(({ status }) => status === 503)
-
-const isRefusal = ({ status, body, headers }: Answer) =>
-  status === 503 && (body.code ?? body.error.code) === 'OVERLOADED' && Number(headers.get('retry-after')) > 0
-
-const allowed = {
-  light: ({ status }: Answer) => status === 200,
-  health: ({ status }: Answer) => status === 200,
-  heavy: (answer: Answer) => answer.status === 200 || isRefusal(answer),
-  logins: (answer: Answer) => answer.status === 400 || isRefusal(answer),
-}
+const refusedOf = (all: readonly Asked[]) => all.filter(({ status }) => status === 503)
 
 /** What may not happen however busy the machine is. */
 function wrong(name: string, { light, health, heavy, logins }: Phase, { isTimed }: Size): string[] {
-  const told = (what: string, all: readonly Seen[]) =>
+  const told = (what: string, all: readonly Asked[]) =>
     all
       .flatMap((one) => one.wrong ?? [])
       .slice(0, 3)
@@ -202,13 +159,13 @@ function late(name: string, { light, health, heavy, logins, rss }: Phase, alone:
 }
 
 /** Nobody waits any more, and everything is answered again. */
-async function stillWorks({ web, random }: Run): Promise<string[]> {
+async function stillWorks({ web }: Run): Promise<string[]> {
   const text = await waitFor(async () => {
     const { text: metrics } = await web.call('GET', '/metrics')
     return /^daybook_admission_(running|waiting)\{.*\} [1-9]/m.test(metrics) ? undefined : metrics
   })
   const answers = [
-    await web.call('POST', '/reports/sale', report(random)),
+    await web.call('POST', '/reports/sale', reportRequest(0)),
     await web.call('POST', '/auth/login', administrator, null),
   ]
   return [
@@ -242,7 +199,7 @@ function figures(
 }
 
 /** Whole milliseconds, tenths below ten. */
-function percentile(seen: readonly Seen[], share: number): number {
+function percentile(seen: readonly Asked[], share: number): number {
   const sorted = seen.map(({ ms }) => ms).sort((a, b) => a - b)
   const ms = sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? 0
   return ms < 10 ? Math.round(ms * 10) / 10 : Math.round(ms)
