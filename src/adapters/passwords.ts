@@ -1,34 +1,29 @@
 import { createHmac } from 'node:crypto'
 import { availableParallelism } from 'node:os'
-import { askedSoFar, asker } from '../admission/asker.ts'
+import { asker } from '../admission/asker.ts'
 import { admitted, openLane } from '../admission/lane.ts'
-import { hashesAtOnce, noRush, type Rush, rushStep } from '../admission/step.ts'
+import { rushNow } from '../admission/rush.ts'
+import { hashesAtOnce, patienceOfHashes } from '../admission/step.ts'
 import { onFirstUse } from '../language/once.ts'
 
 const bcrypt = onFirstUse<typeof import('bcrypt')>('bcrypt')
 
 const scheme = 'b1:'
-let rush: Rush = noRush
-/** Requests for hashes since the process began. */
-let hashesAsked = 0
 
 const oneHash = { shape: 'hash', presumed: 'heavy' } as const
 
 /** Rejects who would be refused a hash now, before anything is done for the request. */
 export function turnAwayFromHash(caller: string): Promise<void> | undefined {
-  hashesAsked += 1
   return hashing.turnAway(oneHash, caller)
 }
 
 /** The hashes of this process: who is one too many is told so, 503 `OVERLOADED`, before a guess has cost anything. */
 export const hashing = openLane({
   places: () => {
-    rush = rushStep(rush, { now: performance.now(), asked: askedSoFar() - hashesAsked })
-    const atOnce = hashesAtOnce(availableParallelism(), rush)
+    const atOnce = hashesAtOnce(availableParallelism(), rushNow())
     return { all: atOnce, heavy: atOnce, quick: atOnce }
   },
-  // Half of the longest wait: a flood makes each of them take longer than it took before.
-  foreseenMs: 2500,
+  patience: patienceOfHashes,
   refusal: 'Too many sign-in attempts at once',
 })
 

@@ -13,6 +13,8 @@ export type Asker = {
   readonly gone: AbortSignal | undefined
   /** How many places of the admission its work holds. */
   places: number
+  /** Whether it asks for what is presumed heavy. */
+  asksMuch?: boolean
 }
 
 /**
@@ -24,10 +26,18 @@ export function workFor<T>(asker: Asker, work: () => T): T {
   return askers.run(asker, work)
 }
 
-/** How often something was asked for since the process began. */
-export const askedSoFar = (): number => asked
+/** Notes that this one, where there is one, asks for what is presumed heavy. */
+export function noteMuch(who: Asker | undefined): void {
+  if (who === undefined || who.asksMuch) return
+  who.asksMuch = true
+  askedMuch += 1
+}
+
+/** How often something light was asked for since the process began; who is refused before all work has asked for nothing. */
+export const lightAskedSoFar = (): number => asked - askedMuch
 
 let asked = 0
+let askedMuch = 0
 
 /** Lets work that is called from elsewhere, such as by a stream, be done for whom this is done. */
 export function forSameAsker(): <T>(work: () => T) => T {

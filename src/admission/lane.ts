@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { AppError } from '../errors.ts'
-import { type Asker, asker, clientGone } from './asker.ts'
+import { type Asker, asker, clientGone, noteMuch } from './asker.ts'
 import {
   admissible,
   afterRun,
@@ -11,6 +11,7 @@ import {
   duringRun,
   hasRoom,
   mayRefuse,
+  type Patience,
   type PlaceCounts,
   type Places,
   refusesComer,
@@ -87,13 +88,13 @@ export const openDoor: Lane = {
 
 type LaneOptions = {
   readonly places: () => PlaceCounts
-  /** Where all work costs alike: the longest wait that is foreseen for any of it. Else it depends on how heavy it is. */
-  readonly foreseenMs?: number | undefined
+  /** Where all work costs alike, so that as much of it may wait as comes to its turn in time. */
+  readonly patience?: Patience | undefined
   /** The message of a refusal. */
   readonly refusal: string
 }
 
-const deadlineMs = 5000
+const usualPatience: Patience = { deadlineMs: 5000, foreseenMs: 5000 }
 const longestLine = 1000
 const rememberedShapes = 2000
 const rememberedCallers = 10_000
@@ -116,7 +117,7 @@ type WaitingWork = RunningWork & {
 /** The work in a lane; the functions below change it by what `step.ts` decides. */
 type LaneState = {
   readonly places: () => PlaceCounts
-  readonly foreseenMs: number | undefined
+  readonly patience: Patience | undefined
   readonly refusal: string
   readonly costs: Costs
   readonly running: Set<RunningWork>
@@ -131,10 +132,10 @@ type LaneState = {
   readonly total: Record<'admitted' | 'refused', { light: number; heavy: number }>
 }
 
-export function openLane({ places, foreseenMs, refusal }: LaneOptions): Lane {
+export function openLane({ places, patience, refusal }: LaneOptions): Lane {
   const state: LaneState = {
     places,
-    foreseenMs,
+    patience,
     refusal,
     costs: openCosts(),
     running: new Set(),
@@ -193,6 +194,7 @@ function openCosts(): Costs {
 function enter(state: LaneState, entering: EntryRequest, who: Asker | undefined): HeldPlace | Promise<HeldPlace> {
   if (who === undefined ? entering.isPatient !== true : who.places > 0) return freePlace
   if (who?.gone?.aborted) return Promise.reject(clientGone())
+  if (entering.presumed === 'heavy') noteMuch(who)
   const caller = who?.caller ?? ''
   const since = performance.now()
   const assessed = state.costs.assess(entering, since)
@@ -245,6 +247,7 @@ function wait(state: LaneState, run: RunningWork, who: Asker | undefined): Promi
 }
 
 function turnAway(state: LaneState, entering: EntryRequest & { readonly isHeavy?: boolean }, caller: string) {
+  if (entering.presumed === 'heavy') noteMuch(asker())
   if (state.waiting.length === 0) return undefined
   const now = performance.now()
   const { weight: assessed, expectedMs } = state.costs.assess(entering, now)
@@ -257,10 +260,10 @@ function turnAway(state: LaneState, entering: EntryRequest & { readonly isHeavy?
   })
 }
 
-function boundsOf({ places, foreseenMs }: LaneState): Places {
+function boundsOf({ places, patience }: LaneState): Places {
   const { all, heavy, quick } = places()
-  const heavyLine = foreseenMs === undefined ? 2 * heavy : longestLine
-  return { all, heavy, quick, heavyLine, line: longestLine, deadlineMs, foreseenMs: foreseenMs ?? deadlineMs }
+  const heavyLine = patience === undefined ? 2 * heavy : longestLine
+  return { all, heavy, quick, heavyLine, line: longestLine, ...(patience ?? usualPatience) }
 }
 
 /** Looks at everybody who waits: somebody may have come, or have waited too long. */

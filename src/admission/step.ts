@@ -38,6 +38,15 @@ export type Places = {
   readonly foreseenMs: number
 }
 
+/** How long work may wait. */
+export type Patience = Pick<Places, 'deadlineMs' | 'foreseenMs'>
+
+/**
+ * Of hashes as many wait as there are in time, not so many at a time. A machine that is short of cores computes them ever
+ * more slowly, so there lies much between what is foreseen and the deadline.
+ */
+export const patienceOfHashes: Patience = { deadlineMs: 10_000, foreseenMs: 1500 }
+
 /** How many places there are, and for what. */
 export type PlaceCounts = Pick<Places, 'all' | 'heavy' | 'quick'>
 
@@ -140,10 +149,11 @@ export function mayRefuse<W extends Work>(
 }
 
 /**
- * Work that has waited for so long keeps its turn until the deadline, whatever is foreseen: a refusal comes soon or hardly
- * ever. Milliseconds; until then a few runs have shown what work costs in a rush that has just begun.
+ * Work that has waited for so long keeps its turn until the deadline, whatever is foreseen and however short the line has
+ * become: a refusal comes soon or hardly ever. Milliseconds; until then a few runs have shown what work costs in a rush
+ * that has just begun.
  */
-const settledMs = 700
+const settledMs = 450
 
 type Turn<W> = { readonly work: W; readonly piece: number; readonly servedAt: number }
 
@@ -192,8 +202,10 @@ function refusedFrom<W extends Work>(
     if (work.isPatient) return false
     const line = isNotCheap(work) ? inHeavy : inAll
     const waited = now - work.since
-    const isLate = waited > settledMs ? waited > places.deadlineMs : waited + line.wait() > places.foreseenMs
-    if (isLate || length >= places.line || (isHeavy(work) && heavyLength >= places.heavyLine)) return true
+    const isSettled = waited > settledMs
+    const isLate = isSettled ? waited > places.deadlineMs : waited + line.wait() > places.foreseenMs
+    const isTooMany = !isSettled && isHeavy(work) && heavyLength >= places.heavyLine
+    if (isLate || isTooMany || length >= places.line) return true
     line.add(work)
     length += 1
     if (isHeavy(work)) heavyLength += 1
@@ -290,14 +302,42 @@ export function readPlaces(connections: number, heavyAtOnce: number | undefined,
   return { all, heavy, quick: heavyAtOnce === undefined ? Math.max(heavy, all - 1) : heavy }
 }
 
-/** How much is asked for beside hashes of passwords: counted since `since`, a rate of the time before. */
+/** What bears on the places of reads from one moment to the next. */
+export type PlaceDemand = {
+  /** The primary and the replicas that serve: each of them bears as much. */
+  readonly servers: number
+  /** Hashes of passwords that are being computed. */
+  readonly hashes: number
+  readonly rush: Rush
+  /** Cores that this process shares with the database; infinite where each has its own. */
+  readonly sharedCores: number
+}
+
+/**
+ * The places of reads now. Where few cores are shared with the database, a hash takes one of the places of heavy work, and
+ * half of the cores do heavy work while light things are asked for: with all of them taken, everything that is light waits
+ * for a core whenever it goes on, several milliseconds each time.
+ */
+export function placesNow(
+  { all, heavy, quick }: PlaceCounts,
+  { servers, hashes, rush, sharedCores }: PlaceDemand,
+): PlaceCounts {
+  const replicated = heavy * (servers - 1)
+  const own = isRush(rush) ? Math.min(heavy, halfOf(sharedCores)) : heavy
+  const heavyNow = sharedCores < fewCores ? Math.max(1, own + replicated - hashes) : heavy + replicated
+  return { all: all * servers, heavy: heavyNow, quick: quick * servers }
+}
+
+const fewCores = 4
+
+/** How much that is light is asked for: counted since `since`, a rate of the time before. */
 export type Rush = { readonly since: number; readonly asked: number; readonly perSecond: number }
 
 export const noRush: Rush = { since: Number.NEGATIVE_INFINITY, asked: 0, perSecond: 0 }
 
 const rushWindowMs = 500
 
-/** The rush after `asked` requests since the process began, anew after half a second. */
+/** The rush after `asked` light requests since the process began, anew after half a second. */
 export function rushStep(rush: Rush, { now, asked }: { readonly now: number; readonly asked: number }): Rush {
   const passedMs = now - rush.since
   if (passedMs < rushWindowMs) return rush
@@ -307,10 +347,14 @@ export function rushStep(rush: Rush, { now, asked }: { readonly now: number; rea
 /** A probe or two are no rush. */
 const rushPerSecond = 10
 
+const isRush = ({ perSecond }: Rush): boolean => perSecond >= rushPerSecond
+
+const halfOf = (cores: number): number => Math.max(1, Math.floor(cores / 2))
+
 /**
- * How many hashes may be computed at once: they would slow down everything else, so half of the cores do it while other things
- * are asked for, and else two. libuv has four threads; two of them stay free for files, DNS and TLS.
+ * How many hashes may be computed at once: they would slow down everything else, so half of the cores do it while light
+ * things are asked for, and else two. libuv has four threads; two of them stay free for files, DNS and TLS.
  */
-export function hashesAtOnce(cores: number, { perSecond }: Rush): number {
-  return perSecond < rushPerSecond ? 2 : Math.max(1, Math.min(2, Math.floor(cores / 2)))
+export function hashesAtOnce(cores: number, rush: Rush): number {
+  return isRush(rush) ? Math.min(2, halfOf(cores)) : 2
 }

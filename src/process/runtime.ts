@@ -9,7 +9,8 @@ import type { Tracing } from '../adapters/running-span.ts'
 import { openTracing, type Traces } from '../adapters/tracing.ts'
 import { goneSignal } from '../admission/asker.ts'
 import { type AdmissionLane, type Lane, openDoor, openLane } from '../admission/lane.ts'
-import { readPlaces } from '../admission/step.ts'
+import { rushNow } from '../admission/rush.ts'
+import { noRush, placesNow, readPlaces } from '../admission/step.ts'
 import { openDataCache, type ResultCache } from '../cache/data-cache.ts'
 import { openSystemSync, type SyncedStore } from '../cache/system-sync.ts'
 import { type CurrentCatalog, openCatalog } from '../catalog/store.ts'
@@ -261,15 +262,17 @@ function openAdmission(config: Config, shares: Shares, replicas: Replicas | unde
   // Asked of the system for every admission, the number of cores was a third of what a list costs.
   const cores = availableParallelism()
   const sharesCores = isHere(databaseUrl(config))
-  const { all, heavy, quick } = readPlaces(shares.read, config.overload.heavyReads, sharesCores ? cores : Infinity)
-  const hasFewCores = cores < 4
-  const places = () => {
-    // Each replica that serves bears as much again.
-    const servers = 1 + (replicas?.serving() ?? 0)
-    // A hash takes a core for as long as it lasts, and so does heavy work.
-    const hashes = hasFewCores && sharesCores ? hashing.stats().running.heavy : 0
-    return { all: all * servers, heavy: Math.max(1, heavy * servers - hashes), quick: quick * servers }
-  }
+  const { heavyReads } = config.overload
+  const counts = readPlaces(shares.read, heavyReads, sharesCores ? cores : Infinity)
+  // What is configured holds in a rush, too.
+  const rush = () => (heavyReads === undefined ? rushNow() : noRush)
+  const places = () =>
+    placesNow(counts, {
+      servers: 1 + (replicas?.serving() ?? 0),
+      hashes: hashing.stats().running.heavy,
+      rush: rush(),
+      sharedCores: sharesCores ? cores : Infinity,
+    })
   return openLane({ places, refusal: 'Too much is being asked for at once. Please try again later.' })
 }
 

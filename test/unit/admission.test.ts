@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type Asker, workFor } from '../../src/admission/asker.ts'
+import { type Asker, lightAskedSoFar, workFor } from '../../src/admission/asker.ts'
 import { admitted, type HeldPlace, openLane } from '../../src/admission/lane.ts'
 import {
   afterRun,
@@ -9,6 +9,9 @@ import {
   mayRefuse,
   noRush,
   type Places,
+  patienceOfHashes,
+  placesNow,
+  type Rush,
   readPlaces,
   refusesComer,
   rushStep,
@@ -135,6 +138,14 @@ describe('a step', () => {
     expect(stepOf(running, [settled, fresh], 1000).refused).toEqual([fresh])
   })
 
+  it('refuses nobody who has waited for a while because fewer may wait than before', () => {
+    const settled = many(4, 'b', { since: 0 })
+    const fresh = work('b', { since: 900 })
+    const fewer = { ...places, heavy: 1, heavyLine: 2 }
+    const occupancy = { running: many(2, 'a'), waiting: [...settled, fresh], servedAt: nobodyServed }
+    expect(step(occupancy, fewer, 1000)).toEqual({ admitted: [], refused: [fresh] })
+  })
+
   it('never refuses the patient', () => {
     const waiting = many(9, 'a', { isPatient: true })
     expect(stepOf(many(2, 'b'), waiting, 60_000)).toEqual({ admitted: [], refused: [] })
@@ -209,33 +220,38 @@ describe('the cost of a shape', () => {
 })
 
 describe('a rush in which runs take longer than ever before', () => {
+  const usual = { ...places, all: 1, heavy: 1, quick: 1, heavyLine: 1000, line: 1000, ...patienceOfHashes }
+
   /** One place, a comer every two milliseconds, looked at every ten: how long those waited who were refused, and who got in. */
-  function rush(runMs: number) {
-    const lane: Places = { ...places, all: 1, heavy: 1, quick: 1, heavyLine: 1000, line: 1000, foreseenMs: 2500 }
+  function rush(runMsAt: (now: number) => number) {
     let cost = afterRun(unknownCost, 'heavy', 0, 60)
-    let running: Work[] = []
+    let running: (Work & { readonly until: number })[] = []
     let waiting: Work[] = []
     const waits = { refused: [] as number[], admitted: [] as number[] }
-    for (let now = 100; now < 10_000; now += 10) {
-      for (const run of running.filter(({ since }) => now - since >= runMs))
-        cost = afterRun(cost, 'heavy', run.since, now)
-      running = running.filter(({ since }) => now - since < runMs)
+    for (let now = 100; now < 20_000; now += 10) {
+      for (const run of running.filter(({ until }) => until <= now)) cost = afterRun(cost, 'heavy', run.since, now)
+      running = running.filter(({ until }) => until > now)
       for (const { since } of running) cost = duringRun(cost, 'heavy', since, now)
       const comers = many(5, 'a').map((comer, i) => ({ ...comer, since: now - 2 * i }))
       waiting = [...waiting, ...comers].map((one) => ({ ...one, expectedMs: cost.expectedMs }))
-      const { admitted, refused } = step({ running, waiting, servedAt: nobodyServed }, lane, now)
+      const { admitted, refused } = step({ running, waiting, servedAt: nobodyServed }, usual, now)
       waits.refused.push(...refused.map(({ since }) => now - since))
       waits.admitted.push(...admitted.map(({ since }) => now - since))
       waiting = waiting.filter((one) => !admitted.includes(one) && !refused.includes(one))
-      running = [...running, ...admitted.map((one) => ({ ...one, since: now }))]
+      running = [...running, ...admitted.map((one) => ({ ...one, since: now, until: now + runMsAt(now) }))]
     }
     return waits
   }
 
   it.each([60, 150, 250, 400, 600, 1000])('refuses soon or never where a run takes %i ms', (runMs) => {
-    const { refused, admitted } = rush(runMs)
-    expect(Math.max(...refused)).toBeLessThanOrEqual(710)
-    expect(admitted.length).toBeGreaterThan(9000 / runMs)
+    const { refused, admitted } = rush(() => runMs)
+    expect(Math.max(...refused)).toBeLessThanOrEqual(460)
+    expect(admitted.length).toBeGreaterThan(19_000 / runMs)
+  })
+
+  it.each([2, 4, 6])('refuses soon or never where runs suddenly take %i times as long as others wait', (times) => {
+    const { refused } = rush((now) => (now < 3000 ? 70 : 70 * times))
+    expect(Math.max(...refused)).toBeLessThanOrEqual(460)
   })
 
   it('is not foreseen because one run has met a moment of stillness', () => {
@@ -264,6 +280,33 @@ describe('the places of reads', () => {
     expect(readPlaces(20, undefined, 2)).toEqual({ all: 18, heavy: 2, quick: 17 })
     expect(readPlaces(20, undefined, 64)).toEqual({ all: 18, heavy: 9, quick: 17 })
     expect(readPlaces(20, 6, 2)).toEqual({ all: 18, heavy: 6, quick: 6 })
+  })
+})
+
+describe('the places of reads now', () => {
+  const calm: Rush = { since: 0, asked: 0, perSecond: 0 }
+  const busy: Rush = { since: 0, asked: 0, perSecond: 50 }
+  const counts = readPlaces(20, undefined, 2)
+  const demand = { servers: 1, hashes: 0, rush: calm, sharedCores: 2 }
+
+  it('are for heavy work on half of few cores while light things are asked for', () => {
+    expect(placesNow(counts, demand)).toEqual({ all: 18, heavy: 2, quick: 17 })
+    expect(placesNow(counts, { ...demand, rush: busy })).toEqual({ all: 18, heavy: 1, quick: 17 })
+    expect(placesNow(counts, { ...demand, rush: busy, sharedCores: 1 }).heavy).toBe(1)
+    expect(placesNow(readPlaces(20, undefined, 8), { ...demand, rush: busy, sharedCores: 8 }).heavy).toBe(8)
+    expect(placesNow(readPlaces(20, undefined, Infinity), { ...demand, rush: busy, sharedCores: Infinity }).heavy).toBe(
+      9,
+    )
+  })
+
+  it('are fewer by the hashes that take a core, but never none', () => {
+    expect(placesNow(counts, { ...demand, hashes: 1 }).heavy).toBe(1)
+    expect(placesNow(counts, { ...demand, hashes: 2, rush: busy }).heavy).toBe(1)
+    expect(placesNow(readPlaces(20, undefined, 8), { ...demand, hashes: 2, sharedCores: 8 }).heavy).toBe(8)
+  })
+
+  it('are as many again for each replica, which has cores of its own', () => {
+    expect(placesNow(counts, { ...demand, servers: 3, rush: busy })).toEqual({ all: 54, heavy: 5, quick: 51 })
   })
 })
 
@@ -368,5 +411,23 @@ describe('hashes at once', () => {
     const busy = rushStep(calm, { now: 1100, asked: 1000 })
     expect(hashesAtOnce(2, busy)).toBe(1)
     expect(hashesAtOnce(2, rushStep(busy, { now: 1700, asked: 1001 }))).toBe(2)
+  })
+
+  it('take for light what asks for nothing heavy, and nobody who is refused before all work', async () => {
+    const lane = openLane({ places: () => ({ all: 1, heavy: 1, quick: 1 }), refusal: 'Too much' })
+    const before = lightAskedSoFar()
+    await workFor({ caller: 'a', gone: undefined, places: 0 }, async () => {
+      for (let hash = 0; hash < 2; hash += 1)
+        await admitted(lane, { shape: 'hash', presumed: 'heavy' }, async () => undefined)
+    })
+    await workFor({ caller: 'b', gone: undefined, places: 0 }, async () =>
+      lane.turnAway({ shape: 'hash', presumed: 'heavy' }, 'b'),
+    )
+    lane.turnAway({ shape: 'hash', presumed: 'heavy' }, 'b')
+    expect(lightAskedSoFar()).toBe(before)
+    await workFor({ caller: 'c', gone: undefined, places: 0 }, () =>
+      admitted(lane, { shape: 'list', presumed: 'cheap' }, async () => undefined),
+    )
+    expect(lightAskedSoFar()).toBe(before + 1)
   })
 })
