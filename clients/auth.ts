@@ -53,15 +53,34 @@ export type Auth = {
 
 export function openAuth(http: Http, session: Session): Auth {
   const { authMode } = session
-  const post = <Body>(path: string, body: object, isAnonymous = false) =>
-    http.ask<Body>(path, { method: 'POST', body, isAnonymous })
-  const signIn = async <Body extends object>(path: string, body: object) =>
+  const post: Post = (path, body, isAnonymous = false) => http.ask(path, { method: 'POST', body, isAnonymous })
+  const signIn: SignIn = async <Body extends object>(path: string, body: object) =>
     session.take(await post<Body>(path, { authMode, authType: 'web', ...body }, true))
   return {
     get state() {
       return session.state
     },
     onChange: (listener) => session.onChange(listener),
+    ...signInsByText(http, session, post, signIn),
+    ...passkeys(post, signIn),
+    ...socialSignIns(http, session, post),
+    ...ownAccount(http, session, post),
+  }
+}
+
+type Post = <Body>(path: string, body: object, isAnonymous?: boolean) => Promise<Body>
+type SignIn = <Body extends object>(path: string, body: object) => Promise<Body>
+
+type Part<Name extends keyof Auth> = Pick<Auth, Name>
+
+function signInsByText(
+  http: Http,
+  session: Session,
+  post: Post,
+  signIn: SignIn,
+): Part<'register' | 'login' | 'verifySecondFactor' | 'sendMagicLink' | 'loginByMagicLink'> {
+  const { authMode } = session
+  return {
     register: (registration) => signIn<Registered>('/auth/register', registration),
     login: (credentials) => signIn<SignInResult>('/auth/login', credentials),
     async verifySecondFactor(twoFactorToken, code) {
@@ -75,6 +94,11 @@ export function openAuth(http: Http, session: Session): Auth {
       const query = { authMode, authType: 'web', email }
       return session.take(await http.ask<SignInResult>(path, { query, isAnonymous: true }))
     },
+  }
+}
+
+function passkeys(post: Post, signIn: SignIn): Part<'loginByPasskey' | 'addPasskey'> {
+  return {
     async loginByPasskey() {
       type Begun = { options: PublicKeyCredentialRequestOptionsJSON; challengeId: string }
       const { options, challengeId } = await post<Begun>('/auth/passkey/authenticate/options', {}, true)
@@ -88,6 +112,12 @@ export function openAuth(http: Http, session: Session): Auth {
       const response = credentialOf(await navigator.credentials.create({ publicKey }))
       await post('/auth/passkey/register/verify', { response, ...(name !== undefined && { name }) })
     },
+  }
+}
+
+function socialSignIns(http: Http, session: Session, post: Post): Part<'socialLogin' | 'completeSocialLogin'> {
+  const { authMode } = session
+  return {
     async socialLogin(provider, callbackURL) {
       const body = { authMode, provider, callbackURL, authType: 'web' }
       return (await post<{ url: string }>('/auth/social/signin', body, true)).url
@@ -102,6 +132,25 @@ export function openAuth(http: Http, session: Session): Auth {
       const me = await http.ask<SignedIn>('/auth/me')
       return session.take(me)
     },
+  }
+}
+
+function ownAccount(
+  http: Http,
+  session: Session,
+  post: Post,
+): Part<
+  | 'forgotPassword'
+  | 'resetPassword'
+  | 'changePassword'
+  | 'verifyEmail'
+  | 'resendVerification'
+  | 'switchTenant'
+  | 'me'
+  | 'logout'
+> {
+  const { authMode } = session
+  return {
     async forgotPassword(email, how) {
       await post('/auth/password/reset', { email, ...how }, true)
     },

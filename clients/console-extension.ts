@@ -119,16 +119,16 @@ function greet(): Promise<{ welcome: Welcome; port: MessagePort }> {
 }
 
 function openHost(context: Context, port: MessagePort): Host {
-  const waiting = new Map<number, { resolve(result: never): void; reject(error: ExtensionError): void }>()
+  const calls = openCalls(port)
+  const { ask, told } = calls
   const listeners: { [Name in keyof Changes]: Set<(change: Changes[Name]) => void> } = {
     theme: new Set(),
     path: new Set(),
     value: new Set(),
   }
   let theme = context.theme
-  let last = 0
   const hear = (message: Told | Answer) => {
-    if (!('told' in message)) return settle(message)
+    if (!('told' in message)) return calls.settle(message)
     if (message.told === 'ping') return port.postMessage(JSON.stringify({ pong: true }))
     if (message.told === 'theme') {
       theme = message.theme
@@ -137,42 +137,15 @@ function openHost(context: Context, port: MessagePort): Host {
     } else if (message.told === 'path') for (const listener of listeners.path) listener(message.path)
     else for (const listener of listeners.value) listener(message.value)
   }
-  const settle = (answer: Answer) => {
-    const asked = waiting.get(answer.id ?? 0)
-    waiting.delete(answer.id ?? 0)
-    if (answer.ok) asked?.resolve(answer.result as never)
-    else asked?.reject(new ExtensionError(answer.error))
-  }
-  const ask = <Name extends CallName>(call: Name, args: Calls[Name]['args']): Promise<Calls[Name]['result']> => {
-    const { promise, resolve, reject } = Promise.withResolvers<Calls[Name]['result']>()
-    last += 1
-    port.postMessage(JSON.stringify({ id: last, call, args }))
-    waiting.set(last, { resolve, reject })
-    return promise
-  }
-  const told = async <Name extends CallName>(call: Name, args: Calls[Name]['args']): Promise<void> => {
-    await ask(call, args)
-  }
   port.onmessage = ({ data }: MessageEvent<string>) => hear(JSON.parse(data) as Told | Answer)
   apply(theme)
-  window.addEventListener('keydown', (event) => {
-    if (!(event.metaKey || event.ctrlKey) || event.key.toLowerCase() !== 'k') return
-    event.preventDefault()
-    void told('palette', {})
-  })
+  openPaletteByKey(told)
   return {
     context,
     get theme() {
       return theme
     },
-    items: {
-      list: (collection, query = {}) => ask('items.list', { collection, query }) as Promise<never>,
-      get: (collection, id, fields) =>
-        ask('items.get', { collection, id, ...(fields !== undefined && { fields }) }) as Promise<never>,
-      create: (collection, item) => ask('items.create', { collection, item }),
-      update: (collection, id, change) => told('items.update', { collection, id, change }),
-      delete: (collection, id) => told('items.delete', { collection, id }),
-    },
+    items: itemCalls(calls),
     reports: { run: (collection, query) => ask('reports.run', { collection, query }) as Promise<never> },
     value: { set: (value) => told('value.set', { value }) },
     resize: (height) => told('resize', { height }),
@@ -184,6 +157,51 @@ function openHost(context: Context, port: MessagePort): Host {
       return () => void listeners[what].delete(listener)
     },
   }
+}
+
+/** Calls of the console over a port, and the answers that they wait for. */
+function openCalls(port: MessagePort) {
+  const waiting = new Map<number, { resolve(result: never): void; reject(error: ExtensionError): void }>()
+  let last = 0
+  const ask = <Name extends CallName>(call: Name, args: Calls[Name]['args']): Promise<Calls[Name]['result']> => {
+    const { promise, resolve, reject } = Promise.withResolvers<Calls[Name]['result']>()
+    last += 1
+    port.postMessage(JSON.stringify({ id: last, call, args }))
+    waiting.set(last, { resolve, reject })
+    return promise
+  }
+  return {
+    ask,
+    /** For a call whose answer holds nothing. */
+    told: async <Name extends CallName>(call: Name, args: Calls[Name]['args']): Promise<void> => {
+      await ask(call, args)
+    },
+    settle(answer: Answer): void {
+      const asked = waiting.get(answer.id ?? 0)
+      waiting.delete(answer.id ?? 0)
+      if (answer.ok) asked?.resolve(answer.result as never)
+      else asked?.reject(new ExtensionError(answer.error))
+    },
+  }
+}
+
+type OpenCalls = ReturnType<typeof openCalls>
+
+const itemCalls = ({ ask, told }: OpenCalls): Host['items'] => ({
+  list: (collection, query = {}) => ask('items.list', { collection, query }) as Promise<never>,
+  get: (collection, id, fields) =>
+    ask('items.get', { collection, id, ...(fields !== undefined && { fields }) }) as Promise<never>,
+  create: (collection, item) => ask('items.create', { collection, item }),
+  update: (collection, id, change) => told('items.update', { collection, id, change }),
+  delete: (collection, id) => told('items.delete', { collection, id }),
+})
+
+function openPaletteByKey(told: OpenCalls['told']): void {
+  window.addEventListener('keydown', (event) => {
+    if (!(event.metaKey || event.ctrlKey) || event.key.toLowerCase() !== 'k') return
+    event.preventDefault()
+    void told('palette', {})
+  })
 }
 
 /** Puts a look on the page: `color-scheme`, and the tokens as custom properties. */

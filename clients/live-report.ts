@@ -27,18 +27,13 @@ type Ended = { readonly id: string; readonly message: string }
 
 /** Follows a report by the messages of docs/live-reports.md; it begins anew with each connection. */
 export function openLiveReport<R extends object>(query: object, socket: Socket, onClose: () => void): LiveReport<R> {
-  const listeners = new Set<() => void>()
-  let view: LiveView<R> = { rows: [], status: 'loading', error: undefined }
+  const shown = openView<R>()
   let id: string | undefined
   let asked = 0
 
-  const show = (change: Partial<LiveView<R>>) => {
-    view = { ...view, ...change }
-    for (const listener of [...listeners]) listener()
-  }
-  const onResult = ({ data }: Result<R>) => show({ rows: data, status: 'live', error: undefined })
+  const onResult = ({ data }: Result<R>) => shown.change({ rows: data, status: 'live', error: undefined })
   const end = (message: string) =>
-    show({ status: 'ended' satisfies LiveStatus, error: new RealtimeError(message, { final: true }) })
+    shown.change({ status: 'ended' satisfies LiveStatus, error: new RealtimeError(message, { final: true }) })
   const leave = () => {
     if (id !== undefined) socket.off(`report:${id}`, onResult)
     id = undefined
@@ -58,7 +53,8 @@ export function openLiveReport<R extends object>(query: object, socket: Socket, 
   const onBreak = () => {
     asked += 1
     leave()
-    if (view.status !== 'ended') show({ status: view.status === 'loading' ? 'loading' : 'broken' })
+    const { status } = shown.view
+    if (status !== 'ended') shown.change({ status: status === 'loading' ? 'loading' : 'broken' })
   }
   const onEnded = (ended: Ended) => {
     if (ended.id !== id) return
@@ -66,26 +62,41 @@ export function openLiveReport<R extends object>(query: object, socket: Socket, 
     end(ended.message)
   }
 
-  socket.on('connect', begin)
-  socket.on('disconnect', onBreak)
-  socket.on('report:ended', onEnded)
+  socket.on('connect', begin).on('disconnect', onBreak).on('report:ended', onEnded)
   if (socket.connected) begin()
+  const close = () => {
+    asked += 1
+    if (id !== undefined && socket.connected) socket.emit('report:unsubscribe', { id })
+    leave()
+    socket.off('connect', begin).off('disconnect', onBreak).off('report:ended', onEnded)
+    shown.forget()
+    onClose()
+  }
+  return {
+    get view() {
+      return shown.view
+    },
+    subscribe: shown.subscribe,
+    close,
+  }
+}
 
+/** A view, and the listeners that are called after each of its changes. */
+function openView<R>() {
+  const listeners = new Set<() => void>()
+  let view: LiveView<R> = { rows: [], status: 'loading', error: undefined }
   return {
     get view() {
       return view
     },
-    subscribe(listener) {
+    change(change: Partial<LiveView<R>>) {
+      view = { ...view, ...change }
+      for (const listener of [...listeners]) listener()
+    },
+    subscribe(listener: () => void) {
       listeners.add(listener)
       return () => void listeners.delete(listener)
     },
-    close() {
-      asked += 1
-      if (id !== undefined && socket.connected) socket.emit('report:unsubscribe', { id })
-      leave()
-      socket.off('connect', begin).off('disconnect', onBreak).off('report:ended', onEnded)
-      listeners.clear()
-      onClose()
-    },
+    forget: () => listeners.clear(),
   }
 }

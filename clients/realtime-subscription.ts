@@ -21,7 +21,7 @@ export type Subscription = {
 }
 
 /** `onBegun`: the server has answered. `onEnd`: nothing more will be told. */
-type OwnOptions = {
+export type OwnOptions = {
   readonly backoff: BackoffOptions
   readonly onBegun: () => void
   readonly onEnd: () => void
@@ -30,9 +30,10 @@ type OwnOptions = {
 export function openSubscription<Row extends object>(
   socket: Socket,
   collection: string,
-  options: SubscribeOptions<Row> & OwnOptions,
+  options: SubscribeOptions<Row>,
+  own: OwnOptions,
 ): Subscription {
-  const backoff = openBackoff(options.backoff)
+  const backoff = openBackoff(own.backoff)
   const save = saver(options.store, (cause) =>
     fail(new RealtimeError(`The cursor of ${collection} cannot be kept`, { final: false, cause })),
   )
@@ -61,7 +62,7 @@ export function openSubscription<Row extends object>(
     retry: () => backoff.later(begin),
     begun: () => {
       backoff.reset()
-      options.onBegun()
+      own.onBegun()
     },
     save: ({ cursor }) => save(cursor),
     tell,
@@ -71,7 +72,7 @@ export function openSubscription<Row extends object>(
     close: () => {
       backoff.cancel()
       stopListening()
-      options.onEnd()
+      own.onEnd()
     },
   }
   void load(collection, options).then(put)

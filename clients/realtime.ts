@@ -2,9 +2,15 @@
  * Follows collections of a Daybook server (docs/realtime.md) from a browser or from Node: connects again, goes on where
  * it was, drops what comes twice and says when rows have to be read again. Needs socket.io-client and nothing else.
  */
-import { io } from 'socket.io-client'
-import { openBackoff, openSubscription, type Subscription } from './realtime-subscription.ts'
-import { type Realtime, RealtimeError, type RealtimeOptions } from './realtime-types.ts'
+import { io, type Socket } from 'socket.io-client'
+import { type OwnOptions, openBackoff, openSubscription, type Subscription } from './realtime-subscription.ts'
+import {
+  type Realtime,
+  RealtimeError,
+  type RealtimeOptions,
+  type SubscribeOptions,
+  type SubscriptionHandle,
+} from './realtime-types.ts'
 
 export {
   type Change,
@@ -22,41 +28,69 @@ const refusals: readonly string[] = ['No authentication token provided', 'Invali
 
 /** Connects, and stays connected until `close` or, with a token that is a text, until that is refused. */
 export function createRealtime(options: RealtimeOptions): Realtime {
-  const { url, token, path = '/realtime', transports = ['websocket'], withCookies = false, backoff } = options
-  const waits = { firstMs: 500, longestMs: 30_000, ...backoff }
+  const waits = { firstMs: 500, longestMs: 30_000, ...options.backoff }
   const reconnection = openBackoff(waits)
-  const subscriptions = new Map<string, Subscription>()
-  /** The failures of this break that have been told. */
-  const told = new Set<string>()
-  /** Why the server will hang up. */
-  let limit: string | undefined
+  const followed = openFollowed()
   let refusal: string | undefined
   let closed = false
-
-  const fail = (message: string, { final = false, cause }: { final?: boolean; cause?: unknown } = {}) => {
-    if (told.has(message) && !final) return
-    told.add(message)
-    for (const subscription of [...subscriptions.values()])
-      subscription.fail(new RealtimeError(message, { final, cause }))
-  }
 
   const retry = () => {
     if (!closed) reconnection.later(() => socket.connect())
   }
+  const socket = socketFor(options, (cause) => {
+    followed.fail(`There is no token: ${String(cause)}`, { cause })
+    socket.disconnect()
+    retry()
+  })
+  const onBegun = () => {
+    reconnection.reset()
+    followed.succeeded()
+  }
+  const isFinal = (message: string) => typeof options.token === 'string' && refusals.includes(message)
+  keepConnected(socket, followed, {
+    onBegun,
+    retry,
+    refused: (message) => {
+      followed.fail(message, { final: isFinal(message) })
+      if (!isFinal(message)) return retry()
+      refusal = message
+      socket.disconnect()
+    },
+  })
+  return {
+    socket,
+    subscribe: (collection, wish) => {
+      if (refusal !== undefined) throw new RealtimeError(refusal, { final: true })
+      return followed.add(socket, collection, wish, {
+        backoff: waits,
+        onBegun: () => {
+          onBegun()
+          wish.onBegun?.()
+        },
+      })
+    },
+    close: () => {
+      closed = true
+      reconnection.cancel()
+      followed.end()
+      socket.disconnect()
+    },
+  }
+}
 
+/** `onNoToken`: the function that gives the token has failed. */
+function socketFor(options: RealtimeOptions, onNoToken: (cause: unknown) => void): Socket {
+  const { url, token, path = '/realtime', transports = ['websocket'], withCookies = false } = options
   const authenticate = async (give: (data: object) => void) => {
     if (withCookies) return give({})
     try {
       give({ token: typeof token === 'string' ? token : await token() })
     } catch (cause) {
-      fail(`There is no token: ${String(cause)}`, { cause })
-      socket.disconnect()
-      retry()
+      onNoToken(cause)
     }
   }
-
   // Refusals and closed connections are met alike, which the library's own reconnection does not do.
-  const socket = io(url, {
+  return io(url, {
     path,
     transports,
     reconnection: false,
@@ -64,47 +98,53 @@ export function createRealtime(options: RealtimeOptions): Realtime {
     withCredentials: withCookies,
     auth: (give) => void authenticate(give),
   })
+}
+
+type OnConnection = {
+  readonly onBegun: () => void
+  readonly retry: () => void
+  readonly refused: (message: string) => void
+}
+
+function keepConnected(socket: Socket, followed: Followed, { onBegun, retry, refused }: OnConnection): void {
+  /** Why the server will hang up. */
+  let limit: string | undefined
   socket.on('connect', () => {
-    if (subscriptions.size === 0) onBegun()
-    for (const subscription of [...subscriptions.values()]) subscription.begin()
+    if (followed.isEmpty()) onBegun()
+    followed.begin()
   })
   socket.on('disconnect', (reason) => {
     if (reason === 'io client disconnect') return
-    fail(limit ?? `The connection was lost: ${reason}`)
+    followed.fail(limit ?? `The connection was lost: ${reason}`)
     limit = undefined
     retry()
   })
-  socket.on('connect_error', ({ message }) => {
-    const final = typeof token === 'string' && refusals.includes(message)
-    fail(message, { final })
-    if (!final) return retry()
-    refusal = message
-    socket.disconnect()
-  })
+  socket.on('connect_error', ({ message }) => refused(message))
   socket.on('limited', ({ message }: { message: string }) => {
     limit = message
   })
+}
 
-  const onBegun = () => {
-    reconnection.reset()
-    told.clear()
-  }
+type Followed = ReturnType<typeof openFollowed>
 
+/** The collections that a client follows. */
+function openFollowed() {
+  const subscriptions = new Map<string, Subscription>()
+  /** The failures of this break that have been told. */
+  const told = new Set<string>()
+  const all = () => [...subscriptions.values()]
   return {
-    socket,
-    subscribe: (collection, wish) => {
+    isEmpty: () => subscriptions.size === 0,
+    add<Row extends object>(
+      socket: Socket,
+      collection: string,
+      options: SubscribeOptions<Row>,
+      own: Omit<OwnOptions, 'onEnd'>,
+    ): SubscriptionHandle {
       if (subscriptions.has(collection))
         throw new Error(`${collection} is followed already: one client follows it once`)
-      if (refusal !== undefined) throw new RealtimeError(refusal, { final: true })
       const onEnd = () => void subscriptions.delete(collection)
-      const subscription = openSubscription(socket, collection, {
-        ...wish,
-        ...{ backoff: waits, onEnd },
-        onBegun: () => {
-          onBegun()
-          wish.onBegun?.()
-        },
-      })
+      const subscription = openSubscription(socket, collection, options, { ...own, onEnd })
       subscriptions.set(collection, subscription)
       return {
         get cursor() {
@@ -117,11 +157,17 @@ export function createRealtime(options: RealtimeOptions): Realtime {
         },
       }
     },
-    close: () => {
-      closed = true
-      reconnection.cancel()
-      for (const subscription of [...subscriptions.values()]) subscription.end()
-      socket.disconnect()
+    begin: () => {
+      for (const subscription of all()) subscription.begin()
+    },
+    fail(message: string, { final = false, cause }: { final?: boolean; cause?: unknown } = {}): void {
+      if (told.has(message) && !final) return
+      told.add(message)
+      for (const subscription of all()) subscription.fail(new RealtimeError(message, { final, cause }))
+    },
+    succeeded: () => told.clear(),
+    end: () => {
+      for (const subscription of all()) subscription.end()
     },
   }
 }

@@ -161,26 +161,26 @@ function tokenSession(name: string, store: KeyValueStore, http: () => Http): Ses
   const hasTabs = typeof window !== 'undefined' && store === pageStorage()
   if (hasTabs) window.addEventListener('storage', onStorage)
 
-  /** One tab renews for all of them: renewing ends the token that was sent. */
+  /** Renewing ends the token that is sent. */
   const renew = async (due: string) => {
-    const once = async () => {
-      // Another tab was first.
-      if (stored() !== due) return
-      try {
-        const options = { method: 'POST', body: { authMode: 'jwt' }, headers: bearer(due), isAnonymous: true } as const
-        put((await http().ask<{ token: string }>('/auth/refresh', options)).token)
-      } catch (error) {
-        // While it is valid it is of use, and the next request tries again.
-        if (error instanceof DaybookError && error.status === 401 && stored() === due) put(undefined)
-      }
+    // Another tab was first.
+    if (stored() !== due) return
+    try {
+      const options = { method: 'POST', body: { authMode: 'jwt' }, headers: bearer(due), isAnonymous: true } as const
+      put((await http().ask<{ token: string }>('/auth/refresh', options)).token)
+    } catch (error) {
+      // While it is valid it is of use, and the next request tries again.
+      if (error instanceof DaybookError && error.status === 401 && stored() === due) put(undefined)
     }
-    await (hasTabs && 'locks' in navigator ? navigator.locks.request(name, once) : once())
   }
+  /** One tab renews for all of them. */
+  const inOneTab = (work: () => Promise<void>): Promise<void> =>
+    hasTabs && 'locks' in navigator ? navigator.locks.request(name, work) : work()
 
   const current = async (): Promise<string | undefined> => {
     const token = stored()
     if (token === undefined || !isDue(token)) return token
-    renewing ??= renew(token).finally(() => {
+    renewing ??= inOneTab(() => renew(token)).finally(() => {
       renewing = undefined
     })
     await renewing
