@@ -9,7 +9,7 @@ import { availableParallelism } from 'node:os'
 import { basename, join } from 'node:path'
 import multipart from '@fastify/multipart'
 import bcrypt from 'bcrypt'
-import Fastify, { type FastifyRequest } from 'fastify'
+import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
 import jwt from 'jsonwebtoken'
 import pg from 'pg'
 import {
@@ -64,6 +64,13 @@ app.register(async (open) => {
   open.get('/health', () => ({ status: 'ok' }))
 })
 
+type List = { Querystring: { category: string; from: string; to: string } }
+type Item = { Params: { id: string }; Body: Record<string, unknown> }
+
+const json = 'application/json; charset=utf-8'
+/** The condition's parameter, for callers that have a rule. */
+const owner = ({ claims }: FastifyRequest): string[] => (claims.role_Id === ADMIN_ROLE_ID ? [] : [claims.id])
+
 app.register(async (api) => {
   api.addHook('onRequest', (request, reply, next) => {
     try {
@@ -75,14 +82,22 @@ app.register(async (api) => {
       reply.code(401).send()
     }
   })
-  const json = 'application/json; charset=utf-8'
-  /** The condition's parameter, for callers that have a rule. */
-  const owner = ({ claims }: FastifyRequest): string[] => (claims.role_Id === ADMIN_ROLE_ID ? [] : [claims.id])
-
   api.get('/auth/me', async ({ claims }, reply) => {
     const [row] = await rows(meSql, [claims.id])
     return reply.type(json).send(row!.data)
   })
+  await fileRoutes(api)
+  for (const table of twins) {
+    readRoutes(api, table)
+    writeRoutes(api, table)
+  }
+})
+
+process.on('SIGTERM', () => void app.close().then(() => pool.end()))
+await app.listen({ host: '127.0.0.1', port: Number(PORT) })
+process.stdout.write(`${JSON.stringify({ msg: 'ready', address: app.addresses() })}\n`)
+
+async function fileRoutes(api: FastifyInstance): Promise<void> {
   api.get<{ Params: { name: string } }>('/static/:name', async ({ params, headers }, reply) => {
     const file = await openFile(join(FILES_DIR, basename(params.name)))
     const { size, mtimeMs } = await file.stat()
@@ -94,8 +109,6 @@ app.register(async (api) => {
     const type = /webp$/.test(params.name) ? 'image/webp' : 'application/octet-stream'
     return reply.headers({ etag, 'content-length': size, 'content-type': type }).send(file.createReadStream())
   })
-  for (const table of twins) tableRoutes(table)
-
   await pool.query(
     'create table if not exists public.plain_file (id uuid primary key, name text, size bigint, hash text)',
   )
@@ -116,66 +129,61 @@ app.register(async (api) => {
     await rows('insert into public.plain_file values ($1, $2, $3, $4)', [id, part.filename, size, digest.digest('hex')])
     return { data: id }
   })
+}
 
-  function tableRoutes(table: Twin): void {
-    type List = { Querystring: { category: string; from: string; to: string } }
-    type Item = { Params: { id: string }; Body: Record<string, unknown> }
-    api.get<List>(`/${table}`, async (request, reply) => {
-      const { category, from, to } = request.query
+function readRoutes(api: FastifyInstance, table: Twin): void {
+  api.get<List>(`/${table}`, async (request, reply) => {
+    const { category, from, to } = request.query
+    const own = owner(request)
+    const [row] = await rows(listSql(table, own.length > 0), [category, from, to, ...own])
+    return reply.type(json).send(`{"data":${row!.data},"totalCount":${row!.total}}`)
+  })
+  api.get<{ Querystring: { count?: string } }>(`/${table}/nested`, async (request, reply) => {
+    const own = owner(request)
+    const counted = request.query.count !== 'false'
+    const [row] = await rows(nestedListSql(table, own.length > 0, counted), own)
+    return reply.type(json).send(counted ? `{"data":${row!.data},"totalCount":${row!.total}}` : `{"data":${row!.data}}`)
+  })
+  for (const by of ['category', 'month'] as const)
+    api.post(`/${table}/by-${by}`, async (request, reply) => {
       const own = owner(request)
-      const [row] = await rows(listSql(table, own.length > 0), [category, from, to, ...own])
+      const [row] = await rows(reportSql(table, by, own.length > 0), own)
       return reply.type(json).send(`{"data":${row!.data},"totalCount":${row!.total}}`)
     })
-    api.get<{ Querystring: { count?: string } }>(`/${table}/nested`, async (request, reply) => {
-      const own = owner(request)
-      const counted = request.query.count !== 'false'
-      const [row] = await rows(nestedListSql(table, own.length > 0, counted), own)
-      return reply
-        .type(json)
-        .send(counted ? `{"data":${row!.data},"totalCount":${row!.total}}` : `{"data":${row!.data}}`)
-    })
-    for (const by of ['category', 'month'] as const)
-      api.post(`/${table}/by-${by}`, async (request, reply) => {
-        const own = owner(request)
-        const [row] = await rows(reportSql(table, by, own.length > 0), own)
-        return reply.type(json).send(`{"data":${row!.data},"totalCount":${row!.total}}`)
-      })
-    api.get<Item>(`/${table}/:id`, async (request, reply) => {
-      const own = owner(request)
-      const [row] = await rows(oneSql(table, own.length > 0), [request.params.id, ...own])
-      if (row === undefined) return reply.code(403).send()
-      return reply.type(json).send(`{"data":${row.data}}`)
-    })
-    api.post<Item>(`/${table}`, async (request, reply) => {
-      const { sku, name, description, price, stock, releasedAt, owner_Id, category_Id } = request.body
-      const [own] = owner(request)
-      if (own !== undefined && owner_Id !== own) return reply.code(403).send()
-      const values = [sku, name, description, price, stock, releasedAt, owner_Id, category_Id]
-      const [row] = await rows(createSql(table), values)
-      return reply.code(201).type(json).send(`{"data":{"id":${row!.data}}}`)
-    })
-    api.post<{ Body: Record<string, unknown>[] }>(`/${table}/bulk`, async (request, reply) => {
-      const [own] = owner(request)
-      if (own !== undefined && request.body.some(({ owner_Id }) => owner_Id !== own)) return reply.code(403).send()
-      const [row] = await rows(bulkSql(table), [JSON.stringify(request.body)])
-      return reply.code(201).type(json).send(`{"data":${row!.data}}`)
-    })
-    api.delete<Item>(`/${table}/:id`, async (request, reply) => {
-      const own = owner(request)
-      const [row] = await rows(deleteSql(table, own.length > 0), [request.params.id, ...own])
-      if (row === undefined) return reply.code(403).send()
-      return reply.type(json).send(`{"data":{"id":${row.data}}}`)
-    })
-    api.patch<Item>(`/${table}/:id`, async (request, reply) => {
-      const { name, stock } = request.body
-      const own = owner(request)
-      const [row] = await rows(updateSql(table, own.length > 0), [request.params.id, name, stock, ...own])
-      if (row === undefined) return reply.code(403).send()
-      return reply.type(json).send(`{"data":{"id":${row.data}}}`)
-    })
-  }
-})
+  api.get<Item>(`/${table}/:id`, async (request, reply) => {
+    const own = owner(request)
+    const [row] = await rows(oneSql(table, own.length > 0), [request.params.id, ...own])
+    if (row === undefined) return reply.code(403).send()
+    return reply.type(json).send(`{"data":${row.data}}`)
+  })
+}
 
-process.on('SIGTERM', () => void app.close().then(() => pool.end()))
-await app.listen({ host: '127.0.0.1', port: Number(PORT) })
-process.stdout.write(`${JSON.stringify({ msg: 'ready', address: app.addresses() })}\n`)
+function writeRoutes(api: FastifyInstance, table: Twin): void {
+  api.post<Item>(`/${table}`, async (request, reply) => {
+    const { sku, name, description, price, stock, releasedAt, owner_Id, category_Id } = request.body
+    const [own] = owner(request)
+    if (own !== undefined && owner_Id !== own) return reply.code(403).send()
+    const values = [sku, name, description, price, stock, releasedAt, owner_Id, category_Id]
+    const [row] = await rows(createSql(table), values)
+    return reply.code(201).type(json).send(`{"data":{"id":${row!.data}}}`)
+  })
+  api.post<{ Body: Record<string, unknown>[] }>(`/${table}/bulk`, async (request, reply) => {
+    const [own] = owner(request)
+    if (own !== undefined && request.body.some(({ owner_Id }) => owner_Id !== own)) return reply.code(403).send()
+    const [row] = await rows(bulkSql(table), [JSON.stringify(request.body)])
+    return reply.code(201).type(json).send(`{"data":${row!.data}}`)
+  })
+  api.delete<Item>(`/${table}/:id`, async (request, reply) => {
+    const own = owner(request)
+    const [row] = await rows(deleteSql(table, own.length > 0), [request.params.id, ...own])
+    if (row === undefined) return reply.code(403).send()
+    return reply.type(json).send(`{"data":{"id":${row.data}}}`)
+  })
+  api.patch<Item>(`/${table}/:id`, async (request, reply) => {
+    const { name, stock } = request.body
+    const own = owner(request)
+    const [row] = await rows(updateSql(table, own.length > 0), [request.params.id, name, stock, ...own])
+    if (row === undefined) return reply.code(403).send()
+    return reply.type(json).send(`{"data":{"id":${row.data}}}`)
+  })
+}

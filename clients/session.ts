@@ -146,20 +146,8 @@ const bearer = (token: string): Record<string, string> => ({ authorization: `Bea
 
 function tokenSession(name: string, store: KeyValueStore, http: () => Http): Session {
   const listeners = listenersOf()
+  const { stored, put, inOneTab, close } = keptToken(name, store, listeners.tell)
   let renewing: Promise<void> | undefined
-  const stored = () => store.getItem(name) ?? undefined
-  const put = (token: string | undefined) => {
-    const before = stored()
-    if (token === undefined) store.removeItem(name)
-    else store.setItem(name, token)
-    if ((before === undefined) !== (token === undefined))
-      listeners.tell(token === undefined ? 'signed out' : 'signed in')
-  }
-  const onStorage = (event: StorageEvent) => {
-    if (event.key === name) listeners.tell(event.newValue === null ? 'signed out' : 'signed in')
-  }
-  const hasTabs = typeof window !== 'undefined' && store === pageStorage()
-  if (hasTabs) window.addEventListener('storage', onStorage)
 
   /** Renewing ends the token that is sent. */
   const renew = async (due: string) => {
@@ -173,10 +161,6 @@ function tokenSession(name: string, store: KeyValueStore, http: () => Http): Ses
       if (error instanceof DaybookError && error.status === 401 && stored() === due) put(undefined)
     }
   }
-  /** One tab renews for all of them. */
-  const inOneTab = (work: () => Promise<void>): Promise<void> =>
-    hasTabs && 'locks' in navigator ? navigator.locks.request(name, work) : work()
-
   const current = async (): Promise<string | undefined> => {
     const token = stored()
     if (token === undefined || !isDue(token)) return token
@@ -213,7 +197,31 @@ function tokenSession(name: string, store: KeyValueStore, http: () => Http): Ses
     onChange: listeners.add,
     authMode: 'jwt',
     owner: async () => ownerOf(await current()),
-    close() {
+    close,
+  }
+}
+
+/** The token as all tabs of the page have it, where it is kept by the page. */
+function keptToken(name: string, store: KeyValueStore, tell: (state: SessionState) => void) {
+  const stored = () => store.getItem(name) ?? undefined
+  const put = (token: string | undefined) => {
+    const before = stored()
+    if (token === undefined) store.removeItem(name)
+    else store.setItem(name, token)
+    if ((before === undefined) !== (token === undefined)) tell(token === undefined ? 'signed out' : 'signed in')
+  }
+  const onStorage = (event: StorageEvent) => {
+    if (event.key === name) tell(event.newValue === null ? 'signed out' : 'signed in')
+  }
+  const hasTabs = typeof window !== 'undefined' && store === pageStorage()
+  if (hasTabs) window.addEventListener('storage', onStorage)
+  return {
+    stored,
+    put,
+    /** One tab works for all of them. */
+    inOneTab: (work: () => Promise<void>): Promise<void> =>
+      hasTabs && 'locks' in navigator ? navigator.locks.request(name, work) : work(),
+    close: () => {
       if (hasTabs) window.removeEventListener('storage', onStorage)
     },
   }

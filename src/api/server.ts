@@ -30,27 +30,7 @@ export async function buildServer(
 ): Promise<App> {
   const { config } = deps
   const sockets = config.realtime.enabled ? openEngine(config) : undefined
-  const app = Fastify({
-    loggerInstance: deps.log as FastifyBaseLogger,
-    logController: new LogController({ disableRequestLogging: true }),
-    childLoggerFactory: (logger, bindings, options) =>
-      new RequestLog(logger, bindings, options) as unknown as FastifyBaseLogger,
-    bodyLimit: config.server.bodySizeLimit,
-    trustProxy: config.server.trustProxy as never,
-    requestIdHeader: false,
-    genReqId: (request) => acceptedRequestId(request.headers['x-request-id']) ?? deps.newId(),
-    onProtoPoisoning: 'error',
-    onConstructorPoisoning: 'ignore',
-    // While the server closes, requests on connections that are open are still answered, and end them.
-    return503OnClosing: false,
-    forceCloseConnections: 'idle',
-    frameworkErrors: answerBadPath as never,
-    clientErrorHandler: answerBrokenRequest,
-    ...(sockets !== undefined && { serverFactory: realtimeServerFactory(config, sockets.engine) as never }),
-    routerOptions: { maxParamLength: 500, ignoreTrailingSlash: true },
-    // Routes of ours bring their own; Fastify asks for these where a route of an extension has a schema.
-    schemaController: { compilersFactory: { buildSerializer: buildSerializers as never } },
-  }).withTypeProvider<TypeBoxTypeProvider>() as App
+  const app = newApp(deps, sockets)
   limitTimes(app.server)
   limitBodyTimes(app)
   drainOnClose(app.server, config.server.shutdownGraceMs)
@@ -85,6 +65,31 @@ export async function buildServer(
   closeWith(app, async () => realtime?.close())
   registerRoutes(app, deps, realtime, { endpoints, consoles })
   return app
+}
+
+function newApp(deps: WebWrites, sockets: ReturnType<typeof openEngine> | undefined): App {
+  const { config } = deps
+  return Fastify({
+    loggerInstance: deps.log as FastifyBaseLogger,
+    logController: new LogController({ disableRequestLogging: true }),
+    childLoggerFactory: (logger, bindings, options) =>
+      new RequestLog(logger, bindings, options) as unknown as FastifyBaseLogger,
+    bodyLimit: config.server.bodySizeLimit,
+    trustProxy: config.server.trustProxy as never,
+    requestIdHeader: false,
+    genReqId: (request) => acceptedRequestId(request.headers['x-request-id']) ?? deps.newId(),
+    onProtoPoisoning: 'error',
+    onConstructorPoisoning: 'ignore',
+    // While the server closes, requests on connections that are open are still answered, and end them.
+    return503OnClosing: false,
+    forceCloseConnections: 'idle',
+    frameworkErrors: answerBadPath as never,
+    clientErrorHandler: answerBrokenRequest,
+    ...(sockets !== undefined && { serverFactory: realtimeServerFactory(config, sockets.engine) as never }),
+    routerOptions: { maxParamLength: 500, ignoreTrailingSlash: true },
+    // Routes of ours bring their own; Fastify asks for these where a route of an extension has a schema.
+    schemaController: { compilersFactory: { buildSerializer: buildSerializers as never } },
+  }).withTypeProvider<TypeBoxTypeProvider>() as App
 }
 
 function logRequest({ log }: Logs, request: FastifyRequest, { statusCode, elapsedTime }: FastifyReply): void {

@@ -50,13 +50,55 @@ type LogWatchOptions = {
 export function openLogWatch({ db, reachBackSeconds, noteWal = false }: LogWatchOptions): LogWatch {
   const timeline = openTimeline()
   const places = openWalPlaces()
+  const reader = openLookReader({ db, reachBackSeconds, noteWal }, timeline, places)
+  let costMs = 1
+  let newest: TimedLook | undefined
+  let writes = 0
+
+  const newLook = inRounds<never, TimedLook>(async () => {
+    const start = { startedAt: performance.now(), writes }
+    try {
+      const known = newest !== undefined && start.startedAt - newest.startedAt < longestGapMs ? newest : undefined
+      newest = { ...((known && (await reader.follow(known.snapshot))) ?? (await reader.beginAnew())), ...start }
+      costMs = meanWith(costMs, performance.now() - start.startedAt)
+      if (newest.wal !== null) places.note(newest.number, BigInt(newest.wal))
+      return newest
+    } catch (error) {
+      // The server that answers next may be another one, or the same restored.
+      newest = undefined
+      throw error
+    }
+  })
+
+  return {
+    look: async (maxAgeMs) => {
+      const known = newest?.writes === writes && performance.now() - newest.startedAt < maxAgeMs ? newest : undefined
+      const { number, text } = known ?? (await newLook())
+      return { number, snapshot: text }
+    },
+    written: () => {
+      writes += 1
+    },
+    isUnchanged: timeline.isUnchanged,
+    hasSeenAll: (tables, snapshot) =>
+      newest !== undefined && snapshot.xmax <= newest.snapshot.xmax && timeline.hasSeenAll(tables, snapshot),
+    isQuiet: timeline.isQuiet,
+    lookReplayedBy: places.newestUpTo,
+    costMs: () => costMs,
+    identity: reader.identity,
+  }
+}
+
+/** Reads what the looks see, and tells the timeline. */
+function openLookReader(
+  { db, reachBackSeconds, noteWal }: Required<LogWatchOptions>,
+  timeline: ReturnType<typeof openTimeline>,
+  places: ReturnType<typeof openWalPlaces>,
+) {
   const statements = {
     base: baseSql(noteWal),
     follow: { near: followSql(noteWal, mostNear), far: followSql(noteWal, mostEvents) },
   }
-  let costMs = 1
-  let newest: TimedLook | undefined
-  let writes = 0
   let identity = ''
   let run = ''
 
@@ -86,38 +128,7 @@ export function openLogWatch({ db, reachBackSeconds, noteWal = false }: LogWatch
     return later
   }
 
-  const newLook = inRounds<never, TimedLook>(async () => {
-    const start = { startedAt: performance.now(), writes }
-    try {
-      const known = newest !== undefined && start.startedAt - newest.startedAt < longestGapMs ? newest : undefined
-      newest = { ...((known && (await follow(known.snapshot))) ?? (await beginAnew())), ...start }
-      costMs = meanWith(costMs, performance.now() - start.startedAt)
-      if (newest.wal !== null) places.note(newest.number, BigInt(newest.wal))
-      return newest
-    } catch (error) {
-      // The server that answers next may be another one, or the same restored.
-      newest = undefined
-      throw error
-    }
-  })
-
-  return {
-    look: async (maxAgeMs) => {
-      const known = newest?.writes === writes && performance.now() - newest.startedAt < maxAgeMs ? newest : undefined
-      const { number, text } = known ?? (await newLook())
-      return { number, snapshot: text }
-    },
-    written: () => {
-      writes += 1
-    },
-    isUnchanged: timeline.isUnchanged,
-    hasSeenAll: (tables, snapshot) =>
-      newest !== undefined && snapshot.xmax <= newest.snapshot.xmax && timeline.hasSeenAll(tables, snapshot),
-    isQuiet: timeline.isQuiet,
-    lookReplayedBy: places.newestUpTo,
-    costMs: () => costMs,
-    identity: () => identity,
-  }
+  return { follow, beginAnew, identity: () => identity }
 }
 
 /** A look that had much to read, or waited, says little of the next one. */

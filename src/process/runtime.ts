@@ -142,19 +142,8 @@ export async function openRuntime(options: RuntimeOptions): Promise<Runtime> {
         openDataCache({ config, db: connections.reserved, hasReplicas: replicas !== undefined, log, boss }),
         (cache) => cache.close(),
       ),
-      renderer: opened(openRenderer(), (renderer) => renderer.close()),
+      ...openServices(config, log, opened),
       mailLogo,
-      hooks: openHooks(log),
-      storages: opened(openStorages(config), (storages) => storages.close()),
-      images: opened(openImages(config, log), (images) => images.close()),
-      workflows: {
-        scripts: openScriptsOf(config, log, opened),
-        nodes: new Map(),
-        modules: new Map(),
-        definitions: new Map(),
-        changed: async () => undefined,
-      },
-      sockets: openSocketRegistry(),
       close,
     }
     const whole = Object.assign(runtime, { systemRules: openSystemRules(runtime), progress: openProgress(runtime) })
@@ -166,6 +155,24 @@ export async function openRuntime(options: RuntimeOptions): Promise<Runtime> {
   } catch (error) {
     await close()
     throw error
+  }
+}
+
+/** The parts that need no database. */
+function openServices(config: Config, log: Logger, opened: NoteClose) {
+  return {
+    renderer: opened(openRenderer(), (renderer) => renderer.close()),
+    hooks: openHooks(log),
+    storages: opened(openStorages(config), (storages) => storages.close()),
+    images: opened(openImages(config, log), (images) => images.close()),
+    workflows: {
+      scripts: openScriptsOf(config, log, opened),
+      nodes: new Map(),
+      modules: new Map(),
+      definitions: new Map(),
+      changed: async () => undefined,
+    },
+    sockets: openSocketRegistry(),
   }
 }
 
