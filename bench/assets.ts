@@ -8,7 +8,7 @@ import type { Side } from './cases.ts'
 import type { Figure } from './figures.ts'
 import { shoot } from './load.ts'
 import { meterOf } from './meter.ts'
-import type { Options } from './options.ts'
+import type { BenchOptions } from './options.ts'
 import { readCases } from './reads.ts'
 import { type Contest, median } from './rounds.ts'
 
@@ -31,7 +31,7 @@ type Wanted = {
 export async function measureAssets(
   contest: Contest,
   place: Place,
-  { quick: isQuick, products }: Pick<Options, 'quick' | 'products'>,
+  { quick: isQuick, products }: Pick<BenchOptions, 'quick' | 'products'>,
 ): Promise<readonly Figure[]> {
   const photo = await noise(2000, 1500).jpeg().toBuffer()
   const small = await store(place, 'thumb.webp', await sharp(photo).resize(200).webp().toBuffer())

@@ -11,7 +11,7 @@ import { growthCases } from './growth.ts'
 import { measureJobs } from './jobs.ts'
 import { describeMachine, type Machine, sentenceOf } from './machine.ts'
 import { measureMixed } from './mixed-rounds.ts'
-import { isWanted, type Options, readOptions, usage } from './options.ts'
+import { type BenchOptions, isWanted, readOptions, usage } from './options.ts'
 import { type Launch, startServer } from './processes.ts'
 import { hottestOf } from './profile.ts'
 import { readCases } from './reads.ts'
@@ -30,7 +30,7 @@ import { workloads } from './workloads.ts'
 
 type Results = { readonly machine: Machine; readonly lines: readonly Line[]; readonly figures: readonly Figure[] }
 
-async function bench(options: Options, cleanup: AsyncDisposableStack): Promise<Results> {
+async function bench(options: BenchOptions, cleanup: AsyncDisposableStack): Promise<Results> {
   const place = await openPlace(options.databaseUrl, cleanup)
   const sql = await openSql(place.url, cleanup)
   const machine = await describeMachine(sql)
@@ -66,7 +66,7 @@ async function bench(options: Options, cleanup: AsyncDisposableStack): Promise<R
 }
 
 /** The large tables are filled for those who need them alone. */
-function sizesOf(options: Options) {
+function sizesOf(options: BenchOptions) {
   const { products } = options
   const isLarge = isWanted(options, 'W14') || isWanted(options, 'P-CONSOLE')
   const [product_10k, product_1m] = isLarge ? [Math.min(products, 10_000), 1_000_000] : [1, 1]
@@ -74,14 +74,14 @@ function sizesOf(options: Options) {
 }
 
 async function startContest(
-  { withCache, profile, profileOf, rounds, seconds }: Options,
+  { withCache, profile, profileOf, rounds, seconds }: BenchOptions,
   { serverPid }: Place,
   sql: pg.Client,
   prepared: Prepared,
   ceiling: Launch,
   cleanup: AsyncDisposableStack,
 ): Promise<Contest> {
-  const argsOf = (side: Options['profileOf']) =>
+  const argsOf = (side: BenchOptions['profileOf']) =>
     profile === undefined || side !== profileOf ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}`]
   const servers = {
     ceiling: await startServer(ceiling, cleanup),
@@ -91,7 +91,7 @@ async function startContest(
   return { servers, accounts: prepared.accounts, rounds, seconds, databasePid: serverPid, sql }
 }
 
-async function runRounds(options: Options, contest: Contest): Promise<readonly Line[]> {
+async function runRounds(options: BenchOptions, contest: Contest): Promise<readonly Line[]> {
   const { product, product_10k, product_1m } = sizesOf(options)
   const growth = growthCases({ product_10k, product, product_1m })
   const lines: Line[] = []
@@ -108,7 +108,7 @@ async function runRounds(options: Options, contest: Contest): Promise<readonly L
 }
 
 async function runParts(
-  options: Options,
+  options: BenchOptions,
   parts: Readonly<Record<string, () => Promise<readonly Figure[]>>>,
 ): Promise<readonly Figure[]> {
   const figures: Figure[] = []

@@ -3,7 +3,7 @@ import { parseArgs } from 'node:util'
 import type { Role } from './daybook.ts'
 
 /** The options of a run; durations in seconds. */
-export type Options = {
+export type BenchOptions = {
   /** Fewer and shorter rounds, fewer rows, subscribers and jobs, no growth, V8 still compiling: for a first idea. */
   readonly quick: boolean
   /** The realtime channel at the size that one web process is meant to hold. */
@@ -44,7 +44,7 @@ export const usage = `npm run bench -- [options]
 BENCH_DATABASE_URL   a PostgreSQL to make the database on, instead of the embedded one`
 
 /** @throws Error that says what is wrong with the command line. */
-export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Options {
+export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): BenchOptions {
   const { values } = parseArgs({
     args: [...args],
     options: {
@@ -84,7 +84,7 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Op
 const slow = ['W14', 'P-BACKUP', 'P-CONSOLE', 'P-GROWTH']
 
 /** Whether a workload is to be measured. */
-export const isWanted = ({ only, quick }: Options, id: string): boolean =>
+export const isWanted = ({ only, quick }: BenchOptions, id: string): boolean =>
   only.length === 0 ? !(quick && slow.includes(id)) : only.includes(id)
 
 function rolesOf(text: string | undefined): readonly Role[] {
@@ -93,7 +93,7 @@ function rolesOf(text: string | undefined): readonly Role[] {
   throw new Error('--as: expected admin or limited')
 }
 
-function sideOf(text: string, withCache: boolean): Options['profileOf'] {
+function sideOf(text: string, withCache: boolean): BenchOptions['profileOf'] {
   if (text === 'daybook' || (text === 'cached' && withCache)) return text
   throw new Error('--profile-of: expected daybook or, without --no-cache, cached')
 }

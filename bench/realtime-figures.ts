@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { type Prepared, startDaybook } from './daybook.ts'
 import type { Figure } from './figures.ts'
-import type { Options } from './options.ts'
+import type { BenchOptions } from './options.ts'
 import { startServer } from './processes.ts'
 import {
   commitToSocket,
@@ -49,7 +49,7 @@ const large: Sizes = {
 /** W10: the realtime channel of a web process of its own; the ceiling of its fan-out is a plain socket.io server. */
 export async function measureRealtime(
   prepared: Prepared,
-  options: Pick<Options, 'quick' | 'large'>,
+  options: Pick<BenchOptions, 'quick' | 'large'>,
 ): Promise<readonly Figure[]> {
   await using cleanup = new AsyncDisposableStack()
   const target = await openTarget(prepared, cleanup)

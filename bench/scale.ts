@@ -9,7 +9,7 @@ import { openFiles, openPlace, openSql } from './database.ts'
 import { environment, type Prepared, prepareDaybook, startDaybook } from './daybook.ts'
 import type { Figure } from './figures.ts'
 import { meterOf } from './meter.ts'
-import type { Options } from './options.ts'
+import type { BenchOptions } from './options.ts'
 import { timed } from './processes.ts'
 import { scattered } from './reads.ts'
 import { median } from './rounds.ts'
@@ -37,7 +37,7 @@ type Point = {
  * the undo of a request take; how fast old events are removed; how long the whole log is verified, and in how much memory.
  */
 export async function measureScale(
-  options: Pick<Options, 'quick' | 'databaseUrl' | 'curve'>,
+  options: Pick<BenchOptions, 'quick' | 'databaseUrl' | 'curve'>,
 ): Promise<readonly Figure[]> {
   await using cleanup = new AsyncDisposableStack()
   const place = await openPlace(options.databaseUrl, cleanup)

@@ -87,7 +87,7 @@ const lossInWords =
   /connection (terminated|ended)|timeout (exceeded|expired)|read timeout|is not queryable|client (is|was) (pending destroy|destroyed|closed)|released connection|pool (is being|has been) shut down/i
 
 /**
- * The answer to a database error that a client caused (items §14); undefined for everything that is ours. The raw
+ * The answer to a database error that a client caused; undefined for everything that is ours. The raw
  * text travels as `cause` and is shown only with EXPOSE_ERROR_DETAILS.
  */
 export function clientError(error: unknown): AppError | undefined {

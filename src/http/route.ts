@@ -57,7 +57,7 @@ export type Tag =
   | 'Documentation'
 
 /** Options for Fastify besides. */
-export type Options = Pick<
+export type RouteOptions = Pick<
   RouteShorthandOptions,
   'bodyLimit' | 'config' | 'exposeHeadRoute' | 'onRequest' | 'preValidation' | 'preHandler'
 >
@@ -104,8 +104,8 @@ type Frozen<T> = T extends Date
  */
 export function route<const D extends Declaration & Treatment>(
   declaration: D,
-  options: Options = {},
-): Options & { schema: TypedSchema<D> } {
+  options: RouteOptions = {},
+): RouteOptions & { schema: TypedSchema<D> } {
   const { summary, tag, scope, description, params, query, body, response } = declaration
   const schema = {
     summary,
@@ -128,7 +128,7 @@ export function route<const D extends Declaration & Treatment>(
 /** The same for the routes of one chapter: `const declared = routesOf('Settings')`. */
 export const routesOf =
   (tag: Tag) =>
-  <const D extends Omit<Declaration, 'tag'> & Treatment>(declaration: D, options: Options = {}) =>
+  <const D extends Omit<Declaration, 'tag'> & Treatment>(declaration: D, options: RouteOptions = {}) =>
     route({ tag, ...declaration }, options)
 
 const readers = {

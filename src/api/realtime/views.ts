@@ -7,7 +7,6 @@ import { AppError } from '../../errors.ts'
 import { type Cursor, parseCursor } from '../../events/cursor.ts'
 import type { LogEvent } from '../../events/log-reader.ts'
 import {
-  type ChangedRow,
   type ChangeView,
   changedRows,
   type EventScope,
@@ -15,6 +14,7 @@ import {
   placeOf,
   type RuleSources,
   ruleSources,
+  type VisibleChange,
   viewOf,
 } from '../../features/data/changes/changes.ts'
 import { notifications } from '../../features/messaging/notifications/notifications.ts'
@@ -211,7 +211,7 @@ export async function changesSeen(
 
 const actionNames = { create: 'insert', update: 'update', delete: 'delete' } as const
 
-function messagesOf({ catalog }: CurrentCatalog, name: string, event: LogEvent, row: ChangedRow): SeenMessage[] {
+function messagesOf({ catalog }: CurrentCatalog, name: string, event: LogEvent, row: VisibleChange): SeenMessage[] {
   const collection = catalog.current().collections.get(name)
   if (collection === undefined) return []
   const { action, position, createdAt: timestamp, cursor } = event

@@ -1,15 +1,15 @@
 import { Type } from '../../../adapters/typebox.ts'
-import { type Declaration, type Options, route, type Tag } from '../../../http/route.ts'
+import { type Declaration, type RouteOptions, route, type Tag } from '../../../http/route.ts'
 import { Anything, Count, Id, NullableId, NullableText, OneOf, Row, Text } from '../../../http/shapes.ts'
 
 /** A route under `/auth`: bodies are small here, and only what the shape of the answer names can leave. */
 /** The same for the routes of one chapter. */
 export const authRoutes =
   (tag: Tag) =>
-  <const D extends Omit<Declaration, 'tag'>>(declaration: D, options: Options = {}) =>
+  <const D extends Omit<Declaration, 'tag'>>(declaration: D, options: RouteOptions = {}) =>
     authRoute({ tag, ...declaration }, options)
 
-export const authRoute = <const D extends Declaration>(declaration: D, options: Options = {}) =>
+export const authRoute = <const D extends Declaration>(declaration: D, options: RouteOptions = {}) =>
   route({ exact: true, errors: 'auth', ...declaration }, { bodyLimit: 16_384, ...options })
 
 /**

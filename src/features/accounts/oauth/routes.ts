@@ -7,7 +7,7 @@ import { issuerOf } from '../../../config/issuer.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { type App, turnOf } from '../../../http/http.ts'
 import { acceptForms } from '../../../http/json-upload.ts'
-import { type Declaration, type Options, route } from '../../../http/route.ts'
+import { type Declaration, type RouteOptions, route } from '../../../http/route.ts'
 import { Anything, Count, Filled, Id, Text } from '../../../http/shapes.ts'
 import { prepare } from '../auth/auth.ts'
 import {
@@ -197,7 +197,7 @@ const ignoring = { ...small, config: { ...forEveryPage, ignoresSession: true, ow
 
 type PageDeclaration = Omit<Declaration, 'tag' | 'scope' | 'response'> & { readonly readElsewhere?: 'all' }
 
-const page = <const D extends PageDeclaration>(declaration: D, options: Options = {}) =>
+const page = <const D extends PageDeclaration>(declaration: D, options: RouteOptions = {}) =>
   route(
     {
       ...own,

@@ -82,7 +82,7 @@ async function visibleChanges(
   events: readonly LogEvent[],
 ): Promise<readonly string[]> {
   const rowEvents = events.filter(({ type }) => type === 'data')
-  const seen = new Map<string, ChangedRow>()
+  const seen = new Map<string, VisibleChange>()
   for (const [name, ofIt] of Map.groupBy(rowEvents, ({ entity }) => entity))
     for (const row of await seenRows(deps, access, followed.get(name)!, ofIt)) seen.set(row.position, row)
   return rowEvents.flatMap((event) => changeText(event, seen.get(event.position)) ?? [])
@@ -106,7 +106,7 @@ function seenRows(
   return changedRows(deps.db, view, [view.values], positions)
 }
 
-function changeText({ entity, position, createdAt }: LogEvent, row: ChangedRow | undefined): string | undefined {
+function changeText({ entity, position, createdAt }: LogEvent, row: VisibleChange | undefined): string | undefined {
   const action = row && seenAction(row)
   if (action === undefined) return undefined
   const data = action === 'create' || action === 'update' ? `,"data":${row!.data}` : ''
@@ -115,7 +115,7 @@ function changeText({ entity, position, createdAt }: LogEvent, row: ChangedRow |
 }
 
 /** An event for a viewer who sees a part of the rows: an update may bring a row into it, or take it out. */
-export function seenAction({ action, visible, was_visible: wasVisible }: ChangedRow): string | undefined {
+export function seenAction({ action, visible, was_visible: wasVisible }: VisibleChange): string | undefined {
   const [isSeen, wasSeen] = [visible.length > 0, wasVisible.length > 0]
   if (action === 'delete') return wasSeen ? 'delete' : undefined
   if (!isSeen) return wasSeen ? 'remove' : undefined
@@ -123,7 +123,7 @@ export function seenAction({ action, visible, was_visible: wasVisible }: Changed
 }
 
 /** One event as its viewers may see it. */
-export type ChangedRow = {
+export type VisibleChange = {
   readonly position: string
   readonly action: string
   /** JSON text of the asked fields after the change; before it for a delete. */
@@ -186,8 +186,8 @@ export function changedRows(
   viewers: readonly ChangeView['values'][],
   positions: readonly string[],
   signal?: AbortSignal,
-): Promise<ChangedRow[]> {
-  return db.run<ChangedRow>(text, [positions, ...viewerValues(viewers)], 'prepared', signal)
+): Promise<VisibleChange[]> {
+  return db.run<VisibleChange>(text, [positions, ...viewerValues(viewers)], 'prepared', signal)
 }
 
 /** Compiled once for the row before and once for the row after, the values come in the same order. */

@@ -26,12 +26,12 @@ import { beforeGone, beforeRow, meetsHooks, noteWritten } from './hooking.ts'
 import { type Reference, readPayload, referenceOf } from './payload.ts'
 import { type ChildSet, type Element, openWrite, type Tree } from './plan.ts'
 import {
-  type ChangedRow,
+  type ChangedId,
   changedId,
   deleteStatement,
   insertStatement,
   projection,
-  type Row,
+  type RowToWrite,
   recheckStatement,
   ruleSql,
   updateStatement,
@@ -81,12 +81,12 @@ export async function deleteRows(
   context: WriteContext,
   ids: readonly string[],
   ifMatch?: Versions,
-): Promise<readonly ChangedRow[]> {
+): Promise<readonly ChangedId[]> {
   const { collection } = context
   const documents = await beforeGone(run, context, ids)
   await rulesOf(context)?.beforeDelete?.(run.deps, ids)
   const after = await guardDelete(run, context, ids)
-  const gone = await runWrite<ChangedRow>(run, deleteStatement(context, ids, { ifMatch }))
+  const gone = await runWrite<ChangedId>(run, deleteStatement(context, ids, { ifMatch }))
   await after()
   for (const { id } of gone)
     if (id !== null) noteWritten(run, { collection, action: 'delete', id, previous: documents.get(id) })
@@ -142,7 +142,7 @@ async function writeRow(run: Run, tree: Tree, cells: readonly Cell[], ifMatch?: 
     id === undefined
       ? insertStatement(context, [{ cells, references, sortsLast }], { checked: !hasSets })
       : updateStatement(context, [id], { cells: all, references }, { checked: !hasSets, locked: hasSets, ifMatch })
-  const written = changedId('update', await runWrite<ChangedRow>(run, write, tree))
+  const written = changedId('update', await runWrite<ChangedId>(run, write, tree))
   await guarded?.after()
   noteTree(run, tree, written)
   return written
@@ -536,7 +536,7 @@ function linkRow(
   }
 }
 
-type LinkRow = Row & { readonly label: string }
+type LinkRow = RowToWrite & { readonly label: string }
 
 type NewLink = {
   readonly ends: Readonly<Record<string, unknown>>

@@ -17,7 +17,7 @@ import { inTransaction, meetsHooks } from './hooking.ts'
 import { deleteOf, insertOf, type KeptWrite, updateOf } from './kept-writes.ts'
 import { inTurn, learnNames, openWrite, planTree, type Tree } from './plan.ts'
 import {
-  type ChangedRow,
+  type ChangedId,
   canonicalKey,
   changedId,
   deleteStatement,
@@ -256,8 +256,8 @@ async function planUpserts(
   return alone ?? { asked, apply: (run) => applyUpsert(run, upsert) }
 }
 
-const updated = (rows: readonly ChangedRow[]): readonly RowOutcome[] => [{ id: changedId('update', rows) }]
-const deleted = (rows: readonly ChangedRow[]): readonly RowOutcome[] => [{ id: changedId('delete', rows) }]
+const updated = (rows: readonly ChangedId[]): readonly RowOutcome[] => [{ id: changedId('update', rows) }]
+const deleted = (rows: readonly ChangedId[]): readonly RowOutcome[] => [{ id: changedId('delete', rows) }]
 const outcomesOf = (ids: readonly string[]): readonly RowOutcome[] => ids.map((id) => ({ id }))
 
 /**

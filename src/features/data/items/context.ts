@@ -33,7 +33,7 @@ export type Requester = {
   /** The session that stays when its user is given another password. */
   readonly sessionId?: string | undefined
   /** The transaction to write in; without one the write has its own. */
-  readonly scope?: Scope | undefined
+  readonly scope?: OpenTransaction | undefined
   /** Values that the platform itself writes into the row of the change. */
   readonly platform?: PlatformValues | undefined
 }
@@ -195,10 +195,15 @@ export function isJunction({ definition }: Collection): boolean {
 }
 
 /** One requester's writes inside a transaction. */
-export type Run = { readonly deps: ItemReads; readonly requester: Requester; readonly tx: Tx; readonly scope: Scope }
+export type Run = {
+  readonly deps: ItemReads
+  readonly requester: Requester
+  readonly tx: Tx
+  readonly scope: OpenTransaction
+}
 
 /** An open transaction that other writers may take part in, and what is to follow from it. */
-export type Scope = {
+export type OpenTransaction = {
   readonly tx: Tx
   /** The log names this one for all that is written in it. */
   readonly actor: Actor

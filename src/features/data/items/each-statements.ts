@@ -8,7 +8,7 @@ import {
   insertFrom,
   keyProjection,
   projection,
-  type Row,
+  type RowToWrite,
   recordedColumn,
   recordedValue,
   refusalOf,
@@ -28,7 +28,7 @@ type EachStatement = {
  * their cells, and in those that the rule of each caller names. Its parameters are the actors and the rows, a JSON list of records: the
  * cells by their fields, `svc$place`, `svc$key` of a row that is there, and `columns`. Where rows have keys it answers their `place`.
  */
-export function eachStatement(context: WriteContext, row: Row): EachStatement {
+export function eachStatement(context: WriteContext, row: RowToWrite): EachStatement {
   const columns: string[] = []
   const types: string[] = []
   const values: ParamValue[] = []
@@ -51,7 +51,7 @@ export function eachStatement(context: WriteContext, row: Row): EachStatement {
 }
 
 /** The statement after the CTEs of the actors, `ctx`, and of the rows, `r`. */
-type Each = (context: WriteContext, row: Row, params: Params) => string
+type Each = (context: WriteContext, row: RowToWrite, params: Params) => string
 
 const insertEach: Each = (context, row, params) => {
   const { access, collection } = context

@@ -22,9 +22,9 @@ import {
   type ItemWrites,
   nameActor,
   noteNamed,
+  type OpenTransaction,
   type Requester,
   type Run,
-  type Scope,
   type WriteContext,
   type WrittenRow,
 } from './context.ts'
@@ -110,7 +110,7 @@ export function noteWritten(run: Run, written: Omit<WrittenRow, 'requester'>): v
 /** The notifications to send when the transaction has committed, with the rows as they are at its end. */
 export async function afterwards(
   deps: Reads & CurrentAccess & ItemHooks,
-  { tx, written }: Pick<Scope, 'tx' | 'written'>,
+  { tx, written }: Pick<OpenTransaction, 'tx' | 'written'>,
 ): Promise<readonly (() => Promise<void>)[]> {
   const kept = written.filter(({ action }) => action !== 'delete')
   const documents = new Map<Collection, ReadonlyMap<string, Document>>()
@@ -180,7 +180,7 @@ export async function inTransaction<Result>(
   }
   let notifications: readonly (() => Promise<void>)[] = []
   const result = await commit(deps, requester.actor, async (tx) => {
-    const own: Scope = { tx, actor: requester.actor, written: [], events: [], isOver: false }
+    const own: OpenTransaction = { tx, actor: requester.actor, written: [], events: [], isOver: false }
     noteNamed(tx, requester.actor)
     try {
       const done = await work({ deps, requester, tx, scope: own })
@@ -195,7 +195,7 @@ export async function inTransaction<Result>(
 }
 
 /** The transaction that the hook which asks is part of; undefined outside of before-hooks. Throws when it is over. */
-export function scopeOfHook(deps: object): Scope | undefined {
+export function scopeOfHook(deps: object): OpenTransaction | undefined {
   const inside = ambient.getStore()
   if (inside?.deps !== deps || inside.scope === undefined) return undefined
   if (inside.scope.isOver) throw new Error('the operation is over: a hook must await what it begins')
@@ -203,7 +203,11 @@ export function scopeOfHook(deps: object): Scope | undefined {
 }
 
 /** Runs code of an extension so that all it does with its context belongs to this transaction. */
-export function insideScope<Result>(deps: object, scope: Scope, work: () => Promise<Result>): Promise<Result> {
+export function insideScope<Result>(
+  deps: object,
+  scope: OpenTransaction,
+  work: () => Promise<Result>,
+): Promise<Result> {
   return nested(deps, scope, scope.actor, work)
 }
 
@@ -217,7 +221,7 @@ export function readingDb({ db }: Reads): HookDb {
   return { query: (text, values) => runOwn(db, text, values) }
 }
 
-export function writingDb(scope: Scope): HookDb {
+export function writingDb(scope: OpenTransaction): HookDb {
   return {
     query: async (text, values) => {
       if (scope.isOver) throw new Error('the transaction is over: a hook must await what it begins')
@@ -256,7 +260,7 @@ function holdsRows(collection: Collection, payload: unknown): boolean {
 type Ambient = {
   readonly deps: object
   readonly depth: number
-  readonly scope: Scope | undefined
+  readonly scope: OpenTransaction | undefined
   readonly actor: Actor
 }
 
@@ -266,7 +270,7 @@ const deepest = 16
 /** A hook's own changes can meet hooks again, but only to a limited depth. */
 function nested<Result>(
   deps: object,
-  scope: Scope | undefined,
+  scope: OpenTransaction | undefined,
   actor: Actor,
   work: () => Promise<Result>,
 ): Promise<Result> {

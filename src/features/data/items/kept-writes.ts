@@ -5,7 +5,7 @@ import type { BatchedRow, RowKind } from '../../../events/row-batches.ts'
 import { oncePer } from '../../../language/once.ts'
 import type { Write, WriteContext } from './context.ts'
 import { eachStatement } from './each-statements.ts'
-import { deleteStatement, hasLinks, insertStatement, type Row, updateStatement } from './statements.ts'
+import { deleteStatement, hasLinks, insertStatement, type RowToWrite, updateStatement } from './statements.ts'
 
 /** Statements for one row, which are made once for all rows that are alike but for their values. */
 
@@ -13,7 +13,7 @@ import { deleteStatement, hasLinks, insertStatement, type Row, updateStatement }
 export type KeptWrite = Write & { readonly batched?: BatchedRow }
 
 /** As `insertStatement` for one row, from memory where the like was written before. */
-export function insertOf(context: WriteContext, row: Row): KeptWrite {
+export function insertOf(context: WriteContext, row: RowToWrite): KeptWrite {
   const { condition } = context
   if (condition === undefined) return filled(context, row, [], (cells) => insertStatement(context, [{ ...row, cells }]))
   return filled(context, row, condition.args, (cells, args) =>
@@ -22,7 +22,7 @@ export function insertOf(context: WriteContext, row: Row): KeptWrite {
 }
 
 /** As `updateStatement` for one item without options, from memory where the like was written before. */
-export function updateOf(context: WriteContext, id: string, row: Row): KeptWrite {
+export function updateOf(context: WriteContext, id: string, row: RowToWrite): KeptWrite {
   return filled(context, row, [id], (cells, ids) => updateStatement(context, ids, { ...row, cells }))
 }
 
@@ -31,9 +31,9 @@ export function deleteOf(context: WriteContext, id: string): KeptWrite {
   return filled(context, nothing, [id], (_cells, ids) => deleteStatement(context, ids))
 }
 
-const nothing: Row = { cells: [], references: new Map(), sortsLast: false }
+const nothing: RowToWrite = { cells: [], references: new Map(), sortsLast: false }
 
-type Build = (cells: Row['cells'], ids: readonly ParamValue[]) => Write
+type Build = (cells: RowToWrite['cells'], ids: readonly ParamValue[]) => Write
 
 /**
  * The statement of a write, made once per template: to make it costs as much as the rest of a limited write's way through
@@ -43,7 +43,7 @@ type Build = (cells: Row['cells'], ids: readonly ParamValue[]) => Write
  * caller may (`Access.meaning`), the change, the collection, the columns with the types of their values, and how they
  * name rows that must be looked at. The values themselves are put where marks stood when it was made.
  */
-function filled(context: WriteContext, row: Row, ids: readonly string[], build: Build): KeptWrite {
+function filled(context: WriteContext, row: RowToWrite, ids: readonly string[], build: Build): KeptWrite {
   const key = keyOf(context, row)
   if (key === undefined) return build(row.cells, ids)
   const memory = templatesOf(context.catalog)
@@ -73,7 +73,7 @@ type Template = Write & {
 }
 
 /** A mark is an empty list of its own, so no value can be taken for one. */
-function templateOf(row: Row, ids: readonly string[], build: Build): Omit<Template, 'each'> {
+function templateOf(row: RowToWrite, ids: readonly string[], build: Build): Omit<Template, 'each'> {
   const marks: ParamValue[] = [...ids, ...row.cells].map(() => [])
   const cells = row.cells.map((cell, at) => ({ ...cell, value: marks[ids.length + at]! }))
   const write = build(cells, marks.slice(0, ids.length))
@@ -81,7 +81,7 @@ function templateOf(row: Row, ids: readonly string[], build: Build): Omit<Templa
   return { ...write, places: write.values.map((value) => placeOf.get(value)) }
 }
 
-function keyOf({ access, action, collection, condition }: WriteContext, row: Row): string | undefined {
+function keyOf({ access, action, collection, condition }: WriteContext, row: RowToWrite): string | undefined {
   const meaning = access.meaning?.()
   if (meaning === undefined) return undefined
   let key = `${meaning} ${action} ${collection.name} ${row.sortsLast} ${condition?.name ?? ''}`
@@ -105,7 +105,7 @@ type Each = { readonly kind: RowKind; readonly values: readonly ParamValue[] }
  * Undefined where the rows have to be written one by one: by what follows from them (links, a place at the end of its tenant's
  * rows), or because nobody logs which of them is whose.
  */
-function eachOf(context: WriteContext, row: Row): Each | undefined {
+function eachOf(context: WriteContext, row: RowToWrite): Each | undefined {
   const { action, catalog, collection, condition } = context
   const isPlain = collection.logged && !collection.system && condition === undefined && !row.sortsLast
   if (!isPlain || linkEnds(catalog, collection).length > 0) return undefined

@@ -14,14 +14,14 @@ import { type Cell, type InsertCondition, partOfParent, type Write, type WriteCo
 import { type Payload, type Reference, referenceSql } from './payload.ts'
 
 /** A row to write; references are by the name of their column. */
-export type Row = Pick<Payload, 'cells' | 'references' | 'sortsLast'>
+export type RowToWrite = Pick<Payload, 'cells' | 'references' | 'sortsLast'>
 
 type CheckOptions = {
   /** False: whether the row as written is within the caller's rule is checked later, when its related rows are there. */
   readonly checked?: boolean
 }
 
-export function insertStatement(context: WriteContext, rows: readonly Row[], options: CheckOptions = {}): Write {
+export function insertStatement(context: WriteContext, rows: readonly RowToWrite[], options: CheckOptions = {}): Write {
   const { params, values } = parameters()
   if (context.condition !== undefined && rows.length > 1) throw new TypeError('a condition is of one row')
   const text =
@@ -36,7 +36,7 @@ export function insertStatement(context: WriteContext, rows: readonly Row[], opt
 export type Versions = readonly string[]
 
 type UpdateOptions = CheckOptions & {
-  /** See {@link Versions}. The answer then has a row in any case; see {@link ChangedRow}. */
+  /** See {@link Versions}. The answer then has a row in any case; see {@link ChangedId}. */
   readonly ifMatch?: Versions | undefined
   /** Keeps other writers away from rows that are looked at but not changed. */
   readonly locked?: boolean
@@ -46,7 +46,7 @@ type UpdateOptions = CheckOptions & {
 export function updateStatement(
   context: WriteContext,
   ids: readonly ParamValue[],
-  { cells, references }: Pick<Row, 'cells' | 'references'>,
+  { cells, references }: Pick<RowToWrite, 'cells' | 'references'>,
   options: UpdateOptions = {},
 ): Write {
   const { params, values } = parameters()
@@ -75,10 +75,10 @@ export function updateStatement(
  * The answer of a statement on one item: no row where there is no such item, or with a condition on its version (always
  * one row) `found`, and no `id` when the version was another one.
  */
-export type ChangedRow = { readonly id: string | null; readonly found?: boolean }
+export type ChangedId = { readonly id: string | null; readonly found?: boolean }
 
 /** The id of the item that a statement changed. 403 when there is none for the caller, 412 when it has another version. */
-export function changedId(action: 'update' | 'delete', rows: readonly ChangedRow[]): string {
+export function changedId(action: 'update' | 'delete', rows: readonly ChangedId[]): string {
   const [row] = rows
   if (row === undefined || row.found === false) throw errors.itemDenied(action)
   if (row.id === null)
@@ -185,13 +185,13 @@ export function refusalSql({ action, collection }: WriteContext, params: Params)
 export const refusalOf = (action: WriteContext['action'], { name }: Collection): string =>
   action === 'create' ? refusals.action('create', name) : refusals.item('update')
 
-function insertOne(context: WriteContext, row: Row, params: Params, options: CheckOptions): string {
+function insertOne(context: WriteContext, row: RowToWrite, params: Params, options: CheckOptions): string {
   const source = insertSource(context, row, params)
   return `insert into ${ident(context.collection.name)} as t ${source} returning ${returning(context, params, options)}`
 }
 
 /** `(columns) select values where …`, for an insert of one row into `t`; names the actor. */
-export function insertSource(context: WriteContext, row: Row, params: Params, stays?: Stays): string {
+export function insertSource(context: WriteContext, row: RowToWrite, params: Params, stays?: Stays): string {
   const { collection } = context
   const assignments = row.cells.map((cell) => ({ cell, value: bindCell(cell, params) }))
   const columns = assignments.map(({ cell }) => ident(cell.field.name))
@@ -227,7 +227,7 @@ function keyDefault(collection: Collection): string {
  * "default", so rows with the same keys form one insert each, chained as CTEs of one statement. An insert returns its rows
  * in the order in which it reads them.
  */
-function insertMany(context: WriteContext, rows: readonly Row[], params: Params, options: CheckOptions): string {
+function insertMany(context: WriteContext, rows: readonly RowToWrite[], params: Params, options: CheckOptions): string {
   const groups = groupedByShape(rows)
   const inserts = groups.map((group) => insertGroup(context, params, group, options))
   if (inserts.length === 1) return `${actorCte(1)} ${inserts[0]}`
@@ -243,10 +243,10 @@ function insertMany(context: WriteContext, rows: readonly Row[], params: Params,
   )
 }
 
-type NumberedRow = { readonly row: Row; readonly index: number }
+type NumberedRow = { readonly row: RowToWrite; readonly index: number }
 
 /** Mostly a row has the shape of the one before it. */
-function groupedByShape(rows: readonly Row[]): readonly (readonly NumberedRow[])[] {
+function groupedByShape(rows: readonly RowToWrite[]): readonly (readonly NumberedRow[])[] {
   const groups = new Map<string, NumberedRow[]>()
   let group: NumberedRow[] = []
   for (const [index, row] of rows.entries()) {
@@ -260,7 +260,7 @@ function groupedByShape(rows: readonly Row[]): readonly (readonly NumberedRow[])
   return [...groups.values()]
 }
 
-function hasShapeOf(one: Row, other: Row): boolean {
+function hasShapeOf(one: RowToWrite, other: RowToWrite): boolean {
   if (one.sortsLast !== other.sortsLast || one.cells.length !== other.cells.length) return false
   if (one.references.size !== other.references.size) return false
   for (let at = 0; at < one.cells.length; at += 1) if (one.cells[at]!.field !== other.cells[at]!.field) return false
@@ -270,7 +270,7 @@ function hasShapeOf(one: Row, other: Row): boolean {
 }
 
 /** Rows of one shape set the same columns with the same checks. */
-function shapeOf({ cells, references, sortsLast }: Row): string {
+function shapeOf({ cells, references, sortsLast }: RowToWrite): string {
   const checks = [...references].map(([column, { relation }]) => `${column} ${relation.name}`)
   return [sortsLast, ...cells.map((cell) => cell.field.name), '', ...checks].join('\n')
 }
@@ -288,7 +288,7 @@ function insertGroup(
 export function insertFrom(
   context: WriteContext,
   params: Params,
-  shape: Row,
+  shape: RowToWrite,
   source: string,
   returned: string,
   order = '',
@@ -330,7 +330,7 @@ function recordsSql(group: readonly NumberedRow[], params: Params): string {
 }
 
 /** The place after every other row (of the row's tenant), as of the start of the statement. */
-function lastSort({ collection }: WriteContext, { cells }: Row, params: Params): string {
+function lastSort({ collection }: WriteContext, { cells }: RowToWrite, params: Params): string {
   const tenant = cells.find(({ field }) => field.name === 'tenant_Id')
   const where = tenant === undefined ? '' : ` where s."tenant_Id" is not distinct from ${bindCell(tenant, params)}`
   return `(select coalesce(max(s."sort"), 0) + 1 from ${ident(collection.name)} s${where})`

@@ -49,7 +49,7 @@ type MigrationsStatus = {
   readonly drifted: readonly string[]
 }
 
-/** Spec: Migration status response. Pending is whatever is neither applied nor skipped, failed ones too. */
+/** `GET /migrations/status`. Every migration that is neither applied nor skipped is pending, failed ones too. */
 export function statusOf(migrations: readonly Migration[]): MigrationsStatus {
   const records = migrations.map(({ record }) => record)
   const pendingCount = pendingOf(migrations).length

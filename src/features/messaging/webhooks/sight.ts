@@ -17,7 +17,6 @@ import { parseListQuery } from '../../../query/parse.ts'
 import { readableFields, requestedFields } from '../../../query/resolve.ts'
 import {
   accessCollections,
-  type ChangedRow,
   type ChangesReads,
   type ChangeView,
   changedRows,
@@ -26,6 +25,7 @@ import {
   readableCollections,
   ruleSources,
   seenAction,
+  type VisibleChange,
   viewOf,
 } from '../../data/changes/changes.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
@@ -205,7 +205,7 @@ export function seenBy(deps: SightReads, webhook: Wanted): Sight | undefined {
   }
 }
 
-type SeenEvent = { readonly action: string; readonly row: ChangedRow | undefined }
+type SeenEvent = { readonly action: string; readonly row: VisibleChange | undefined }
 
 /**
  * The visible parts of events, by position; invisible events have none. An erased event shows only that it happened,
