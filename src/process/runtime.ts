@@ -271,7 +271,7 @@ function openAdmission(config: Config, shares: Shares, replicas: Replicas | unde
   const sharesCores = isHere(databaseUrl(config))
   const { heavyReads } = config.overload
   const counts = readPlaces(shares.read, heavyReads, sharesCores ? cores : Infinity)
-  // What is configured holds in a rush, too.
+  // The configured limits hold in a rush, too.
   const rush = () => (heavyReads === undefined ? rushNow() : noRush)
   const places = () =>
     placesNow(counts, {

@@ -1,6 +1,6 @@
 import type { Description, Shape } from './definition.ts'
 
-/** What somebody may do with the rows of a collection; undefined of create and update where they may not at all. */
+/** The rights of a user on the rows of a collection; create and update are undefined where the user has none. */
 export type Access = {
   readonly reads: (field: string) => boolean
   /** Fields of the rows that a relation leads to. */
@@ -10,7 +10,7 @@ export type Access = {
   readonly deletes: boolean
 }
 
-/** What a role grants, as `/auth/me` says it. */
+/** The grants of a role, as `/auth/me` gives them. */
 type Grant = { readonly collection: string; readonly action: string; readonly fields: readonly string[] | null }
 
 const always = () => true

@@ -25,7 +25,7 @@ export const catalogQuery = queryOptions({
   staleTime: 60_000,
 })
 
-/** What the server describes to the caller; null where it describes nothing (OPENAPI_ENABLED). */
+/** The server's description for the caller; null where it describes nothing (OPENAPI_ENABLED). */
 export const descriptionQuery = queryOptions({
   queryKey: ['description'],
   queryFn: async (): Promise<Description | null> => {

@@ -16,7 +16,7 @@ const onError = (error: unknown) => {
   if (error instanceof DaybookError && error.status === 401) for (const listener of onSessionEnd) listener()
 }
 
-/** What has been read, kept while it is shown. The client itself repeats what is worth repeating. */
+/** Answers are kept while they are shown. The client itself repeats the requests that are worth it. */
 export const queryClient = new QueryClient({
   queryCache: new QueryCache({ onError }),
   mutationCache: new MutationCache({ onError }),

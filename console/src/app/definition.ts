@@ -74,7 +74,7 @@ export type Collection = {
   readonly relations: readonly Relation[]
   /** The field whose value names a row for people. */
   readonly titleField: string
-  /** What the caller may do with its rows, with those that the rules let them. */
+  /** The caller's rights on its rows, within the rules. */
   readonly mayCreate: boolean
   readonly mayUpdate: boolean
   readonly mayDelete: boolean
@@ -82,7 +82,7 @@ export type Collection = {
 
 export type Catalog = ReadonlyMap<string, Collection>
 
-/** What `GET /openapi` says to its caller. */
+/** The answer of `GET /openapi` to its caller. */
 export type Description = {
   readonly paths: Readonly<Record<string, object>>
   readonly components: { readonly schemas: Readonly<Record<string, Shape>> }
@@ -262,7 +262,7 @@ function relationOf([entryName, entry]: [string, Entry], access: Access): Relati
 
 const names = ['name', 'title', 'label', 'subject', 'email', 'fullName', 'firstName', 'filename', 'code', 'slug', 'key']
 
-/** What people would call a row by: a usual name, or its first short text. */
+/** The field that names a row for people: a usual name, or its first short text. */
 function titleFieldOf(fields: readonly Field[], key: string): string {
   const shown = fields.filter(({ isHidden }) => !isHidden)
   const usual = names.find((name) => shown.some((field) => field.name === name))

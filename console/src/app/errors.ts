@@ -4,12 +4,12 @@ export type Explanation = {
   readonly title: string
   /** Each problem of a refusal that names several. */
   readonly details: readonly string[]
-  /** What to do about it. */
+  /** The remedy. */
   readonly advice: string | undefined
   readonly requestId: string | undefined
 }
 
-/** What to do about a refusal, by its code or status. */
+/** The remedy of a refusal, by its code or status. */
 const adviceFor: Readonly<Record<string, string>> = {
   NO_ANSWER: 'Check that the server runs and that you are online, then try again.',
   CROSS_SITE_REQUEST:

@@ -11,7 +11,7 @@ export const rootRoute = createRootRoute({
   loader: () => queryClient.ensureQueryData(infoQuery),
 })
 
-/** Whoever is signed in: navigation around a page. Anybody else goes to sign in, and comes back afterwards. */
+/** Users who are signed in get navigation around a page. Anybody else goes to sign in, and comes back afterwards. */
 export const shellRoute = createRoute({
   getParentRoute: () => rootRoute,
   id: 'shell',

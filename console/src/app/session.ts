@@ -2,7 +2,7 @@ import { queryOptions, useSuspenseQuery } from '@tanstack/react-query'
 import { DaybookError } from '../../../clients/client.ts'
 import { client, queryClient } from './client.ts'
 
-/** Who is signed in. */
+/** The user who is signed in. */
 export type Me = {
   readonly id: string
   readonly email: string | undefined
@@ -22,7 +22,7 @@ export type Permission = {
 /** Null where nobody is. */
 export const meQuery = queryOptions({ queryKey: ['me'], queryFn: readMe, staleTime: 300_000 })
 
-/** Whoever is signed in; only below the shell, which lets nobody else in. */
+/** The user who is signed in; only below the shell, which lets nobody else in. */
 export function useMe(): Me {
   const { data } = useSuspenseQuery(meQuery)
   if (data === null) throw new Error('Nobody is signed in')
@@ -63,7 +63,7 @@ function meOf({ user, role, permissions, tenant }: MeAnswer): Me {
   }
 }
 
-/** What the server says of itself before anybody signs in. */
+/** The server's public facts, known before anybody signs in. */
 type ServerInfo = {
   readonly project: { readonly name: string | null; readonly title: string | null; readonly multitenant: boolean }
   readonly version: string

@@ -151,7 +151,7 @@ function useLine(frame: RefObject<HTMLIFrameElement | null>, props: LiveProps, {
   }, [path])
   const value = place.kind === 'editor' ? place.value : undefined
   useEffect(() => {
-    // What it has said itself it knows.
+    // It knows the values that it has set itself.
     if (sameValue(value, known.current)) return
     known.current = value
     host.current?.tell({ told: 'value', value })

@@ -92,7 +92,7 @@ function refusalOf(error: unknown): Refusal {
   if (error instanceof Refused) return { code: error.code, message: error.message, status: 0 }
   if (error instanceof DOMException && error.name === 'TimeoutError')
     return { code: 'TIMEOUT', message: 'The server has not answered in time', status: 0 }
-  // What is wrong with the console itself is nothing for an extension.
+  // An extension does not learn of the console's own faults.
   reportError(error)
   return { code: 'FAILED', message: 'The console could not do this', status: 0 }
 }

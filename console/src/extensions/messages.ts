@@ -74,7 +74,7 @@ const calls: Readonly<Record<CallName, object>> = {
 const pong = closed({ pong: { const: true } }, ['pong'])
 const numbered = { type: 'integer', minimum: 1, maximum: Number.MAX_SAFE_INTEGER }
 
-/** What a frame has said, or what is wrong with it. Never throws. */
+/** The message of a frame, or the fault in it. Never throws. */
 export function readMessage(data: unknown): Asked | Unread {
   if (typeof data !== 'string') return unread('a message must be JSON text')
   if (data.length > longestMessage) return unread(`a message has at most ${longestMessage} characters`)

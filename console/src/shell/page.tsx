@@ -14,7 +14,7 @@ type PageProps = {
   readonly children: ReactNode
 }
 
-/** What every page is: a heading, what can be done, and the content. */
+/** The parts of every page: a heading, actions, and the content. */
 export function Page({ title, heading, description, crumbs, actions, isFull = false, children }: PageProps) {
   useEffect(() => {
     document.title = `${title} · Console`

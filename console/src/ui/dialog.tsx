@@ -14,7 +14,7 @@ type DialogProps = {
   /** Buttons, the one that goes on last. */
   readonly footer?: ReactNode
   readonly children?: ReactNode
-  /** What has the focus first; the first field unless given. */
+  /** The element that gets the focus; the first field unless given. */
   readonly initialFocus?: RefObject<HTMLElement | null>
 }
 
@@ -73,7 +73,7 @@ function Inside({ title, description, footer, children }: Omit<DialogProps, 'isO
 }
 
 type ConfirmProps = Omit<DialogProps, 'footer'> & {
-  /** What is done, as the button says it: "Delete 3 rows". */
+  /** The action, as the button says it: "Delete 3 rows". */
   readonly action: string
   readonly isDangerous?: boolean
   readonly isDisabled?: boolean

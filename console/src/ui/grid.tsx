@@ -49,7 +49,7 @@ type GridProps<Row> = {
 const rowHeight = 34
 const beyond = 8
 const anchored = 500
-/** What stands before the first column: the box that selects a row, and the link that opens it. */
+/** The cell before the first column: the box that selects a row, and the link that opens it. */
 const besideWidth = 68
 
 /**

@@ -34,7 +34,7 @@ export function Empty({ icon, title, children, actions }: EmptyProps) {
   )
 }
 
-/** What went wrong and what to do, where it was asked for. */
+/** The fault and its remedy, at the place that asked. */
 export function Problem({ error, onRetry }: { readonly error: unknown; readonly onRetry?: () => void }) {
   const { title, advice, details, requestId } = explain(error)
   return (

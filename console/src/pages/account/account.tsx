@@ -15,7 +15,7 @@ import { Keys } from './keys.tsx'
 import { Passkeys } from './passkeys.tsx'
 import { SecondFactor } from './second-factor.tsx'
 
-/** What belongs to whoever is signed in: their name, and everything that opens their account. */
+/** The user's own page: their name, and everything that opens their account. */
 export function Account() {
   const me = useMe()
   const { auth } = useSuspenseQuery(infoQuery).data.data
@@ -144,7 +144,7 @@ type Values = Readonly<Record<string, string>>
 type FormProps = {
   readonly action: string
   readonly onSave: (values: Values) => Promise<void>
-  /** What was typed goes when it has been saved. */
+  /** The typed text goes when it has been saved. */
   readonly isEmptied?: boolean
   readonly children: ReactNode
 }

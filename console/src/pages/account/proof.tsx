@@ -6,7 +6,7 @@ import { Field, Select, TextField } from '../../ui/field.tsx'
 
 type Method = 'currentPassword' | 'twoFactorCode' | 'passkey'
 
-/** What shows that the user is there just now, as bodies of requests take it. */
+/** A fresh proof of the user's presence, as bodies of requests take it. */
 export type Proof = {
   readonly isReady: boolean
   /** Asks the browser where it is a passkey. */

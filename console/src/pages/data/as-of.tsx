@@ -43,9 +43,9 @@ const presets = [
 ]
 
 type AsOfBarProps = AsOfProps & {
-  /** What is shown, for the steps from change to change. */
+  /** The shown collections or record, for the steps from change to change. */
   readonly subject: Subject
-  /** What else can be done with this moment. */
+  /** The other actions on this moment. */
   readonly children?: ReactNode
 }
 

@@ -9,7 +9,7 @@ import { type Choice, RelationPicker } from './relation-picker.tsx'
 import { titleOf } from './value.tsx'
 import { isNumeric, isStructured, parseValue } from './values.ts'
 
-/** What is edited: a text that stands for a value, and of a relation also the row that it names. */
+/** The edited value: a text that stands for it, and of a relation also the row that it names. */
 export type Draft = {
   readonly text: string
   readonly choice?: Choice | null
@@ -130,7 +130,7 @@ export function chosenRow({ relation, name }: Field, row: Row, catalog: Catalog)
   return { id: id as string | number, title: titleOf(row[relation.name], catalog, relation.target) ?? String(id) }
 }
 
-/** What is said of a field beside its name. */
+/** The notes on a field beside its name. */
 export const noteOf = ({ type, isRequired, kind }: Field): string =>
   [type, kind === 'datetime' && Intl.DateTimeFormat().resolvedOptions().timeZone, isRequired && 'required']
     .filter(Boolean)

@@ -80,7 +80,7 @@ export function Group({ group, onChange, onRemove, ...context }: GroupProps) {
   )
 }
 
-/** What a condition begins with: that the title contains something, or equals it where it is no text. */
+/** A new condition: the title contains something, or equals it where it is no text. */
 export function freshCondition({ fields, titleField }: Collection): FilterCondition {
   const title = fields.find(({ name }) => name === titleField)
   const usual = title === undefined ? [] : operatorsOf(title)
@@ -151,7 +151,7 @@ const ofRelations: readonly Operator[] = [
   { name: relatedOperator, label: 'has one where', operand: 'json', example: '{"name": "…"}' },
 ]
 
-/** What an operator begins with; what was typed before where it still makes sense. */
+/** The first operand of an operator: the typed one where it still makes sense. */
 function startOf({ operand, example }: Operator, before: unknown): unknown {
   if (operand === 'flag') return true
   if (operand === 'json') return example === undefined ? before : JSON.parse(example)

@@ -17,7 +17,7 @@ export type BrokenRow = {
   readonly fields: readonly { readonly field: string; readonly message: string }[]
 }
 
-/** What an import would do. */
+/** The effects that an import would have. */
 export type Findings = {
   readonly rows: number
   readonly complete: boolean

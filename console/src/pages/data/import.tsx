@@ -64,7 +64,7 @@ export function Import({ collection, onClose, onDone }: ImportProps) {
   return (
     <Dialog
       isOpen
-      // What runs is cancelled first, and what became of it is shown.
+      // The running import is cancelled first, and its result is shown.
       onClose={() => (work === undefined ? onClose() : run.cancel())}
       size="l"
       title={`Import into ${collection.label}`}
@@ -126,7 +126,7 @@ export function Import({ collection, onClose, onDone }: ImportProps) {
 
 type Work = { readonly kind: 'try' | 'import'; readonly id: string; readonly stop: AbortController }
 
-/** What is tried and imported, one at a time, and what became of it. */
+/** Trials and imports, one at a time, and their results. */
 function useRun(onDone: () => void, onClose: () => void) {
   const [work, setWork] = useState<Work>()
   const [findings, setFindings] = useState<Findings>()
@@ -282,7 +282,7 @@ function Progress({ label, share }: { readonly label: string; readonly share?: n
 
 const mostShown = 100
 
-/** What an import would do, or the rows that it would refuse. */
+/** The effects that an import would have, or the rows that it would refuse. */
 function Found({ findings: { rows, complete, changes, skipsHooks, failed, errors } }: { readonly findings: Findings }) {
   return (
     <div className={styles.found} role="status">

@@ -9,7 +9,7 @@ import styles from './filter-builder.module.css'
 import type { Operator } from './operators.ts'
 import { parseValue, textOf } from './values.ts'
 
-/** What stands for a value of the caller or of the moment, such as `$CURRENT_USER`. */
+/** A variable for a value of the caller or of the moment, such as `$CURRENT_USER`. */
 export type Variable = { readonly name: string; readonly label: string }
 
 type OperandProps = {

@@ -1,6 +1,6 @@
 import type { Field, FieldKind } from '../../app/definition.ts'
 
-/** What an operator is given. */
+/** The operands of an operator. */
 export type Operand = 'value' | 'list' | 'pair' | 'flag' | 'json'
 
 export type Operator = {
@@ -126,7 +126,7 @@ const byKind: Readonly<Record<FieldKind, readonly Operator[]>> = {
   vector: [...vectors, ...missing],
 }
 
-/** What a field can be asked, the usual first. */
+/** The operators of a field, the usual first. */
 export const operatorsOf = ({ kind }: Pick<Field, 'kind'>): readonly Operator[] => byKind[kind]
 
 const all = new Map(Object.values(byKind).flatMap((list) => list.map((one) => [one.name, one] as const)))

@@ -3,7 +3,7 @@ import type { Filter } from './filter.ts'
 
 export type Row = Readonly<Record<string, unknown>>
 
-/** What is shown of a collection; all of it is in the address. */
+/** The shown part of a collection; all of it is in the address. */
 export type ListSearch = {
   readonly filter?: Filter
   /** `-price`: descending. */

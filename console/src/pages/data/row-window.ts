@@ -177,7 +177,7 @@ export class RowWindow {
     }
   }
 
-  /** What is read tells where an estimate was wrong. */
+  /** The rows that were read correct a wrong estimate. */
   #correct(page: number, rows: number): void {
     const end = page * pageSize + rows
     if (rows === 0 && page > 0) void this.countExactly()

@@ -7,7 +7,7 @@ import styles from './share.module.css'
 
 type ShareProps = { readonly collection: string; readonly search: ListSearch; readonly fields: readonly string[] }
 
-/** What is shown of a collection, as somebody else would ask for it: an address, curl, the client. */
+/** The shown rows of a collection, as somebody else would ask for them: an address, curl, the client. */
 export function Share(props: ShareProps) {
   return <Ways ways={waysToAsk(props)} />
 }
@@ -39,7 +39,7 @@ function waysToAsk({ collection, search, fields }: ShareProps): Readonly<Record<
   const query = new URLSearchParams(
     given.map(([name, value]) => [name, typeof value === 'object' ? JSON.stringify(value) : String(value)]),
   )
-  // What needs no escaping is left as people read it.
+  // Characters that need no escaping stay as people read them.
   const url = `${location.origin}/items/${encodeURIComponent(collection)}?${String(query).replaceAll('%2C', ',').replaceAll('%3A', ':').replaceAll('%24', '$')}`
   const options = Object.fromEntries(
     given.map(([name, value]) => [name, name === 'fields' || name === 'sort' ? String(value).split(',') : value]),

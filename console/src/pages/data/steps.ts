@@ -3,7 +3,7 @@ import { client } from '../../app/client.ts'
 import { type Me, useMe } from '../../app/session.ts'
 import { isMomentOf, momentOf, type Reach } from './moments.ts'
 
-/** What goes through the past: collections that are shown together, or one record. */
+/** The subject of the steps through the past: collections that are shown together, or one record. */
 export type Subject = { readonly collections: readonly string[]; readonly item?: string }
 
 export const reachQuery = queryOptions({

@@ -17,7 +17,7 @@ export function useRows(collection: Collection, search: ListSearch, fields: read
   const rows = useMemo(() => {
     const items = client.items(collection.name)
     const query = {
-      // What the address says is checked by the server.
+      // The server checks the values of the address.
       ...(filter !== undefined && { filter: filter as never }),
       ...(text !== undefined && { search: text }),
       ...(asOf !== undefined && { asOf }),

@@ -48,7 +48,7 @@ function Related({ field, row, catalog }: ValueProps) {
   )
 }
 
-/** What people call a related row by. */
+/** The name of a related row for people. */
 export function titleOf(related: unknown, catalog: Catalog, target: string): string | undefined {
   const collection = catalog.get(target)
   if (collection === undefined || typeof related !== 'object' || related === null) return undefined

@@ -23,7 +23,7 @@ type ViewsProps = {
   readonly onOpen: (search: ListSearch) => void
 }
 
-/** What a list was set to, under a name: one's own, and those that are shared with one's role. */
+/** The settings of a list under a name: one's own, and those that are shared with one's role. */
 export function Views({ collection, search, onOpen }: ViewsProps) {
   const [isOpen, setOpen] = useState(false)
   const { data, error, refetch } = useQuery({

@@ -1,7 +1,7 @@
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
 import { shellRoute } from '../../app/root.tsx'
 
-/** What follows the name is the extension's own. */
+/** The path after the name belongs to the extension. */
 const extensionRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/extensions/$name/$',

@@ -124,7 +124,7 @@ export function LogExplorer() {
   )
 }
 
-/** What is shown, but for the program, which the export does not filter by. */
+/** The shown filters, but for the program, which the export does not filter by. */
 function exportable(search: LogSearch, facets: Facets | undefined): Record<string, string> {
   const { agent: _agent, ...rest } = filterOf(search)
   return { ...(facets && { from: facets.from }), ...rest }

@@ -78,7 +78,7 @@ export type UndoReport = {
   readonly notUndone: readonly unknown[]
 }
 
-/** What the server filters by. */
+/** The server's filters. */
 export function filterOf(search: LogSearch): Record<string, string> {
   const names = [...facetNames, 'from', 'to'] as const
   return Object.fromEntries(names.flatMap((name) => (search[name] === undefined ? [] : [[name, search[name]]])))

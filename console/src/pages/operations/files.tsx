@@ -118,7 +118,7 @@ function sizeText(bytes: number | string): string {
   return `${size.toLocaleString(undefined, { maximumFractionDigits: 1 })} ${units[unit]}`
 }
 
-/** What is uploaded now: of how many, and the share of the one that is on its way. */
+/** The uploads that run: of how many, and the share of the present one. */
 type Upload = { readonly name: string; readonly share: number; readonly stop: () => void }
 
 /** All files; new ones by a button. */

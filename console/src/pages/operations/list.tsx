@@ -20,7 +20,7 @@ export type Action<Row> = {
   readonly label: string
   readonly isFor?: (row: Row) => boolean
   readonly isDangerous?: boolean
-  /** What is asked before; nothing is where it can be taken back. */
+  /** The question before the action; none where it can be taken back. */
   readonly question?: (row: Row) => ReactNode
   /** Does it, and says what was done; nothing where that shows by itself. */
   readonly run: (row: Row) => Promise<string | undefined>
@@ -44,7 +44,7 @@ export type Listing<Row> = {
   /** The row of an address that is not in the list that is shown. */
   readonly readOne?: (key: string) => Promise<Row | undefined>
   readonly keyOf: (row: Row) => string
-  /** What a row is called; it opens it, where there is something to open. */
+  /** The name of a row; it opens the row, where there is something to open. */
   readonly titleOf: (row: Row) => string
   readonly title: string
   readonly columns: readonly Column<Row>[]
@@ -188,7 +188,7 @@ function Rows<Row>({ listing, rows, set, acting }: RowsProps<Row>) {
   const acts: Column<Row> = {
     title: <span className="visually-hidden">What can be done</span>,
     cell: (row) => {
-      // What cannot be taken back is in the open row alone, after all that is known of it.
+      // Actions that cannot be taken back are in the open row alone, after all that is known of it.
       const first = actions.find(({ isFor, isDangerous }) => isDangerous !== true && (isFor?.(row) ?? true))
       if (first === undefined) return null
       return (
@@ -281,7 +281,7 @@ function Pages({ total = 0, page, onPage }: PagesProps) {
 
 type Fact = readonly [name: string, value: ReactNode]
 
-/** What is known of a row, one below the other; what is empty is left out. */
+/** The known values of a row, one below the other; empty ones are left out. */
 export function Facts({ of }: { readonly of: readonly Fact[] }) {
   return (
     <dl className={styles.facts}>

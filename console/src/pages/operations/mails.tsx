@@ -27,7 +27,7 @@ type Mail = {
 const tones = { sent: 'good', failed: 'bad', sending: 'info' } as const
 const toneOf = (status: string) => tones[status as keyof typeof tones] ?? 'plain'
 
-/** What is "sent" where nobody sends is kept on the server for developers. */
+/** A server without a sender keeps mails for developers. */
 const inbox = 'development inbox'
 
 const mails: Listing<Mail> = {

@@ -24,7 +24,7 @@ type Migration = {
   readonly drifted?: boolean
 }
 
-/** What a run would do. */
+/** The effects that a run would have. */
 type Planned = Migration & {
   readonly sql?: readonly string[]
   readonly sqlProblem?: string | null

@@ -9,7 +9,7 @@ import styles from './operations.module.css'
 import type { OperationsSearch } from './routes.ts'
 import { isSection, type SectionName, sectionTitles } from './sections.ts'
 
-/** What each section is given: what it is set to, and how it sets that. */
+/** The properties of each section: its settings, and how it changes them. */
 export type SectionProps = {
   readonly search: OperationsSearch
   readonly set: (change: OperationsSearch) => void

@@ -1,7 +1,7 @@
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
 import { shellRoute } from '../../app/root.tsx'
 
-/** What lists are narrowed to and what is open, so that an address shows it again. */
+/** The filters of lists and the open row, so that an address shows them again. */
 export type OperationsSearch = {
   readonly state?: string | undefined
   readonly queue?: string | undefined

@@ -2,12 +2,12 @@
 
 export type Setting = {
   readonly name: string
-  /** What a value must be. */
+  /** The expected form of a value. */
   readonly expected: string
   readonly kind: 'line' | 'text' | 'number' | 'switch' | 'json' | 'secret' | 'file'
 }
 
-/** What was typed, by name. */
+/** The typed texts, by name. */
 export type Draft = Readonly<Record<string, string>>
 
 /** A value as it is typed; nothing for none. */
@@ -16,7 +16,7 @@ export function textOfSetting({ kind }: Setting, value: unknown): string {
   return kind === 'json' ? JSON.stringify(value, null, 2) : String(value)
 }
 
-/** What was typed as a value, or what is wrong with it. Nothing typed is none. */
+/** The value of a typed text, or its fault. An empty text is no value. */
 export function valueOfSetting(
   { kind }: Setting,
   text: string,
@@ -42,7 +42,7 @@ const groups: readonly (readonly [title: string, names: RegExp])[] = [
   ['More', /(?:)/],
 ]
 
-/** What belongs together, each group with at least one setting. */
+/** The groups of settings, each with at least one. */
 export function groupsOf(settings: readonly Setting[]): readonly (readonly [string, readonly Setting[]])[] {
   const titleOf = ({ name }: Setting) => groups.find(([, names]) => names.test(name))![0]
   return groups

@@ -13,7 +13,7 @@ import { type Draft, groupsOf, labelOf, type Setting, textOfSetting, valueOfSett
 
 type Values = Readonly<Record<string, unknown>>
 
-/** What may be set, and what is. */
+/** The settings that exist, and their values. */
 async function readSettings(): Promise<{ readonly settings: readonly Setting[]; readonly values: Values }> {
   const [{ data: settings }, { data: values }] = await Promise.all([
     client.request<{ data: readonly Setting[] }>('/settings/keys'),
@@ -27,7 +27,7 @@ export function Settings() {
   const { data, error, refetch, dataUpdatedAt } = useQuery({
     queryKey: ['operations', 'settings'],
     queryFn: readSettings,
-    // What was typed goes with a newer answer.
+    // A newer answer replaces the typed text.
     refetchOnWindowFocus: false,
     refetchOnReconnect: false,
   })

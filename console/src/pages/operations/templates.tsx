@@ -146,7 +146,7 @@ function Editor({ id, onClose }: EditorProps) {
   const { data, error, refetch } = useQuery({
     queryKey: ['operations', 'template', id],
     queryFn: () => readVersion(collection, id),
-    // What was typed goes with a newer answer.
+    // A newer answer replaces the typed text.
     refetchOnWindowFocus: false,
     refetchOnReconnect: false,
   })
@@ -250,7 +250,7 @@ type Rendered = { readonly subject: string; readonly html: string; readonly text
 
 const typingMs = 300
 
-/** What a mail of it looks like with sample data, as it is typed. */
+/** A preview of the mail with sample data, while it is typed. */
 function Preview({ id, subject, body }: PreviewProps) {
   const [look, setLook] = useState<'light' | 'dark' | 'text'>('light')
   const typed = useSettled({ subject, body })

@@ -239,13 +239,13 @@ export function Webhooks(props: SectionProps) {
 const allActions = ['create', 'update', 'delete', 'remove'] as const
 
 type FormProps = {
-  /** What is changed; a new one is made otherwise. */
+  /** The webhook to change; without one, the form makes a new one. */
   readonly of?: Webhook
   readonly onClose: () => void
   readonly onMade: (fresh: Fresh) => void
 }
 
-/** What a webhook is told, and where. */
+/** The events of a webhook, and its address. */
 function WebhookForm({ of, onClose, onMade }: FormProps) {
   const [draft, setDraft] = useState({
     name: of?.name ?? '',

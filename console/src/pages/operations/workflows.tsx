@@ -259,7 +259,7 @@ const executions = (id: string, set: SectionProps['set']): Listing<Execution> =>
 
 type NodesProps = { readonly workflow: string; readonly execution: string; readonly isLive: boolean }
 
-/** What each node did, in its order; live while it runs. */
+/** The results of the nodes, in their order; live while the execution runs. */
 function Nodes({ workflow, execution, isLive }: NodesProps) {
   const { data, error, refetch } = useQuery({
     queryKey: ['operations', 'nodes', execution],

@@ -33,7 +33,7 @@ const fields = [
 ]
 const queryKey = ['people', 'invitations']
 
-/** Who was asked to join which tenant, in which role. */
+/** Invitations: the address, the tenant and the role. */
 export function Invitations() {
   const { data: info } = useSuspenseQuery(infoQuery)
   const [isInviting, setInviting] = useState(false)

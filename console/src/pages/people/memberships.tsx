@@ -145,7 +145,7 @@ function Give({ user, before, onClose }: GiveProps) {
   )
 }
 
-/** What one role opens that the other does not, by what is granted to them. */
+/** The items that one role opens and the other does not, by their grants. */
 function Comparison({ before, after }: { readonly before: Role | undefined; readonly after: Role }) {
   const { data: permissions, error } = useQuery(permissionsQuery)
   if (error !== null) return <Problem error={error} />

@@ -45,7 +45,7 @@ const userFields = [
   ...['id', 'role_Id', 'role.name', 'tenant_Id', 'tenant.name'].map((name) => `userRoles.${name}`),
 ]
 
-/** What a page of users is called by. */
+/** The key of a page of users. */
 export const nameOf = ({ firstName, lastName, email }: Pick<User, 'firstName' | 'lastName' | 'email'>): string =>
   [firstName, lastName].filter(Boolean).join(' ') || (email ?? 'Somebody without a name')
 
@@ -132,5 +132,5 @@ export const credentialsQuery = <Row>(collection: string, userId: string, fields
       ).data,
   })
 
-/** What is shown of people is read again. */
+/** Reads the shown people again. */
 export const refreshPeople = (): Promise<void> => queryClient.invalidateQueries({ queryKey: ['people'] })

@@ -109,7 +109,7 @@ const systems = [
   ['Linux', 'Linux'],
 ] as const
 
-/** What people call it; whatever is no browser that is known is shown as it named itself. */
+/** The name of a device for people; an unknown browser is shown as it named itself. */
 function deviceOf({ client: program, userAgent, type }: Session): string {
   if (program !== null) return program.name
   if (userAgent === null || userAgent === '') return type === 'default' ? 'A program' : type

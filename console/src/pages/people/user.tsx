@@ -237,7 +237,7 @@ type Passkey = { readonly id: string; readonly name: string; readonly createdAt:
 type Link_ = { readonly id: string; readonly providerId: string; readonly createdAt: string }
 type Factor = { readonly id: string; readonly enabled: boolean; readonly createdAt: string }
 
-/** What opens the account besides its password; none of it shows its secret. */
+/** The credentials of an account besides its password; none of them shows its secret. */
 function Credentials({ userId }: { readonly userId: string }) {
   const keys = useQuery(credentialsQuery<Key>('svc_ApiKey', userId, ['id', 'name', 'hint', 'expiresAt', 'createdAt']))
   const passkeys = useQuery(credentialsQuery<Passkey>('svc_Passkey', userId, ['id', 'name', 'createdAt']))

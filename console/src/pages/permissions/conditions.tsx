@@ -9,7 +9,7 @@ import { isNothing } from './content.ts'
 import { objectIn, textOf } from './json.tsx'
 import styles from './permissions.module.css'
 
-/** What a condition of a rule may compare with instead of a value. A longer way over relations is typed. */
+/** The variables that a condition of a rule may compare with instead of a value. A longer way over relations is typed. */
 const variables = [
   { name: '$CURRENT_USER', label: 'who asks' },
   { name: '$CURRENT_TENANT', label: 'the tenant that they are signed in to' },

@@ -4,7 +4,7 @@ import { operatorNamed } from '../data/operators.ts'
 import type { Action } from './fields.ts'
 import { entriesIn, isSilent } from './fields.ts'
 
-/** What a permission or a named rule says. Null for nothing, each as it is stored. */
+/** The content of a permission or a named rule. Null for nothing, each as it is stored. */
 export type RuleContent = {
   readonly fields: unknown
   readonly conditions: unknown
@@ -17,7 +17,7 @@ export const isNothing = (value: unknown): boolean =>
 
 export const nothing: RuleContent = { fields: null, conditions: null, relConditions: null, defaultValues: null }
 
-/** What a stored rule says, without what else belongs to its row. */
+/** The content of a stored rule, without the rest of its row. */
 export const contentOf = ({ fields, conditions, relConditions, defaultValues }: RuleContent): RuleContent => ({
   fields,
   conditions,
@@ -76,14 +76,14 @@ function eitherOf(all: readonly unknown[], collection: Collection | undefined, c
   return entries.length === 0 ? null : Object.fromEntries(entries)
 }
 
-/** What opens nothing: no item passes, and no field beside the key is there for whoever changes that. */
+/** The rule that opens nothing: no item passes, and writers get no field beside the key. */
 export const closed = ({ key }: Collection, action: Action): RuleContent => ({
   ...nothing,
   fields: action === 'read' ? [key] : null,
   conditions: { [key]: { in: [] } },
 })
 
-/** What another rule changes beside rows and fields, in words. */
+/** The differences of another rule beside rows and fields, in words. */
 export function uncounted(before: RuleContent, after: RuleContent): readonly string[] {
   const differs = (member: 'relConditions' | 'defaultValues') =>
     !(isNothing(before[member]) && isNothing(after[member])) &&

@@ -21,7 +21,7 @@ type EditorProps = {
   readonly onClose: () => void
 }
 
-/** What one role may do with one collection, action by action. What is edited of one stays while another is looked at. */
+/** The rights of one role on one collection, action by action. Edits of one stay while another is shown. */
 export function PermissionEditor({ role, collection, stored, onClose }: EditorProps) {
   const [action, setAction] = useState<Action>('read')
   const [edits, setEdits] = useState<Partial<Record<Action, Edit>>>({})
@@ -30,7 +30,7 @@ export function PermissionEditor({ role, collection, stored, onClose }: EditorPr
   const look = (next: Action) => {
     if (next === action) return
     setAction(next)
-    // What cannot be stored is not shown again as it was left.
+    // Edits that cannot be stored are not shown again.
     setEdits(({ [action]: edit, ...others }) =>
       edit === undefined ? others : { ...others, [action]: { ...edit, content: storable(edit.content, edit.begin) } },
     )
@@ -91,7 +91,7 @@ type Edit = {
   readonly chosen: readonly string[] | null
   /** The rule of its own; a member is undefined while it cannot be stored. */
   readonly content: RuleContent
-  /** What it began as. */
+  /** The value at the beginning. */
   readonly begin: RuleContent
   /** Another one when the rule begins anew. */
   readonly version: number
@@ -183,7 +183,7 @@ type Around = {
   readonly catalog: Catalog
 }
 
-/** What named rules give together, in their order; nothing where all of them are gone. */
+/** Named rules combined, in their order; nothing where all of them are gone. */
 function givenBy(ids: readonly string[], { all, collection, action, catalog }: Around): RuleContent {
   const named = ids.flatMap((id) => all.find((rule) => rule.id === id) ?? [])
   return named.length === 0 ? closed(collection, action) : together(named, action, collection.name, catalog)
@@ -197,7 +197,7 @@ const storable = (content: RuleContent, stored: RuleContent): RuleContent => ({
   ...Object.fromEntries(Object.entries(content).filter(([, member]) => member !== undefined)),
 })
 
-/** What would be stored, null for nothing; undefined while it cannot be. */
+/** The value to store, null for none; undefined while it cannot be stored. */
 function draftOf({ isGranted, chosen, content }: Edit): Draft | null | undefined {
   if (!isGranted) return null
   if (chosen !== null) return chosen.length === 0 ? undefined : { ...nothing, acl_Ids: chosen }

@@ -146,7 +146,7 @@ function useChoice(name: string, id: string | undefined) {
       return choiceOf(collection!, await client.items(name).read(id!, { fields: [key, titleField], signal }))
     },
     enabled: id !== undefined && collection !== undefined && chosen === undefined,
-    // What is gone is called by its key.
+    // A deleted row goes by its key.
     retry: false,
   })
   const begun = id === undefined ? null : (data ?? { id, title: id })

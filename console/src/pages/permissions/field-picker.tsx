@@ -68,7 +68,7 @@ export function FieldPicker({ collection, use, initial, onChange }: FieldPickerP
                 {entries.includes('*') && !isInAll(field, use) && <small> only by its name</small>}
               </>
             }
-            // Whoever reads an item sees which one it is.
+            // Every reader of an item sees its key.
             disabled={isAlwaysShown(field)}
             checked={isAlwaysShown(field) || isOpen(entries, field, use)}
             onChange={({ target }) => change(withField(entries, field, target.checked, use))}
@@ -83,7 +83,7 @@ export function FieldPicker({ collection, use, initial, onChange }: FieldPickerP
 
 type EntriesProps = { readonly entries: readonly string[]; readonly use: Use }
 
-/** What the choice comes to where that may surprise. */
+/** The effects of the choice that may surprise. */
 function Saying({ entries, use }: EntriesProps) {
   if (!isSilent(entries)) return null
   if (use === 'read')
@@ -108,7 +108,7 @@ type FurtherProps = EntriesProps & {
   readonly onChange: (entries: readonly string[]) => void
 }
 
-/** What no checkbox stands for, entry by entry. */
+/** The entries that have no checkbox. */
 function Further({ collection, entries, use, onChange }: FurtherProps) {
   const catalog = useCatalog()
   const list = useId()

@@ -5,7 +5,7 @@ export type Action = (typeof actions)[number]
 
 /* Which fields a rule opens, as entries: `*`, `title`, `-price`, `author.name`, `members.*`. */
 
-/** What the entries are for; `any` for a named rule, which permissions of every action may use. */
+/** The action of the entries; `any` for a named rule, which permissions of every action may use. */
 export type Use = Action | 'any'
 
 type Entries = readonly string[]
@@ -27,7 +27,7 @@ export function actingEntries(stored: unknown, use: Use): Entries {
   return use === 'read' && isSilent(entries) ? ['*', ...entries] : entries
 }
 
-/** What `*` leaves out for writers, so that nobody gains rights by a field that was not meant. */
+/** The fields that `*` leaves out for writers, so that nobody gains rights by a field that was not meant. */
 const privileged = new Set(['userCreated_Id', 'userUpdated_Id', 'tenant_Id', 'role_Id', 'emailVerified'])
 
 const isWrite = (use: Use): boolean => use === 'create' || use === 'update'
@@ -71,7 +71,7 @@ export function isKnownEntry(entry: string, { fields, relations }: Collection): 
   return first === '*' || [...fields, ...relations].some(({ name }) => name === first)
 }
 
-/** What can be opened through the relations of a collection, to choose from; longer ways are typed. */
+/** The choices through the relations of a collection; longer ways are typed. */
 export const throughRelations = ({ relations }: Collection, catalog: ReadonlyMap<string, Collection>): Entries =>
   relations.flatMap(({ name, target }) => [
     `${name}.*`,

@@ -13,7 +13,7 @@ type AskProps = {
   readonly before: Permission | undefined
   /** Null for its removal. */
   readonly draft: Draft | null
-  /** What else changes, in words. */
+  /** The other changes, in words. */
   readonly uncounted: readonly string[]
   readonly onClose: () => void
   readonly onSaved: () => void
@@ -49,7 +49,7 @@ export function AskPermission({ role, collection, action, before, draft, uncount
   )
 }
 
-/** What one permission would let through more or less, and for how many. */
+/** The items that one permission would open or close, and for how many users. */
 export function Changes({ impact, uncounted }: { readonly impact: Impact; readonly uncounted: readonly string[] }) {
   const { users, complete, kind } = impact
   const lines = [...linesOf(impact), ...uncounted]

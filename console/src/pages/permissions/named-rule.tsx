@@ -27,7 +27,7 @@ import {
 type NamedRuleProps = {
   /** Undefined for a new one. */
   readonly rule: NamedRule | undefined
-  /** What a new one begins as. */
+  /** The initial value of a new one. */
   readonly like: NamedRule | undefined
   readonly uses: readonly Permission[]
   readonly onClose: () => void
@@ -166,7 +166,7 @@ function inOrder(catalog: ReadonlyMap<string, Collection>, uses: readonly Permis
 type AskProps = {
   readonly id: string | undefined
   readonly draft: NamedDraft
-  /** What changes beside rows and fields, in words. */
+  /** The changes beside rows and fields, in words. */
   readonly uncounted: readonly string[]
   readonly onClose: () => void
   readonly onSaved: () => void
@@ -181,7 +181,7 @@ function Ask({ id, draft, uncounted: further, onClose, onSaved }: AskProps) {
     queryKey: ['permissions', 'impact', 'named', id, draft],
     queryFn: async () => {
       if (id === undefined) return { impacts: [], waiting: [] }
-      // Who follows it now, not when the page was opened.
+      // The users who follow it now, not when the page was opened.
       const uses = usesOf(await queryClient.fetchQuery({ ...permissionsQuery, staleTime: 0 }), id)
       const counts = ({ collection, role_Id: role }: Permission) => catalog.has(collection) && role !== administrator
       const { name: _name, description: _description, ...content } = draft

@@ -23,7 +23,7 @@ const matrixRoute = createRoute({
   component: lazyRouteComponent(() => import('./matrix.tsx'), 'Permissions'),
 })
 
-/** What is asked about; it is answered as soon as it is whole. */
+/** The question; it is answered as soon as it is complete. */
 export type ExplainSearch = {
   readonly role?: string | undefined
   readonly user?: string | undefined

@@ -9,15 +9,15 @@ import { Json } from './json.tsx'
 type RuleFormProps = {
   readonly collection: Collection
   readonly use: Use
-  /** What it begins with; another one takes another key. */
+  /** The initial value; another one takes another key. */
   readonly initial: RuleContent
-  /** What has been touched; a member is undefined while it cannot be stored. */
+  /** The members that were edited; one is undefined while it cannot be stored. */
   readonly onChange: (members: Partial<RuleContent>) => void
 }
 
-/** What a rule says: fields, items, related rows and default values. What is not touched stays as it is stored. */
+/** The parts of a rule: fields, items, related rows and default values. Parts that nobody edits stay as they are stored. */
 export function RuleForm({ collection, use, initial, onChange }: RuleFormProps) {
-  // What the form has does not go while it is emptied.
+  // The form keeps its value while it is emptied.
   const [{ relConditions, defaultValues }] = useState(initial)
   const isRead = use === 'read' || use === 'any'
   const isWrite = use === 'create' || use === 'update' || use === 'any'

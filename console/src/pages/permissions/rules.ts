@@ -60,7 +60,7 @@ export const namedIn = ({ acl_Ids: ids }: Pick<Permission, 'acl_Ids'>): readonly
 export const usesOf = (permissions: readonly Permission[], rule: string): readonly Permission[] =>
   permissions.filter((permission) => namedIn(permission).includes(rule))
 
-/** What would be stored: a rule of its own, or named rules and nothing beside them. */
+/** The value to store: a rule of its own, or named rules and nothing beside them. */
 export type Draft = RuleContent & { readonly acl_Ids: readonly string[] | null }
 
 export type Impact = {
@@ -82,7 +82,7 @@ export type Impact = {
 const ask = async (body: object): Promise<readonly Impact[]> =>
   (await client.request<{ data: readonly Impact[] }>('/permissions/impact', { method: 'POST', body })).data
 
-/** What storing a permission would change; null for its removal. */
+/** The changes by storing a permission; null for its removal. */
 export async function impactOf(
   role: string,
   collection: string,
@@ -95,7 +95,7 @@ export async function impactOf(
 /** Few at once, because each may take seconds. */
 const atOnce = 5
 
-/** What storing a named rule would change for each of the permissions that use it. */
+/** The changes by storing a named rule, for each of the permissions that use it. */
 export async function impactOfRule(
   id: string,
   content: RuleContent,

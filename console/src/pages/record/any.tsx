@@ -22,7 +22,7 @@ type AnyProps = {
   readonly asOf: string | undefined
 }
 
-/** What a record is linked with in several collections. A link is a row of its own: it is made and removed at once. */
+/** The records of several collections that a record is linked with. A link is a row of its own: it is made and removed at once. */
 export function LinksToAny({ junction, relation, id, catalog, asOf }: AnyProps) {
   const column = relation.foreignKey ?? 'source_id'
   const { data, error, refetch } = useQuery({

@@ -12,7 +12,7 @@ import styles from './timeline.module.css'
 
 type ConsequencesProps = { readonly requestId: string; readonly catalog: Catalog; readonly event: string }
 
-/** What else a request did, and what it led to: cascades, jobs, mails. It can be undone as a whole. */
+/** The other effects of a request: cascades, jobs, mails. It can be undone as a whole. */
 export function Consequences({ requestId, catalog, event }: ConsequencesProps) {
   const { data, error, refetch } = useQuery(requestQuery(requestId))
   const [isUndoing, setUndoing] = useState(false)
@@ -121,7 +121,7 @@ type UndoPlan = {
   readonly notUndone: readonly { readonly event: string }[]
 }
 
-/** What undoing would do, before it does exactly that. */
+/** A preview of the undo, before it does exactly that. */
 function Undo({ requestId, onClose }: { readonly requestId: string; readonly onClose: () => void }) {
   const { data, error } = useQuery({
     queryKey: ['undo', requestId],

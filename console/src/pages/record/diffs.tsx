@@ -15,7 +15,7 @@ type DiffsProps = {
 
 const silent = new Set(['updatedAt', 'userUpdated_Id', 'createdAt', 'userCreated_Id'])
 
-/** What became of each field. */
+/** The change of each field. */
 export function Diffs({ entry, collection, onWant }: DiffsProps) {
   const { changes, action } = entry
   const fieldNamed = (name: string) => collection.fields.find((field) => field.name === name)

@@ -254,7 +254,7 @@ type LinkedProps = {
   readonly onChange: (choices: readonly Choice[]) => void
 }
 
-/** What a record is linked with over a junction. */
+/** The records that are linked with a record over a junction. */
 function Linked({ relation, row, catalog, choices, onChange }: LinkedProps) {
   const target = catalog.get(relation.target)
   if (target === undefined) return null

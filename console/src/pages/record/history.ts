@@ -31,7 +31,7 @@ export const historyQuery = (collection: string, id: string) =>
     getNextPageParam: ({ nextCursor }) => nextCursor,
   })
 
-/** What a request did, and what it led to. */
+/** The changes of a request, and their consequences. */
 export type LoggedRequest = {
   readonly requestId: string | null
   readonly at: string

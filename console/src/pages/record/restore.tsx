@@ -12,7 +12,7 @@ import { told } from '../data/writes.ts'
 import type { HistoryEntry } from './history.ts'
 import { recordQuery } from './record.tsx'
 
-/** What is to be brought back: a version of the record, or one field of it. */
+/** The content to bring back: a version of the record, or one field of it. */
 export type Wanted =
   | { readonly version: Version; readonly entry: HistoryEntry }
   | { readonly field: string; readonly value: unknown; readonly entry: HistoryEntry }

@@ -15,7 +15,7 @@ import { timeText } from '../data/values.ts'
 
 type Deleted = { readonly id: string | number; readonly event: string; readonly deletedAt: string; readonly item: Row }
 
-/** What was deleted from a collection and can come back. */
+/** The deleted rows of a collection that can come back. */
 export function Trash() {
   const { collection: name } = useParams({ from: '/shell/trash/$collection' })
   const collection = useCatalog().get(name)

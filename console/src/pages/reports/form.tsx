@@ -256,7 +256,7 @@ function partFor(path: string, collection: Collection, catalog: Catalog): string
   return possible.length > 2 ? 'yearmonth' : undefined
 }
 
-/** What else is shown of each group's first row: fields of related rows. */
+/** The other fields of each group's first row: those of related rows. */
 function Details({ report, paths: all, onChange }: FormProps) {
   const paths = all.filter((path) => path.includes('.'))
   const { fields = [] } = report

@@ -90,7 +90,7 @@ type ReportColumn = {
   readonly read: (row: Row) => unknown
 }
 
-/** What a row of the answer has, in the order in which it is read. */
+/** The columns of a row of the answer, in the order in which it is read. */
 export function columnsOf({ groupBy, fields = [], aggregate }: Report): readonly ReportColumn[] {
   const column = (title: string, isMeasure: boolean, read: ReportColumn['read']) => ({
     title,
@@ -169,7 +169,7 @@ function numberOf(value: unknown): number | null {
   return typeof value === 'string' && /^-?\d+(\.\d+)?$/.test(value) ? Number(value) : null
 }
 
-/** What is drawn, in words for those who don't see it. */
+/** The drawing in words, for those who don't see it. */
 export function describe({ labels, series }: Chart, form: Form): string {
   const names = series.map(({ name }) => name).join(', ')
   const ends = labels.length > 1 ? ` from ${labels[0]} to ${labels.at(-1)}` : ''

@@ -14,7 +14,7 @@ import styles from './reports.module.css'
 import { SaveDialog, ShareButton } from './save.tsx'
 import { dashboardsQuery, remove, type Saved, savedReportsQuery } from './saved.ts'
 
-/** What was saved by oneself, and what is shared with one's role. */
+/** The reports that the user has saved, and those that are shared with the user's role. */
 export function Reports() {
   const navigate = useNavigate()
   const [wanted, setWanted] = useState('')

@@ -2,7 +2,7 @@ import { queryOptions } from '@tanstack/react-query'
 import { client, queryClient } from '../../app/client.ts'
 import { type Report, readBuilderSearch } from './question.ts'
 
-/** What is kept under a name: one's own, or shared with one's role by an administrator. */
+/** A saved report: one's own, or shared with one's role by an administrator. */
 export type Saved<Content> = {
   readonly id: string
   readonly name: string
@@ -44,7 +44,7 @@ export const dashboardsQuery = queryOptions({
     (await viewsOf('dashboards')).map(({ query, ...view }) => ({ ...view, content: readDashboard(query) })),
 })
 
-/** What was saved is what an address could hold, and is read as such. */
+/** A saved report holds the values of an address, and is read as such. */
 function savedReport(query: Readonly<Record<string, unknown>>): Report {
   const { collection = '', aggregate = {}, groupBy = [], form = 'table', ...rest } = readBuilderSearch(query)
   const order = Array.isArray(query.measures) ? query.measures : []

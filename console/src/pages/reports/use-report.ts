@@ -51,7 +51,7 @@ export function useReport(
     const stop = follow(report, (state) => setLive({ asked, ...state }))
     return () => {
       stop()
-      // What was true then says nothing when it is followed again.
+      // The earlier result says nothing when the report is followed again.
       setLive(undefined)
     }
   }, [asked, isFollowed, turn])
@@ -59,7 +59,7 @@ export function useReport(
     setTurn((before) => before + 1)
     if (isRead) void refetch()
   }
-  // What was read of the same report before stands until the connection answers.
+  // The earlier result of the same report stands until the connection answers.
   const rows = followed?.rows ?? data
   return {
     rows,
@@ -70,7 +70,7 @@ export function useReport(
 }
 
 function follow(report: Report, onState: (state: Omit<Live, 'asked'>) => void): () => void {
-  // What the address says is checked by the server.
+  // The server checks the values of the address.
   const query = { collection: report.collection, ...bodyOf(report) } as Pick<Report, 'collection' | 'aggregate'>
   const live = client.liveReport<string, Report['aggregate'], readonly string[]>(query)
   const show = () => {

@@ -11,9 +11,9 @@ export const definitionsQuery = queryOptions({
 /** A change of definitions as a request, which is shown before it is sent. */
 export type Change = {
   readonly title: string
-  /** What the button says. */
+  /** The button's text. */
   readonly action: string
-  /** What is said when it has been done. */
+  /** The notice after the change. */
   readonly done: string
   readonly method: 'POST' | 'PATCH' | 'DELETE'
   readonly path: string
@@ -41,7 +41,7 @@ export type Finding = {
   readonly safeWay: string
 }
 
-/** What a change would do. */
+/** The effects that a change would have. */
 export type Preview = {
   readonly changes: readonly { readonly collection: string; readonly change: string }[]
   readonly dropped: readonly Loss[]
@@ -118,7 +118,7 @@ function lossInWords({ collection, field, relation, index, constraint, rows, val
   return `Collection ${collection} with ${many(rows ?? 0, 'row')}`
 }
 
-/** What stored data is lost, a line each, and with it what has none. */
+/** The stored data that is lost, a line each. */
 export function lossesOf({ dropped, altered }: Preview): readonly string[] {
   const cut = altered.map(
     ({ collection, field, values }) =>

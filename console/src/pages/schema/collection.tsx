@@ -46,7 +46,7 @@ function Unknown({ collection }: { readonly collection: string }) {
   )
 }
 
-/** What the parts of the page get. */
+/** The properties of the parts of the page. */
 export type PartProps = {
   readonly definition: Definition
   /** Shows a change, which is made there. */

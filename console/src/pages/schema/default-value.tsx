@@ -54,7 +54,7 @@ type DefaultValueProps = {
   readonly onChange: (stated: StatedDefault) => void
 }
 
-/** What a row gets that brings no value. */
+/** The value of a row that brings none. */
 export function DefaultValue({ entry, stated, problem, onChange }: DefaultValueProps) {
   const kind = kindOfType(String(entry.type))
   const options = kind === 'boolean' ? ['true', 'false'] : kind === 'enum' ? optionsOf(entry.values) : undefined

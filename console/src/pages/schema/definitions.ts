@@ -50,7 +50,7 @@ export const columnsOf = (schema: Schema): readonly Named[] =>
 export const relationsOf = (schema: Schema): readonly Named[] =>
   entriesOf(schema).filter(({ entry }) => isRelation(entry))
 
-/** What somebody has declared, as it is sent back. */
+/** A declaration as it is sent back. */
 export function declaredOf(schema: Schema): Schema {
   const declared = Object.entries(schema.fields).filter(([, entry]) => !isAdded(entry))
   return { ...schema, fields: Object.fromEntries(declared) }

@@ -92,7 +92,7 @@ function moved(fields: Schema['fields'], one: string, other: string): Schema['fi
   )
 }
 
-/** What leads somewhere else, and what is read back from there. */
+/** The relations that lead elsewhere, and those that lead back from there. */
 export function Relations({ definition: { collectionName, schema }, onChange, onOpen }: PartProps) {
   const rows = relationsOf(schema)
   return (
@@ -178,7 +178,7 @@ export function typeInWords(entry: Entry): string {
   return `${types[type] ?? type}${size === undefined ? '' : ` (${String(size)})`}`
 }
 
-/** What is special about a column, a word each. */
+/** The special traits of a column, a word each. */
 export function Marks({ entry }: { readonly entry: Entry }) {
   const { primaryKey, allowNull, unique, hidden, unlogged, defaultValue, validate, values } = entry
   const rules = Object.keys(objectOf(validate))

@@ -17,7 +17,7 @@ type FieldFormProps = {
   readonly entry?: Entry | undefined
   /** Names that are taken. */
   readonly taken: readonly string[]
-  /** What the button says. */
+  /** The button's text. */
   readonly action: string
   readonly onDone: (name: string, entry: Entry) => void
   readonly onClose: () => void
@@ -167,7 +167,7 @@ function EditorChoice({ entry, onChange }: EditorChoiceProps) {
   )
 }
 
-/** What a type needs to know besides its name. */
+/** The settings of a type besides its name. */
 function Parameters({ entry, onChange }: { readonly entry: Entry; readonly onChange: (entry: Entry) => void }) {
   const type = String(entry.type)
   const number = (name: string, label: string, hint?: string) => (

@@ -1,7 +1,7 @@
 import { Page } from '../../shell/page.tsx'
 import { Empty } from '../../ui/states.tsx'
 
-/** What everybody else sees who follows a link here. */
+/** The page for everybody else who follows a link here. */
 export const ForAdministrators = () => (
   <Page title="Schema">
     <Empty title="Administrators alone change collections" />

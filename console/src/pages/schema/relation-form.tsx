@@ -204,7 +204,7 @@ type RelationChangeProps = {
   readonly onClose: () => void
 }
 
-/** What can be changed of a relation that is there; its ends cannot. */
+/** The members of an existing relation that can be changed; its ends cannot. */
 export function RelationChange({ title, entry, onDone, onClose }: RelationChangeProps) {
   const [description, setDescription] = useState(typeof entry.description === 'string' ? entry.description : '')
   const [onDelete, setOnDelete] = useState(typeof entry.onDelete === 'string' ? entry.onDelete : '')

@@ -18,7 +18,7 @@ const formats: Readonly<Record<string, string>> = {
   isUUID: 'a UUID',
 }
 
-/** What values must be; a rule may carry a failure text of its own, which stays. */
+/** The rules for values; a rule may carry a failure text of its own, which stays. */
 export function Rules({ entry, kind, onChange }: RulesProps) {
   const validate = objectOf(entry.validate)
   const isText = kind === 'text' || kind === 'long text'
@@ -127,7 +127,7 @@ type PatternProps = {
   readonly onChange: (pattern: string, ignoresCase: boolean) => void
 }
 
-/** What was chosen about the case stays while the pattern is typed anew. */
+/** The choice about the case stays while the pattern is typed anew. */
 function PatternField({ pattern, ignoresCase: before, onChange }: PatternProps) {
   const [ignoresCase, setIgnores] = useState(before)
   return (

@@ -7,7 +7,7 @@ import type { PartProps } from './collection.tsx'
 import { declaredOf, isSystem, type Schema } from './definitions.ts'
 import styles from './schema.module.css'
 
-/** What adds columns, with what it is while nobody says. */
+/** The settings that add columns, with their defaults. */
 export const switches = {
   timestamps: { label: 'Times of creation and of the last change', isUsual: true },
   usertrack: { label: 'Who made it and who changed it last', isUsual: false },
@@ -17,7 +17,7 @@ export const switches = {
 
 type Draft = Readonly<Record<string, unknown>>
 
-/** What holds for a collection as a whole. */
+/** The settings of a collection as a whole. */
 export function Settings({ definition: { collectionName, schema }, onChange }: PartProps) {
   const [draft, setDraft] = useState<Draft>({})
   const now = (name: string): unknown => (Object.hasOwn(draft, name) ? draft[name] : schema[name])

@@ -21,7 +21,7 @@ const leastPlace = 24
 /** A pointer that moved less has clicked. */
 const clickDistance = 4
 
-/** What a node is called by screen readers, with its state and what is wrong with it. */
+/** The name of a node for screen readers, with its state and its faults. */
 export function spoken(node: FlowNode, { findings, states }: Pick<GraphProps, 'findings' | 'states'>): string {
   const problems = findings.filter(({ nodeId }) => nodeId === node.id).length
   const words = [`${nameOf(node)} ${titleOf(node.type)}`, states.get(node.id), problems > 0 && `${problems} to mend`]

@@ -32,7 +32,7 @@ function useOpenExecution() {
   return (execution: string | undefined) => navigate({ search: (before) => ({ ...before, execution }), replace: false })
 }
 
-/** What has run, the newest first. */
+/** Executions, the newest first. */
 export function History({ workflow, shown }: { readonly workflow: string; readonly shown: string | undefined }) {
   const { data, error, refetch } = useQuery({
     ...executionsQuery(workflow),

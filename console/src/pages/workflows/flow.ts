@@ -25,7 +25,7 @@ const bodies: Readonly<Record<string, { readonly into: readonly string[]; readon
   try: { into: ['try', 'catch'], end: 'try-end' },
 }
 
-/** What may follow a node of a kind. */
+/** The nodes that may follow a node of a kind. */
 export const handlesOf = (type: string): readonly string[] =>
   Object.hasOwn(bodies, type) ? [...bodies[type]!.into, 'done'] : ['done']
 

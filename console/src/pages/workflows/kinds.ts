@@ -37,7 +37,7 @@ const rights = [
 
 const groups = { data: 'Data', flow: 'Flow', reckon: 'Reckon', outside: 'People and services' }
 
-/** What each kind of node is set by, for forms. Whatever else a node holds is edited as JSON. */
+/** The settings of each kind of node, for forms. The rest of a node is edited as JSON. */
 export const kinds: Readonly<Record<string, Kind>> = {
   trigger: { title: 'Trigger', group: groups.flow, about: 'Where it begins.', options: [] },
   service: {
@@ -175,7 +175,7 @@ export function shownValue(form: Option['form'], stored: unknown): string {
   return JSON.stringify(stored, null, form === 'json' ? 2 : undefined)
 }
 
-/** What a text stands for; undefined for nothing. @throws {Error} in words for whoever typed it */
+/** The value of a text; undefined for none. @throws {Error} in words for the user who typed it */
 export function readValue(form: Option['form'], typed: string): unknown {
   if (typed.trim() === '') return undefined
   const isTemplate = /^\s*\{\{[^{}]*\}\}\s*$/.test(typed)

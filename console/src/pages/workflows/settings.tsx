@@ -34,7 +34,7 @@ const draftOf = ({ id: _id, version: _version, flow_data: _flow, variables, opti
   options: json(options),
 })
 
-/** What a workflow is called, whether it runs, and what starts it. Only what was changed is sent. */
+/** The name of a workflow, whether it runs, and its trigger. The form sends only the changed values. */
 export function Settings({ workflow, etag, onClose, onSaved }: SettingsProps) {
   const catalog = useCatalog()
   const [draft, setDraft] = useState(draftOf(workflow))

@@ -109,7 +109,7 @@ export const watchedQuery = (workflow: string, id: string) => ({
 
 type Update = { readonly executionId: string; readonly nodeId?: string; readonly nodeStatus?: NodeState }
 
-/** What a socket tells of an execution: the state of each node as it changes. Joining also makes one that waits begin. */
+/** A socket's messages about an execution: the state of each node as it changes. Joining also makes one that waits begin. */
 export function useLiveStates(workflow: string, id: string | undefined): ReadonlyMap<string, NodeState> {
   const [told, setTold] = useState<{ readonly id: string; readonly states: ReadonlyMap<string, NodeState> }>()
   useEffect(() => {
@@ -190,7 +190,7 @@ type Verdict = {
 
 const pauseMs = 400
 
-/** What the server finds in a flow that is edited, a moment after the last change. */
+/** The server's findings in a flow that is edited, a moment after the last change. */
 export function useSettled<Value>(value: Value): Value {
   const [settled, setSettled] = useState(value)
   useEffect(() => {

@@ -147,7 +147,7 @@ function useWatched(workflow: string, id: string | undefined) {
   const { data, error } = useQuery({ ...watchedQuery(workflow, id ?? ''), enabled: id !== undefined })
   const live = useLiveStates(workflow, id)
   const [chosen, setChosen] = useState<{ readonly id: string | undefined; readonly upTo: number }>()
-  // Whoever opens an execution again sees all of it.
+  // A reader who opens an execution again sees all of it.
   useEffect(() => setChosen(undefined), [id])
   const isShown = id !== undefined && data !== undefined
   const all = isShown ? data.steps : []
@@ -186,7 +186,7 @@ function useSaving({ workflow, state, dispatch }: SavingProps) {
       await patchRow('svc_Workflow', workflow.id, { flow_data: flow }, etag)
       const now = await read()
       setConflict(undefined)
-      // Who is no administrator may have lost flags that the platform strikes.
+      // The platform may have struck flags that only administrators may save.
       if (isAdmin) dispatch({ do: 'saved', flow })
       else dispatch({ do: 'load', flow: readFlow(now.workflow.flow_data) })
       if (now.workflow.version > version + 1) setConflict(now)
@@ -299,7 +299,7 @@ function Tools({ state, dispatch, mayEdit }: GraphProps) {
   )
 }
 
-/** What is wrong with the whole. */
+/** The faults of the whole. */
 function General({ findings }: Pick<GraphProps, 'findings'>) {
   const general = findings.filter(({ nodeId }) => nodeId === undefined)
   const ofNodes = findings.filter(({ nodeId, isWarning }) => nodeId !== undefined && !isWarning)
