@@ -6,11 +6,10 @@ import { type Auth, openAuth } from './auth.ts'
 import { type Files, openFiles } from './files.ts'
 import { type Answer, DaybookError, openHttp, type RequestOptions } from './http.ts'
 import { type Items, openItems } from './items.ts'
-import { type Live, type LiveQuery, openLive } from './live.ts'
+import { type KeptRows, type Live, type LiveQuery, openLive, type RowStore } from './live.ts'
 import { type LiveReport, type LiveReportQuery, openLiveReport } from './live-report.ts'
 import { createRealtime } from './realtime.ts'
 import type { Realtime } from './realtime-types.ts'
-import { openRowStore } from './row-store.ts'
 import type { Aggregates, AnySchema, Name, ReportRow, Row, SchemaType } from './schema.ts'
 import { type AuthOptions, openSession, type Session } from './session.ts'
 
@@ -211,4 +210,37 @@ function addressOf(url: string): string {
 function pageUrl(): string {
   if (typeof location === 'undefined') throw new DaybookError('createClient needs url', { status: 0, code: 'NO_URL' })
   return location.origin
+}
+
+const table = 'live'
+
+/** Rows in IndexedDB, or undefined where there is none: in Node, or where the browser keeps nothing. */
+function openRowStore(name: string): (RowStore & { clear(): Promise<void> }) | undefined {
+  if (typeof indexedDB === 'undefined') return undefined
+  let opened: Promise<IDBDatabase> | undefined
+  const database = () => {
+    opened ??= open(name)
+    return opened
+  }
+  const act = async <Result>(mode: IDBTransactionMode, work: (rows: IDBObjectStore) => IDBRequest<Result>) =>
+    resultOf(work((await database()).transaction(table, mode).objectStore(table)))
+  return {
+    load: (key) => act<KeptRows | undefined>('readonly', (rows) => rows.get(key)),
+    save: async (key, kept) => void (await act('readwrite', (rows) => rows.put(kept, key))),
+    remove: async (key) => void (await act('readwrite', (rows) => rows.delete(key))),
+    clear: async () => void (await act('readwrite', (rows) => rows.clear())),
+  }
+}
+
+function open(name: string): Promise<IDBDatabase> {
+  const request = indexedDB.open(name, 1)
+  request.onupgradeneeded = () => request.result.createObjectStore(table)
+  return resultOf(request)
+}
+
+function resultOf<Result>(request: IDBRequest<Result>): Promise<Result> {
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result)
+    request.onerror = () => reject(request.error)
+  })
 }

@@ -70,7 +70,7 @@ async function warnAboutSuperuser({ reserved, log }: Runtime): Promise<void> {
   if (superuser)
     log.warn(
       { role },
-      'DATABASE_URL signs in as a superuser: whoever gets the program to run SQL can also read files and run programs; see docs/operating.md#the-database-role',
+      'DATABASE_URL signs in as a superuser: anybody who gets the program to run SQL can also read files and run programs; see docs/operating.md#the-database-role',
     )
 }
 

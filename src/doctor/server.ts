@@ -131,7 +131,7 @@ export function judgeSuperuser({ role, superuser }: ServerFacts): Finding {
   if (!superuser) return ok('superuser', `${role} is none`)
   return warning(
     'superuser',
-    `${role} is one: whoever gets it to run SQL can also read files, run programs and see other databases`,
+    `${role} is one: anybody who gets it to run SQL can also read files, run programs and see other databases`,
     'connect as a role that only owns this database (docs/operating.md#the-database-role)',
   )
 }

@@ -17,7 +17,7 @@ import {
 import type { Feed, Subscription } from '../../events/feed.ts'
 import { currentCursor, type LogEvent } from '../../events/log-reader.ts'
 import type { Access } from '../../query/access.ts'
-import type { RealtimeReads } from './capabilities.ts'
+import type { RealtimeReads } from '../capabilities.ts'
 import { type CatchUp, openCatchUp, openSnapshots, readBackoff, type Snapshots } from './catch-up.ts'
 import type { Outbox } from './connections.ts'
 import { readMessage } from './messages.ts'

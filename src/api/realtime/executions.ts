@@ -2,7 +2,7 @@ import type { Server, Socket } from 'socket.io'
 import { rawQuery } from '../../db/sql.ts'
 import { watchExecution } from '../../db/unlogged/workflows.ts'
 import { AppError } from '../../errors.ts'
-import type { RealtimeWrites } from './capabilities.ts'
+import type { RealtimeWrites } from '../capabilities.ts'
 import { callerOf, readMessage, tenantOf } from './messages.ts'
 
 /**

@@ -12,7 +12,7 @@ import { accountabilityOf } from '../../features/data/items/items.ts'
 import { roomBounds, type SocketUser } from '../../features/messaging/rooms/rooms.ts'
 import { unkeepable } from '../../http/json-values.ts'
 import { readAs } from '../../http/reading.ts'
-import type { RealtimeReads } from './capabilities.ts'
+import type { RealtimeReads } from '../capabilities.ts'
 
 /*
  * Messages of clients on the realtime channel, and their answers (docs/realtime.md, docs/rooms.md). A message that is

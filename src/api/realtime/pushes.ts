@@ -8,7 +8,7 @@ import { systemActor } from '../../events/types.ts'
 import { readItem } from '../../features/data/items/items.ts'
 import { openAssembly, type Push, roomKey } from '../../features/messaging/rooms/rooms.ts'
 import type { Access } from '../../query/access.ts'
-import type { RealtimeReads } from './capabilities.ts'
+import type { RealtimeReads } from '../capabilities.ts'
 import { callerOf, readMessage, socketRoom, tenantOf, tenantRoom, userRoom } from './messages.ts'
 
 /** Hands pushes to the sockets of this process; every web process receives each and does the same. */

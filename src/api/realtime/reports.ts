@@ -9,7 +9,7 @@ import type { LogEvent } from '../../events/log-reader.ts'
 import { listTag } from '../../features/data/items/items.ts'
 import { type Evaluation, openEvaluator, parseReport } from '../../features/data/reports/reports.ts'
 import type { ListQuery } from '../../query/parse.ts'
-import type { RealtimeReads } from './capabilities.ts'
+import type { RealtimeReads } from '../capabilities.ts'
 import { beginning, type LiveReportInput, type ReportState, step } from './live-report.ts'
 import { readMessage } from './messages.ts'
 

@@ -21,7 +21,7 @@ import {
   roomBounds,
   roomKey,
 } from '../../features/messaging/rooms/rooms.ts'
-import type { RealtimeReads } from './capabilities.ts'
+import type { RealtimeReads } from '../capabilities.ts'
 import {
   callerOf,
   jsonOf,

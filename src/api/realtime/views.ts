@@ -22,7 +22,7 @@ import type { Access } from '../../query/access.ts'
 import { resolveEnv } from '../../query/env.ts'
 import { type Filter, parseListQuery, readBoolean } from '../../query/parse.ts'
 import { readableFields, requestedFields } from '../../query/resolve.ts'
-import type { RealtimeReads } from './capabilities.ts'
+import type { RealtimeReads } from '../capabilities.ts'
 import { readMessage } from './messages.ts'
 
 /*

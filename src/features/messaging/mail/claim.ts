@@ -20,7 +20,6 @@ import {
   withSynonyms,
 } from '../templates/templates.ts'
 import { attachmentsOf } from './attachments.ts'
-import type { MailReads } from './capabilities.ts'
 import { refusalOf } from './decide.ts'
 import {
   type ClaimedMail,
@@ -28,6 +27,7 @@ import {
   inviterName,
   isMember,
   keepInviteToken,
+  type MailReads,
   mailStatus,
   newerMailExists,
   personOf,

@@ -8,11 +8,18 @@ import type { Writes } from '../../../events/commit.ts'
 import { commit, commitRow } from '../../../events/commit.ts'
 import { type Actor, systemActor } from '../../../events/types.ts'
 import { AttachmentError } from './attachments.ts'
-import type { MailReads, MailWrites } from './capabilities.ts'
 import { type ComposedMail, claim, compose, type MailToSend, withoutSecret } from './claim.ts'
 import { verdictOn } from './decide.ts'
 import type { Lanes } from './lanes.ts'
-import { deleteOldMails, failAbandonedMails, type MailVerdict, mailOwner, settleMail } from './queries.ts'
+import {
+  deleteOldMails,
+  failAbandonedMails,
+  type MailReads,
+  type MailVerdict,
+  type MailWrites,
+  mailOwner,
+  settleMail,
+} from './queries.ts'
 import { inbox, senderOf } from './senders.ts'
 
 /** The attempt of a job, as the workers' loop gives it. */

@@ -1,7 +1,14 @@
-import { type Reader, sql, type Tx } from '../../../db/sql.ts'
+import type { IdSource } from '../../../adapters/ids.ts'
+import type { Logs } from '../../../adapters/logger.ts'
+import type { Traces } from '../../../adapters/tracing.ts'
+import type { Clock } from '../../../db/clock.ts'
+import type { Reads } from '../../../db/pools.ts'
+import { type Reader, sql, type Tx, type UnloggedWrites } from '../../../db/sql.ts'
+import type { Writes } from '../../../events/commit.ts'
 import { bossSchema } from '../../../events/jobs.ts'
 import { actorCte } from '../../../events/log.ts'
-import type { Recipient, TenantRow } from '../templates/templates.ts'
+import type { CurrentSettings } from '../../settings/settings.ts'
+import type { LogoReads, MailRenderer, Recipient, TenantRow } from '../templates/templates.ts'
 import type { Attachment } from './attachments.ts'
 import { type MailType, wantedEmailKey } from './types.ts'
 
@@ -222,3 +229,18 @@ export async function failAbandonedMails(tx: Tx, olderThanSeconds: number): Prom
     returning m.id`)
   return rows.length
 }
+
+/** The capabilities that reads of this folder need. */
+export type MailReads = Reads & Clock & CurrentSettings & Logs & LogoReads & MailRenderer
+
+/** The capabilities that changes of this folder need. */
+export type MailWrites = Reads &
+  Writes &
+  UnloggedWrites &
+  Clock &
+  CurrentSettings &
+  IdSource &
+  Logs &
+  LogoReads &
+  MailRenderer &
+  Traces

@@ -8,10 +8,9 @@ import { type App, actorOf } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'
 import { Text } from '../../../http/shapes.ts'
 import { settingsNotFound, TenantQuery, tenantOf } from '../../settings/settings.ts'
-import type { MailWrites } from './capabilities.ts'
 import { attemptMail } from './jobs.ts'
 import { queueMail } from './mail.ts'
-import { tenantOf as tenantNamed } from './queries.ts'
+import { type MailWrites, tenantOf as tenantNamed } from './queries.ts'
 
 /** Shorter than those of the worker: somebody is waiting. */
 const timeouts = { connect: 10_000, greeting: 10_000, silence: 20_000 }

@@ -1,10 +1,11 @@
+import type { Logs } from '../../../adapters/logger.ts'
 import type { Configuration } from '../../../config/config.ts'
 import { type PgClient, readerOf } from '../../../db/pools.ts'
 import { onSoleConnection } from '../../../db/sole-connection.ts'
 import type { Reader } from '../../../db/sql.ts'
 import { holdContentSql, releaseContentSql } from '../../../db/unlogged/holds.ts'
 import { AppError } from '../../../errors.ts'
-import type { BackupHost } from './capabilities.ts'
+import type { StorageServices } from '../../files/storage/storage.ts'
 
 /** The database at one moment: `client` reads what is locked against changes of its form, `files` lasts longer. */
 export type BackupMoment = {
@@ -117,3 +118,8 @@ async function held<T>({ log }: BackupHost, client: PgClient, id: string, work: 
       .catch((error: unknown) => log.warn({ err: error }, 'a hold could not be released; it ends by itself'))
   }
 }
+
+/**
+ * The capabilities for a backup or a restore: they open connections of their own, so the database need not be set up.
+ */
+export type BackupHost = Configuration & Logs & StorageServices
