@@ -9,7 +9,7 @@ import type { Plan } from './resolve.ts'
 import { createParams, ident, type Params, type Statement, statement } from './sql.ts'
 
 /** When the answer to a plan may become another one although no row changes, in milliseconds since 1970. */
-export type NextChange = {
+type NextChange = {
   /** Known without looking at rows. */
   readonly atMs: number
   /** One row with `at`, of the rows: a number as text, or null. */

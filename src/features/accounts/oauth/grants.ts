@@ -95,7 +95,7 @@ function isSame(one: string, other: string): boolean {
 }
 
 /** The answer of the token endpoint (RFC 6749 §5.1). */
-export type TokenAnswer = {
+type TokenAnswer = {
   readonly access_token: string
   readonly token_type: 'Bearer'
   readonly expires_in: number
@@ -217,7 +217,7 @@ export async function refreshGrant(
 }
 
 /** The grant as the next access token has it: what is asked for, within what was allowed. */
-export function decideRefresh(
+function decideRefresh(
   grant: StoredGrant,
   generation: number,
   { clientId, scopes = grant.scopes, resources = grant.resources }: Omit<PresentedRefresh, 'token'>,

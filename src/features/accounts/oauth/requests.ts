@@ -11,7 +11,7 @@ const identityScopes = ['openid', 'profile', 'email', 'offline_access'] as const
 export const supportedScopes: readonly string[] = [...scopesOfAccess, ...identityScopes]
 
 /** The query of a request to `authorize`, as it came: what every step of signing in takes along and reads anew. */
-export const longestQuery = 4096
+const longestQuery = 4096
 
 /** A request that may be shown to the user. */
 export type AuthorizationRequest = {

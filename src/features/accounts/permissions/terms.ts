@@ -39,10 +39,10 @@ export type Term =
     }
 
 /** A part of a condition and its text as a condition of its own. */
-export type Test = { readonly filter: Filter; readonly stored: unknown; readonly parts: readonly Test[] }
+type Test = { readonly filter: Filter; readonly stored: unknown; readonly parts: readonly Test[] }
 
 /** A stored row, or one that is made up. */
-export type Item = { readonly id: string } | { readonly record: Readonly<Record<string, unknown>> }
+type Item = { readonly id: string } | { readonly record: Readonly<Record<string, unknown>> }
 
 type Ways = {
   /** A part as the row rule of the same caller; undefined where it lets every row through. */

@@ -40,7 +40,7 @@ type SentBefore = {
 }
 
 /** The result of an import. */
-export type Imported = {
+type Imported = {
   readonly success: boolean
   readonly message: string
   readonly results: { readonly imported: number; readonly failed: number; readonly errors: readonly unknown[] }

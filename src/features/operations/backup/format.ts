@@ -13,7 +13,7 @@ import { pipeline } from 'node:stream/promises'
 import { constants, createZstdCompress, createZstdDecompress } from 'node:zlib'
 import { AppError } from '../../../errors.ts'
 
-export const formatVersion = 1
+const formatVersion = 1
 
 const magic = Buffer.from('DAYBOOK BACKUP\n')
 const recordHead = 5
@@ -36,7 +36,7 @@ type PartRecord = PartAbout & {
 
 type Encoding = 'zstd' | 'none'
 
-export type Manifest = { readonly format: number; readonly header: string; readonly parts: readonly PartRecord[] }
+type Manifest = { readonly format: number; readonly header: string; readonly parts: readonly PartRecord[] }
 
 export type Pieces = AsyncIterable<Uint8Array>
 type Content = Pieces | Iterable<Uint8Array>

@@ -111,8 +111,8 @@ export type TableTrigger = {
 /** A dependency: catalog and object of both ends. */
 export type Dependency = readonly [catalog: string, oid: string, on: string, onOid: string]
 
-export type Comment = { readonly kind: string; readonly identity: string; readonly text: string }
-export type DatabaseGrant = {
+type Comment = { readonly kind: string; readonly identity: string; readonly text: string }
+type DatabaseGrant = {
   readonly kind: string
   readonly identity: string
   readonly column: string | null

@@ -23,7 +23,7 @@ import type { StorageServices } from '../../files/storage/storage.ts'
 import { loadPart } from './loading.ts'
 import { readPlace } from './place.ts'
 
-export type PartWrites = UndoWrites & UnloggedWrites & StorageServices & IdSource
+type PartWrites = UndoWrites & UnloggedWrites & StorageServices & IdSource
 
 /** A moment (a time or a cursor) that the log reaches back to, or the place of a backup. */
 export type RestoredFrom = { readonly at: string } | { readonly file: string }

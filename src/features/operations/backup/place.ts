@@ -8,7 +8,7 @@ import type { Storage, StorageServices } from '../../files/storage/storage.ts'
 import type { Pieces } from './format.ts'
 
 /** A backup while it is written: nothing has its name before `keep`. */
-export type Draft = {
+type Draft = {
   write(piece: Uint8Array): Promise<void>
   /** Everything is on the disk. */
   finish(): Promise<void>

@@ -28,11 +28,7 @@ export type BackupResult = {
 }
 
 /** How far it is: bytes of the tables, then of the files, of about so many. */
-export type BackupProgress = (
-  step: 'tables' | 'files' | 'verifying',
-  bytes: number,
-  ofBytes: number | undefined,
-) => void
+type BackupProgress = (step: 'tables' | 'files' | 'verifying', bytes: number, ofBytes: number | undefined) => void
 
 export type BackupOptions = {
   /** With it the keys are in the backup, and open with nothing else. */

@@ -19,7 +19,7 @@ import { NodeError } from './nodes.ts'
 export type AccessScope = NonNullable<Access['scope']>
 
 /** The users behind an execution. */
-export type Behind = {
+type Behind = {
   readonly authority_Id: string | null
   /** The tenant of the workflow. */
   readonly workflowTenant: string | null

@@ -9,7 +9,7 @@ export type FlowNode = {
   readonly data: Readonly<Record<string, unknown>>
 }
 
-export type FlowEdge = {
+type FlowEdge = {
   readonly source: string
   readonly target: string
   readonly sourceHandle: string | undefined
@@ -21,7 +21,7 @@ export type Flow = { readonly nodes: readonly FlowNode[]; readonly edges: readon
 /** A problem of a workflow; `nodeId` if it concerns one node. */
 export type WorkflowProblem = { readonly message: string; readonly nodeId?: string; readonly code: string }
 
-export const nodesAtMost = 500
+const nodesAtMost = 500
 const bytesAtMost = 1_048_576
 /** How deep data of nodes may be nested. */
 const deepest = 64

@@ -22,7 +22,7 @@ import { optionsOf } from './trigger.ts'
  */
 export type GroupCommit = <Result>(part: GroupMember<Result>) => Promise<Result>
 
-export type GroupMember<Result> = {
+type GroupMember<Result> = {
   /** The actor of its writes in the log. */
   readonly actor: Actor
   /** Parts of one kind that break transactions are given their own for a while. */
@@ -32,7 +32,7 @@ export type GroupMember<Result> = {
 }
 
 /** The record that is written last, in the transaction of the effects. */
-export type Kept<Result> = { readonly record: Recorded; readonly result: Result }
+type Kept<Result> = { readonly record: Recorded; readonly result: Result }
 
 export type Turn = Pick<Run, 'tx' | 'scope'> & {
   /** More than one node is kept by it: who fails in it after a statement is done again alone, one node at a time. */

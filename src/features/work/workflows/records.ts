@@ -70,7 +70,7 @@ export function logRowOf({ seq, step, node, input, output, error }: Note, durati
   return { ...about, status: 'success', inputData, outputData, errorMessage: null }
 }
 
-export function capped(value: unknown, largest: number): unknown {
+function capped(value: unknown, largest: number): unknown {
   if (jsonSize(value, largest) <= largest) return value
   const beginning = jsonSize(value, largestShown) <= largestShown ? JSON.stringify(value).slice(0, 1000) : ''
   return { truncated: true, beginning }

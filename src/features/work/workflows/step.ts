@@ -8,7 +8,7 @@ import { holds, inputOf, iterationsOf, NodeError, nodeTypes } from './nodes.ts'
  */
 
 /** Why a node failed; `stack` names the nodes around it. */
-export type NodeFailure = { readonly message: string; readonly nodeId: string; readonly stack: string }
+type NodeFailure = { readonly message: string; readonly nodeId: string; readonly stack: string }
 
 export type State = {
   /** The bodies that it is in, the innermost last; the first one is the whole. */
@@ -141,7 +141,7 @@ export function goOn(graph: Graph, state: State): [State, readonly StepCommand[]
 }
 
 /** The values that templates may name now. */
-export function scopeOf({ trigger, outputs, variables, frames, error, execution }: State): TemplateScope {
+function scopeOf({ trigger, outputs, variables, frames, error, execution }: State): TemplateScope {
   const loop = frames.findLast((frame) => frame.loop !== undefined)?.loop
   return {
     ...{ trigger, outputs, variables, execution },

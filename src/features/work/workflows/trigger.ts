@@ -17,7 +17,7 @@ export type Trigger = {
 }
 
 /** `options` of a workflow. */
-export type WorkflowOptions = {
+type WorkflowOptions = {
   /** Of its schedule. */
   readonly timezone: string
   /** Of ticks that came while no worker ran: one run makes up for them, or none. */

@@ -25,7 +25,7 @@ export type Surroundings = {
   readonly extensionNodes: ReadonlyMap<string, (data: unknown) => readonly string[]>
 }
 
-export type ValidationResult = {
+type ValidationResult = {
   readonly valid: boolean
   readonly errors: readonly WorkflowProblem[]
   readonly warnings: readonly WorkflowProblem[]
