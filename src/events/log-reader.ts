@@ -8,7 +8,7 @@
 
 import { logSchema, logTable } from '../catalog/log-triggers.ts'
 import { type Cursor, cursorAt, eventCursors, momentSql, parseSnapshot, type Snapshot } from './cursor.ts'
-import { eventIdSql, positionsIn, timeSql } from './log.ts'
+import { bytesFrom, eventIdSql, positionsIn, timeSql } from './log.ts'
 
 /** Runs a statement; pg's pool and client both fit. */
 export type LogDb = {
@@ -97,10 +97,7 @@ export type Run = {
 
 /** The positions of the events of a run, in order, as {@link bytesOfPositions}. */
 export function positionsOf({ first, count, positions }: Pick<Run, 'first' | 'count' | 'positions'>): Buffer {
-  if (positions !== null) return positions
-  const bytes = Buffer.allocUnsafe(count * 8)
-  for (let i = 0, position = BigInt(first); i < count; i += 1, position += 1n) bytes.writeBigInt64BE(position, i * 8)
-  return bytes
+  return positions ?? bytesFrom(BigInt(first), count)
 }
 
 /**
@@ -238,12 +235,10 @@ function eventsOf({ from, brief }: Request, rows: readonly (Row | BriefRow)[]): 
 }
 
 function toBriefEvents(rows: readonly BriefRow[]): readonly LogEvent[] {
-  const events = rows.filter(isRun).flatMap(eventsOfRun)
-  return events.sort(byPosition)
-}
-
-function eventsOfRun(run: Run): LogEvent[] {
-  return positionsIn(positionsOf(run)).map((position) => briefly(position, run.day))
+  const runs = rows.filter(isRun)
+  const events = runs.flatMap((run) => positionsIn(positionsOf(run)).map((position) => briefly(position, run.day)))
+  // Those of two days may be in between each other.
+  return runs.some(({ day }) => day !== runs[0]!.day) ? events.sort(byPosition) : events
 }
 
 /** The members that a brief page leaves out are empty. */

@@ -69,5 +69,25 @@ export function bytesOfPositions(positions: readonly string[]): Buffer {
   return bytes
 }
 
-export const positionsIn = (bytes: Buffer): string[] =>
-  Array.from({ length: bytes.length / 8 }, (_, i) => `${bytes.readBigInt64BE(i * 8)}`)
+/** As many positions from the first on as {@link bytesOfPositions} gives them. */
+export function bytesFrom(first: bigint, count: number): Buffer {
+  const bytes = Buffer.allocUnsafe(count * 8)
+  const high = Number(first >> 32n)
+  const low = Number(first & 0xffff_ffffn)
+  for (let i = 0; i < count; i += 1) {
+    bytes.writeInt32BE(high + Math.floor((low + i) / 2 ** 32), i * 8)
+    bytes.writeUInt32BE((low + i) % 2 ** 32, i * 8 + 4)
+  }
+  return bytes
+}
+
+/** What {@link bytesOfPositions} was made of. */
+export function positionsIn(bytes: Buffer): string[] {
+  return Array.from({ length: bytes.length / 8 }, (_, i) => {
+    const high = bytes.readInt32BE(i * 8)
+    // Beyond 53 bits a number would be another one.
+    return high >= 0 && high < 2 ** 21
+      ? `${high * 2 ** 32 + bytes.readUInt32BE(i * 8 + 4)}`
+      : `${bytes.readBigInt64BE(i * 8)}`
+  })
+}
