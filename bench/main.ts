@@ -1,3 +1,4 @@
+import { inspect } from 'node:util'
 import type pg from 'pg'
 import { measureAssets } from './assets.ts'
 import { measureBackup } from './backup.ts'
@@ -137,8 +138,8 @@ if (import.meta.main)
     const results = await bench(options, cleanup)
     process.stdout.write(`${options.json ? JSON.stringify(results, null, 2) : show(results)}\n`)
   } catch (error) {
-    const { code, message, stack } = error as NodeJS.ErrnoException
+    const { code, message } = error as NodeJS.ErrnoException
     if (code?.startsWith('ERR_PARSE_ARGS')) process.stderr.write(`${message}\n\n${usage}\n`)
-    else process.stderr.write(`${code === 'ERR_ASSERTION' ? message.slice(0, 4000) : stack}\n`)
+    else process.stderr.write(`${code === 'ERR_ASSERTION' ? message.slice(0, 4000) : inspect(error)}\n`)
     process.exitCode = 1
   }
