@@ -3,6 +3,7 @@
  * answers 400, so no statement fails on a cast and no value can change a statement's meaning.
  */
 import { errors } from '../errors.ts'
+import { oncePer } from '../language/once.ts'
 import type { Kind } from './catalog.ts'
 
 export type ParamValue = string | number | boolean | null | readonly ParamValue[]
@@ -17,9 +18,9 @@ export const UNRESOLVED: unique symbol = Symbol('unresolved')
 export type ValueType = { readonly kind: Kind; readonly pgType: string; readonly element: Kind | undefined }
 
 /** The type that a placeholder for values of such a column is cast to: the column's, without its modifiers. */
-export function parameterType(type: ValueType): string {
-  return PARAMETER_TYPES[type.kind]?.(type) ?? baseType(type.pgType)
-}
+export const parameterType = oncePer(
+  (type: ValueType): string => PARAMETER_TYPES[type.kind]?.(type) ?? baseType(type.pgType),
+)
 
 /** The value as a parameter; null for a variable without a value. `label` is the path named in errors. */
 export function readValue(raw: unknown, type: ValueType, label: string): TypedValue {

@@ -190,7 +190,7 @@ async function importRows(importing: ImportState, { format, read }: ImportFile):
 async function planRow({ run, context, tenant }: ImportState, row: ImportRow): Promise<Tree> {
   const payload = row.payload()
   const plan = (given: typeof payload) => {
-    const planned = () => planTree(run.deps, run.requester, context, given, { run })
+    const planned = async () => planTree(run.deps, run.requester, context, given, { run })
     // A statement of a hook that fails must not end the transaction, which other rows are still tried in.
     return meetsHooks(run.deps, context, [given]) ? undone(run, planned) : planned()
   }

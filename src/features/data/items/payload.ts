@@ -83,9 +83,13 @@ export function readPayload(context: PayloadContext, payload: unknown, options: 
 type Entries = {
   readonly fields: [Field, unknown][]
   readonly relations: RelationValue[]
-  readonly references: Map<string, Reference>
-  readonly aliases: Map<string, string>
+  references: ReadonlyMap<string, Reference>
+  aliases: ReadonlyMap<string, string>
 }
+
+/** What most rows have of both. */
+const noReferences: ReadonlyMap<string, Reference> = new Map()
+const noAliases: ReadonlyMap<string, string> = new Map()
 
 /** The members of the payload that mean something, each after a check that the caller may write it. */
 function entriesOf(
@@ -95,7 +99,7 @@ function entriesOf(
   payload: Readonly<Record<string, unknown>>,
   { via, filled, trusted }: ReadOptions,
 ): Entries {
-  const entries: Entries = { fields: [], relations: [], references: new Map(), aliases: new Map() }
+  const entries: Entries = { fields: [], relations: [], references: noReferences, aliases: noAliases }
   for (const key of Object.keys(payload)) {
     const value = payload[key]
     const member = value === undefined ? undefined : memberOf(context, payload, key, value)
@@ -173,7 +177,7 @@ function isServersOwn(context: PayloadContext, grant: Grant | undefined, field: 
 function addReference(
   context: PayloadContext,
   payload: Readonly<Record<string, unknown>>,
-  { fields, references, aliases }: Entries,
+  entries: Entries,
   { field, relation, value }: Member,
 ): void {
   const { collection } = context
@@ -181,11 +185,17 @@ function addReference(
   if (pointed === undefined) return
   // The row of a many-to-any junction says by a second column which collection it points at.
   if (relation?.discriminator !== undefined)
-    fields.push([collection.fields.get(relation.discriminator.column)!, relation.discriminator.value])
+    entries.fields.push([collection.fields.get(relation.discriminator.column)!, relation.discriminator.value])
   if (value === null) return
-  if (relation !== undefined) aliases.set(field!.name, relation.name)
+  if (relation !== undefined) entries.aliases = withEntry(entries.aliases, field!.name, relation.name)
   const reference = referenceOf(context, pointed, { byRelation: relation !== undefined, value })
-  if (reference !== undefined) references.set(field!.name, reference)
+  if (reference !== undefined) entries.references = withEntry(entries.references, field!.name, reference)
+}
+
+/** The map of a row, which begins as one that all rows share. */
+function withEntry<Value>(map: ReadonlyMap<string, Value>, name: string, value: Value): ReadonlyMap<string, Value> {
+  const own = map.size === 0 ? new Map<string, Value>() : (map as Map<string, Value>)
+  return own.set(name, value)
 }
 
 /** Columns that get their value from rows written before this one, or from the parent. */
