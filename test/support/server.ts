@@ -86,6 +86,8 @@ async function startThrowaway(): Promise<Server> {
   const first = await start()
   await prepareDatabase(first.url).finally(() => first.stop())
   await copyTree(dataDir, seed)
+  // What a server of a test file has logged is its own.
+  await rm(join(seed, 'postgres.log'))
   const server = await start()
   const stop = async () => {
     await server.stop()
