@@ -302,7 +302,7 @@ export function readPlaces(connections: number, heavyAtOnce: number | undefined,
   return { all, heavy, quick: heavyAtOnce === undefined ? Math.max(heavy, all - 1) : heavy }
 }
 
-/** What bears on the places of reads from one moment to the next. */
+/** The places of reads depend on this, from one moment to the next. */
 export type PlaceDemand = {
   /** The primary and the replicas that serve: each of them bears as much. */
   readonly servers: number

@@ -76,7 +76,7 @@ export type ConsumerPage<Event extends BriefEvent = LogEvent> = {
   readonly round: { readonly from: string; readonly upTo: string }
   /** Whether it is a single event out of its place, which was set aside before. */
   readonly isRetry: boolean
-  /** What was wanted of all events of the page, before the transaction began that handles it; of events one by one there is none. */
+  /** The wanted summary of the page, read before the transaction that handles it; none where events are handled one by one. */
   readonly summarized?: Summarized | undefined
 }
 

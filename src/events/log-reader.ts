@@ -63,7 +63,7 @@ export type PullOptions = {
 /** An event in a brief page. */
 export type BriefEvent = Pick<LogEvent, 'position' | 'createdAt'>
 
-/** What a reader has the statement that finds the events of a brief page make of them. */
+/** A reader's own columns over the events of a brief page, made by the statement that finds them. */
 export type Summary = {
   /** SQL of a value for an event `e`, from the reader's own parameters; null where the event is to have none. */
   readonly each: (parameters: readonly string[]) => string

@@ -51,7 +51,7 @@ export async function openSeals(deps: WorkerWrites, timing: Partial<Timing> = {}
 /** A wrong seal would stay wrong for ever, so the consumer halts at events that it can't seal. */
 function sealConsumer(keys: LogKeys, paceMs: number): Consumer {
   let sealed = '0'
-  let asked = sealSummary(sealed)
+  let asked: ReturnType<typeof sealSummary> | undefined
   return {
     name,
     wants: () => {
@@ -61,7 +61,7 @@ function sealConsumer(keys: LogKeys, paceMs: number): Consumer {
     onFailure: 'halt',
     paceMs,
     handle: async (tx, { summarized, ...page }: ConsumerPage<BriefEvent>) => {
-      await sealPage(tx, keys, { ...page, leaves: summarized && { ...asked, ...summarized } })
+      await sealPage(tx, keys, { ...page, leaves: asked && summarized && { ...asked, ...summarized } })
       sealed = page.events.at(-1)!.position
       return undefined
     },

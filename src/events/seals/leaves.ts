@@ -43,16 +43,8 @@ export type FreshLeaves = {
  * The leaves of events that were never sealed, by position, put together in the database: what would be sent of each event
  * costs more than its hashes. An event that is not there, or not of that day, is not counted.
  */
-export async function freshLeaves(db: Reader, { positions, salts, canonical, day }: Salted): Promise<FreshLeaves> {
-  const first = positions[0]!
-  const last = positions.at(-1)!
-  const span = BigInt(last) - BigInt(first) + 1n
-  const count = BigInt(positions.length)
-  const of = [salts, day ?? null]
-  if (span === count) return db.one(rawQuery(freshSql(canonical, ranged), [first, last, ...of]))
-  return span > count * mostSparse
-    ? db.one(rawQuery(freshSql(canonical, wanted), [positions, positions, ...of]))
-    : db.one(rawQuery(freshSql(canonical, dense), [first, last, ...of, positions]))
+export function freshLeaves(db: Reader, { positions, salts, canonical, day }: Salted): Promise<FreshLeaves> {
+  return db.one(rawQuery(freshSql(canonical), [positions, positions, salts, day ?? null]))
 }
 
 /** Events, and where the salts of each are: those of the first are of the event at the position `from`. */
@@ -158,21 +150,12 @@ const ofDay = `($4::text is null or e."createdAt" >= $4::timestamp at time zone 
 const wanted = `unnest($1::bigint[], $2::bigint[]) with ordinality as p (position, content, n)
   join "${logTable}" e on e.id = ${eventIdSql('p.content')} and ${ofDay}`
 
-/** All events from `$1` to `$2`: a range of the index, where nothing is missing in between. */
-const ranged = `"${logTable}" e cross join lateral (select e.position as position, e.position - $1::bigint + 1 as n) p
-  where e.id between ${eventIdSql('$1::bigint')} and ${eventIdSql('$2::bigint')} and ${ofDay}`
-
-/** Those of `$5` among them: where little is missing, the range costs less than to look for each. */
-const dense = `"${logTable}" e join unnest($5::bigint[]) with ordinality as p (position, n) on p.position = e.position
-  where e.id between ${eventIdSql('$1::bigint')} and ${eventIdSql('$2::bigint')} and ${ofDay}`
-const mostSparse = 4n
-
-function freshSql(form: number, from: string): string {
+function freshSql(form: number): string {
   // A leaf that was found by the event's id has that id: it need not be computed from the position.
   const leaf = leafSql(form, 'e.id', commitment(0, imagesSql), commitment(1, originSql))
   return `select count(*)::int as count, encode(sha256(coalesce(string_agg(leaf, '' order by n), '')), 'hex') as leaves,
     coalesce(string_agg(substr(leaf, 1, ${markBytes}), '' order by n), '') as marks, coalesce(${timeSql('max("createdAt")')}, '') as latest
-  from (select p.n, e."createdAt", ${leaf} as leaf from ${from} offset 0) fresh`
+  from (select p.n, e."createdAt", ${leaf} as leaf from ${wanted} offset 0) fresh`
 }
 
 function sealedSql(form: number): string {

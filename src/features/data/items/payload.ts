@@ -83,13 +83,9 @@ export function readPayload(context: PayloadContext, payload: unknown, options: 
 type Entries = {
   readonly fields: [Field, unknown][]
   readonly relations: RelationValue[]
-  references: ReadonlyMap<string, Reference>
-  aliases: ReadonlyMap<string, string>
+  readonly references: Map<string, Reference>
+  readonly aliases: Map<string, string>
 }
-
-/** What most rows have of both. */
-const noReferences: ReadonlyMap<string, Reference> = new Map()
-const noAliases: ReadonlyMap<string, string> = new Map()
 
 /** The members of the payload that mean something, each after a check that the caller may write it. */
 function entriesOf(
@@ -99,7 +95,7 @@ function entriesOf(
   payload: Readonly<Record<string, unknown>>,
   { via, filled, trusted }: ReadOptions,
 ): Entries {
-  const entries: Entries = { fields: [], relations: [], references: noReferences, aliases: noAliases }
+  const entries: Entries = { fields: [], relations: [], references: new Map(), aliases: new Map() }
   for (const key of Object.keys(payload)) {
     const value = payload[key]
     const member = value === undefined ? undefined : memberOf(context, payload, key, value)
@@ -187,15 +183,9 @@ function addReference(
   if (relation?.discriminator !== undefined)
     entries.fields.push([collection.fields.get(relation.discriminator.column)!, relation.discriminator.value])
   if (value === null) return
-  if (relation !== undefined) entries.aliases = withEntry(entries.aliases, field!.name, relation.name)
+  if (relation !== undefined) entries.aliases.set(field!.name, relation.name)
   const reference = referenceOf(context, pointed, { byRelation: relation !== undefined, value })
-  if (reference !== undefined) entries.references = withEntry(entries.references, field!.name, reference)
-}
-
-/** The map of a row, which begins as one that all rows share. */
-function withEntry<Value>(map: ReadonlyMap<string, Value>, name: string, value: Value): ReadonlyMap<string, Value> {
-  const own = map.size === 0 ? new Map<string, Value>() : (map as Map<string, Value>)
-  return own.set(name, value)
+  if (reference !== undefined) entries.references.set(field!.name, reference)
 }
 
 /** Columns that get their value from rows written before this one, or from the parent. */
