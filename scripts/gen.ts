@@ -5,7 +5,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { membersDocument } from '../src/catalog/shape.ts'
-import { configDocument } from '../src/config/document.ts'
+import { configDocument } from './config-document.ts'
 import { floorsTable } from './floors.ts'
 import { referencePages } from './reference/pages.ts'
 

@@ -5,8 +5,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseEnv } from 'node:util'
 import { parse } from 'yaml'
-import { startEmbedded } from '../src/db/embedded/embedded.ts'
-import { freePort } from '../src/db/embedded/free-port.ts'
+import { freePort, startEmbedded } from '../src/db/embedded/embedded.ts'
 
 /*
  * `node scripts/image-smoke.ts PROJECT ROOT`: starts the processes of an image, whose file system is mounted at ROOT, as the project's

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import pg from 'pg'
-import { freePort } from '../src/db/embedded/free-port.ts'
+import { freePort } from '../src/db/embedded/embedded.ts'
 
 /** A server of the PostgreSQL that this machine has installed, on a directory of its own. */
 export type LocalPostgres = {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import type { QueryResultRow } from 'pg'
-import { freePort } from '../../src/db/embedded/free-port.ts'
+import { freePort } from '../../src/db/embedded/embedded.ts'
 import { query } from './database.ts'
 import { type Part, partOf, runScript } from './processes.ts'
 import { openSmtpSink, type SmtpSink } from './smtp-sink.ts'

@@ -2,7 +2,7 @@ import type { ClientRequest, IncomingHttpHeaders, IncomingMessage } from 'node:h
 import { request as requestHttps } from 'node:https'
 import { Readable } from 'node:stream'
 import { request as requestHttp } from '../language/node-http.ts'
-import { ForbiddenAddressError, isForbiddenLiteral, lookUpPublic } from './public-address.ts'
+import { ForbiddenAddressError, isForbiddenLiteral, lookUpPublic } from './network-addresses.ts'
 
 type UrlRequest = {
   readonly method?: string

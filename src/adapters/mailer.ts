@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { NodemailerError } from 'nodemailer'
 import type { MailSender } from '../config/families.ts'
 import { onFirstUse } from '../language/once.ts'
-import { ForbiddenAddressError, isForbiddenLiteral, lookUpPublic } from './public-address.ts'
+import { ForbiddenAddressError, isForbiddenLiteral, lookUpPublic } from './network-addresses.ts'
 
 const nodemailer = onFirstUse<typeof import('nodemailer')>('nodemailer')
 

@@ -1,8 +1,7 @@
 import { createHmac } from 'node:crypto'
 import { availableParallelism } from 'node:os'
 import { asker } from '../admission/asker.ts'
-import { admitted, openLane } from '../admission/lane.ts'
-import { rushNow } from '../admission/rush.ts'
+import { admitted, openLane, rushNow } from '../admission/lane.ts'
 import { hashesAtOnce, patienceOfHashes } from '../admission/step.ts'
 import { onFirstUse } from '../language/once.ts'
 

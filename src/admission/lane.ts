@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { AppError } from '../errors.ts'
-import { type Asker, asker, clientGone, noteMuch } from './asker.ts'
+import { type Asker, asker, clientGone, lightAskedSoFar, noteMuch } from './asker.ts'
 import {
   admissible,
   afterRun,
@@ -11,10 +11,13 @@ import {
   duringRun,
   hasRoom,
   mayRefuse,
+  noRush,
   type Patience,
   type PlaceCounts,
   type Places,
+  type Rush,
   refusesComer,
+  rushStep,
   unknownCost,
   type Weight,
   type Work,
@@ -365,3 +368,11 @@ function count<W>(works: Iterable<W>, counts: (work: W) => boolean): number {
   for (const work of works) if (counts(work)) found += 1
   return found
 }
+
+/** How much that is light is asked for in this process. */
+export function rushNow(): Rush {
+  rush = rushStep(rush, { now: performance.now(), asked: lightAskedSoFar() })
+  return rush
+}
+
+let rush: Rush = noRush

@@ -303,7 +303,7 @@ export function readPlaces(connections: number, heavyAtOnce: number | undefined,
 }
 
 /** The places of reads depend on this, from one moment to the next. */
-export type PlaceDemand = {
+type PlaceDemand = {
   /** The primary and the replicas that serve: each of them bears as much. */
   readonly servers: number
   /** Hashes of passwords that are being computed. */

@@ -1,7 +1,7 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { clientNetwork } from '../adapters/client-address.ts'
+import { clientNetwork } from '../adapters/network-addresses.ts'
 import { type Asker, workFor } from '../admission/asker.ts'
 import { type App, turnOf } from '../http/http.ts'
 import { hasBody } from './bodies.ts'

@@ -1,11 +1,235 @@
+import type { Logger } from 'pino'
 import type { Logs } from '../adapters/logger.ts'
 import { openRedis, type Redis } from '../adapters/redis.ts'
 import type { Configuration } from '../config/config.ts'
 import type { UnloggedWrites } from '../db/sql.ts'
-import { type Addition, addToCounters, type Count, deleteEndedCounters } from '../db/unlogged/counters.ts'
+import { type Addition, addToCounters, type Count, deleteEndedCounters } from '../db/unlogged/requests.ts'
+
+/** A counter that an attempt is counted against. */
+export type Budget = {
+  readonly key: string
+  readonly limit: number
+  /** An attempt that succeeds, or is not made after all, takes nothing of it. */
+  readonly isGivenBack: boolean
+}
+
+export type Attempt = LimitVerdict & {
+  /** To be called once it has succeeded; what is left then. Rejects when nobody can count: then it stays counted. */
+  giveBack(): Promise<LimitVerdict>
+}
+
+export type AttemptLimit = (budgets: readonly Budget[]) => Promise<Attempt>
+
+export type RequestLimit = {
+  /** Counts a request, or refuses it. Does not wait for anything. */
+  take(key: string): LimitVerdict
+  /** Tells the other processes what they do not know yet; resolves when they can. */
+  share(): Promise<void>
+  close(): Promise<void>
+}
+
+type RequestLimitOptions = { limit: number; windowMs: number; counters: Counters; log: Logger }
+
+/** `unsent`: how much of the count the other processes do not know yet. */
+type Requests = Window & { unsent: number }
+
+const rememberedAtMost = 50_000
+const shareEveryMs = 250
+
+/**
+ * Decides by memory and shares it in the background, in one statement for all clients (docs/decisions/0010). Exact within
+ * a process; clients that have made less than a tenth of their requests are nobody's business but this process's.
+ */
+export function openRequestLimit({ limit, windowMs, counters, log }: RequestLimitOptions): RequestLimit {
+  const windows = openWindows<Requests>(rememberedAtMost)
+  const sharedFrom = Math.ceil(limit / 10)
+  const toShare = new Map<string, Requests>()
+  let timer: NodeJS.Timeout | undefined
+  let sharing = Promise.resolve()
+  let hasFailed = false
+
+  const share = async (): Promise<void> => {
+    const entries = [...toShare].filter(([, window]) => window.endsAt > performance.now())
+    toShare.clear()
+    if (entries.length === 0) return
+    const error = await shareCounts(counters, entries)
+    if (error !== undefined && !hasFailed)
+      log.warn({ err: error }, 'the limit of requests is not shared: each process counts by itself')
+    hasFailed = error !== undefined
+  }
+
+  const inTurn = (): Promise<void> => {
+    timer = undefined
+    sharing = sharing.then(share)
+    return sharing
+  }
+
+  const plan = (key: string, window: Requests) => {
+    toShare.set(key, window)
+    timer ??= setTimeout(inTurn, Math.min(shareEveryMs, windowMs / 4)).unref()
+  }
+
+  return {
+    take: (key) => {
+      const window =
+        windows.live(key) ?? windows.begin(key, { count: 0, unsent: 0, endsAt: performance.now() + windowMs })
+      if (window.count >= limit) return verdictOf(limit, window, false)
+      window.count += 1
+      window.unsent += 1
+      if (window.count >= sharedFrom) plan(key, window)
+      return verdictOf(limit, window, true)
+    },
+    share: inTurn,
+    close: async () => {
+      clearTimeout(timer)
+      await sharing
+    },
+  }
+}
+
+/** Adds what is unsent to the shared counters and learns what they say; gives the error where they cannot be reached. */
+async function shareCounts(counters: Counters, entries: readonly (readonly [string, Requests])[]): Promise<unknown> {
+  const additions = entries.map(([key, window]) => {
+    const add = window.unsent
+    window.unsent = 0
+    const atLeast = window.count - add
+    return { key: `requests of ${key}`, add, atLeast, windowMs: window.endsAt - performance.now() }
+  })
+  try {
+    const counts = await counters.add(() => additions)
+    entries.forEach(([, window], i) => {
+      // Requests that came meanwhile are not in the shared count yet.
+      window.count = counts[i]!.count + window.unsent
+      window.endsAt = performance.now() + counts[i]!.remainingMs
+    })
+    return undefined
+  } catch (error) {
+    entries.forEach(([, window], i) => {
+      window.unsent += additions[i]!.add
+    })
+    return error
+  }
+}
+
+/** Another process may have given something back since then. Milliseconds. */
+const trustedMs = 1000
+
+/** `own`: how often this process has counted here. The counter has come to that much, with the counts of others. */
+type WindowCount = Window & { readonly own: number; readonly seenAt: number }
+type Step = { readonly key: string; readonly add: number; readonly window: string }
+
+/**
+ * Counts an attempt against all its budgets at once, in the shared counters: at most `limit` per window are made and
+ * not given back, however many processes are asked at the same time. A budget that is known to be used up refuses from
+ * memory, so a flood costs nothing but its first requests.
+ *
+ * Attempts that are given back have a counter of their own beside that of all. Both only grow, so a process that has
+ * older values than another, or lost them with Redis, takes no count back.
+ *
+ * Rejects when neither store can count: an attempt that is not counted is not made.
+ */
+export function openAttemptLimit(counters: Counters, windowMs: number): AttemptLimit {
+  const book = openBook(counters, windowMs)
+  return async (budgets) => {
+    const refusals = book.usedUp(budgets)
+    if (refusals.length > 0) return { ...tightest(refusals), giveBack: async () => tightest(refusals) }
+    const verdicts = await book.count(budgets)
+    const endsAt = book.endOf(budgets)
+    const verdict = tightest(verdicts)
+    if (!verdict.allowed) await book.giveBack(budgets, endsAt)
+    return {
+      ...verdict,
+      giveBack: async () => {
+        await book.giveBack(budgets, endsAt)
+        return tightest(budgets.map((budget, i) => book.knownOf(budget, true) ?? verdicts[i]!))
+      },
+    }
+  }
+}
+
+/** The shared counters of attempts, as far as this process knows them. */
+function openBook(counters: Counters, windowMs: number) {
+  const windows = openWindows<WindowCount>(rememberedAtMost)
+  const add = (steps: readonly Step[]) => addSteps(counters, windows, windowMs, steps)
+
+  const knownOf = ({ key, limit, isGivenBack }: Budget, allowed: boolean): LimitVerdict | undefined => {
+    const made = windows.live(key)
+    if (made === undefined) return undefined
+    const back = isGivenBack ? (windows.live(backOf(key))?.count ?? 0) : 0
+    return verdictOf(limit, { count: made.count - back, endsAt: made.endsAt }, allowed)
+  }
+
+  return {
+    knownOf,
+    /** The refusals that need no question. */
+    usedUp: (budgets: readonly Budget[]): LimitVerdict[] =>
+      budgets.flatMap((budget) => {
+        const known = knownOf(budget, false)
+        if (known === undefined || known.remaining > 0) return []
+        const isFresh = performance.now() - windows.live(budget.key)!.seenAt < trustedMs
+        return !budget.isGivenBack || isFresh ? [known] : []
+      }),
+    count: async (budgets: readonly Budget[]): Promise<LimitVerdict[]> => {
+      const given = budgets.filter(({ isGivenBack }) => isGivenBack)
+      const counted = await add([
+        ...budgets.map(({ key }) => ({ key, add: 1, window: key })),
+        ...given.map(({ key }) => ({ key: backOf(key), add: 0, window: key })),
+      ])
+      return budgets.map((budget, i) => {
+        const back = budget.isGivenBack ? counted[budgets.length + given.indexOf(budget)]! : 0
+        return knownOf(budget, counted[i]! - back <= budget.limit) ?? verdictOf(budget.limit, ended, true)
+      })
+    },
+    endOf: (budgets: readonly Budget[]): number =>
+      Math.min(...budgets.map(({ key }) => windows.live(key)?.endsAt ?? 0)),
+    /** Of windows that are not over: in the next one it was never counted. */
+    giveBack: async (budgets: readonly Budget[], endsAt: number): Promise<void> => {
+      const open = performance.now() < endsAt ? budgets.filter(({ isGivenBack }) => isGivenBack) : []
+      if (open.length > 0) await add(open.map(({ key }) => ({ key: backOf(key), add: 1, window: key })))
+    },
+  }
+}
+
+/** Adds to the shared counters and notes what they say. */
+async function addSteps(
+  counters: Counters,
+  windows: ReturnType<typeof openWindows<WindowCount>>,
+  windowMs: number,
+  steps: readonly Step[],
+): Promise<number[]> {
+  const additions = () =>
+    steps.map(({ key, add, window }) => {
+      const endsAt = windows.live(window)?.endsAt
+      const remainingMs = endsAt === undefined ? windowMs : endsAt - performance.now()
+      return { key, add, atLeast: windows.live(key)?.count ?? 0, windowMs: remainingMs }
+    })
+  const counts = await counters.add(additions)
+  return steps.map(({ key, add }, i) => {
+    const { count, remainingMs } = counts[i]!
+    const known = windows.live(key)
+    const own = (known?.own ?? 0) + add
+    const seenAt = performance.now()
+    const highest = Math.max(count, known?.count ?? 0, own)
+    windows.begin(key, { count: highest, own, seenAt, endsAt: seenAt + remainingMs })
+    return count
+  })
+}
+
+const backOf = (key: string) => `${key} back`
+/** A window that was over before its counter was told. */
+const ended: Window = { count: 0, endsAt: 0 }
+
+/** The one that refuses, for the longest; else the one that will refuse first. */
+function tightest(verdicts: readonly LimitVerdict[]): LimitVerdict {
+  return verdicts.reduce((a, b) => {
+    if (a.allowed !== b.allowed) return a.allowed ? b : a
+    if (a.allowed) return b.remaining < a.remaining ? b : a
+    return b.resetMs > a.resetMs ? b : a
+  })
+}
 
 /** Counters that all processes share. */
-export type Counters = {
+type Counters = {
   /**
    * Adds to counters of different keys; what each has come to, in the same order. `additions` is asked again when another
    * one has to count. Rejects when nobody can.
@@ -77,7 +301,7 @@ async function addInRedis(redis: Redis, additions: readonly Addition[]): Promise
   return additions.map(({ key }, i) => ({ key, count: counts[i]![0], remainingMs: counts[i]![1] }))
 }
 
-/** The same as the statement in db/unlogged/counters.ts. */
+/** The same as the statement in db/unlogged/requests.ts. */
 const addScript = `
 local counts = {}
 for i, key in ipairs(KEYS) do
@@ -96,7 +320,7 @@ end
 return counts`
 
 /** A counter as this process knows it, until the end of its window. */
-export type Window = {
+type Window = {
   count: number
   /** By `performance.now()`, which no change of the clock moves. */
   endsAt: number
@@ -133,6 +357,6 @@ export type LimitVerdict = {
   readonly resetMs: number
 }
 
-export function verdictOf(limit: number, { count, endsAt }: Window, allowed: boolean): LimitVerdict {
+function verdictOf(limit: number, { count, endsAt }: Window, allowed: boolean): LimitVerdict {
   return { allowed, limit, remaining: Math.max(0, limit - count), resetMs: Math.max(0, endsAt - performance.now()) }
 }

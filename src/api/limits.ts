@@ -1,10 +1,9 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ownerOf } from '../access/principal.ts'
-import { clientNetwork } from '../adapters/client-address.ts'
 import { canonicalEmail } from '../adapters/email-address.ts'
 import type { Logs } from '../adapters/logger.ts'
-import { isToken } from '../adapters/one-time-secrets.ts'
-import { hashSecret } from '../adapters/tokens.ts'
+import { clientNetwork } from '../adapters/network-addresses.ts'
+import { hashSecret, isToken } from '../adapters/tokens.ts'
 import type { Config, Configuration } from '../config/config.ts'
 import type { UnloggedWrites } from '../db/sql.ts'
 import { AppError } from '../errors.ts'
@@ -15,11 +14,12 @@ import {
   type Attempt,
   type AttemptLimit,
   type Budget,
+  type LimitVerdict,
   openAttemptLimit,
+  openCounters,
   openRequestLimit,
   type RequestLimit,
-} from './attempt-limit.ts'
-import { type LimitVerdict, openCounters } from './counters.ts'
+} from './counters.ts'
 
 /** A budget of a request, `times` AUTH_RATE_LIMIT per window. */
 type AttemptBudget = { readonly key: string; readonly times?: number; readonly isGivenBack?: boolean }

@@ -13,9 +13,14 @@ import { onFirstUse } from '../language/once.ts'
 import type { RealtimeReads, RealtimeWrites } from './capabilities.ts'
 import { type openEngine, openOutbox, type SocketLimits } from './realtime/connections.ts'
 import { type EventDelivery, notAllowed, openDelivery, type SubscriptionStart } from './realtime/delivery.ts'
-import { type ExecutionRooms, openExecutionRooms } from './realtime/executions.ts'
 import { answer, callerOf, dispatchMessage, refuseUnknown } from './realtime/messages.ts'
-import { openPushes, openTaskProgress, type TaskProgress } from './realtime/pushes.ts'
+import {
+  type ExecutionRooms,
+  openExecutionRooms,
+  openPushes,
+  openTaskProgress,
+  type TaskProgress,
+} from './realtime/pushes.ts'
 import { type LiveReports, openLiveReports } from './realtime/reports.ts'
 import { openCluster, openRooms, type RoomChannel } from './realtime/rooms.ts'
 import { inOneMessage, readSubscribeRequest } from './realtime/views.ts'

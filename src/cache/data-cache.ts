@@ -3,14 +3,13 @@ import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import type { Config } from '../config/config.ts'
 import type { Database } from '../db/pools.ts'
-import type { WalPosition } from '../db/replicas/wal.ts'
+import type { WalPosition } from '../db/replicas/write-positions.ts'
 import type { Tx } from '../db/sql.ts'
 import { parseSnapshot } from '../events/cursor.ts'
 import { type AdmissionPolicy, openAdmissionPolicy } from './admission-policy.ts'
-import { enqueueInvalidations } from './invalidations.ts'
 import { type LogWatch, type Look, openLogWatch } from './log-watch.ts'
-import { type Answer, type CachedAnswer, openResultCache, type TimeWindow } from './result-cache.ts'
-import { isShared, openSharedStore, type SharedEntry, type SharedStore } from './shared-store.ts'
+import { type Answer, type CachedAnswer, isShared, openResultCache, type TimeWindow } from './result-cache.ts'
+import { enqueueInvalidations, openSharedStore, type SharedEntry, type SharedStore } from './shared-store.ts'
 
 type Lookup = {
   /** Everything that the answer is a function of, but the rows. */

@@ -1,6 +1,6 @@
 import { logSchema, logTable } from '../catalog/log-triggers.ts'
 import type { Database } from '../db/pools.ts'
-import { type WalPosition, walEndSql } from '../db/replicas/wal.ts'
+import { type WalPosition, walEndSql } from '../db/replicas/write-positions.ts'
 import { inRounds } from '../db/rounds.ts'
 import { includesSnapshot, parseSnapshot, type Snapshot } from '../events/cursor.ts'
 import { unseenSql, unseenValues } from '../events/log-reader.ts'

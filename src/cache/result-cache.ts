@@ -1,4 +1,5 @@
 import { type BoundedMemory, openBoundedMemory } from '../adapters/bounded-memory.ts'
+import type { Config } from '../config/config.ts'
 
 /** An answer that was read from the database. */
 export type Answer = {
@@ -84,3 +85,6 @@ const memoryOf = <Cached extends CachedAnswer>(maxBytes: number, largest: number
 
 /** The size of an entry beside its texts, by measure of a heap with many of them. */
 const overheadBytes = 500
+
+/** Whether processes share the answers of reads, which are then invalidated by jobs. */
+export const isShared = ({ dataCache }: Config): boolean => dataCache.enabled && dataCache.adapter !== 'memory'

@@ -1,8 +1,14 @@
+import { hash } from 'node:crypto'
+import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import { openRedis } from '../adapters/redis.ts'
 import { openUpstash, type RemoteRedis } from '../adapters/upstash.ts'
+import { logTable } from '../catalog/log-triggers.ts'
 import type { Config } from '../config/config.ts'
-import type { TimeWindow } from './result-cache.ts'
+import type { ReservedReads } from '../db/pools.ts'
+import { type Reader, rawQuery, type Tx } from '../db/sql.ts'
+import { bossSchema, enqueue, type JobData } from '../events/jobs.ts'
+import { isShared, type TimeWindow } from './result-cache.ts'
 
 /** An answer as processes share it. `snapshot` was taken before it was read: a reader judges the entry by it (ADR 19). */
 export type SharedEntry = {
@@ -16,9 +22,6 @@ export type SharedEntry = {
   readonly madeAt: number
   readonly ttlMs: number
 }
-
-/** Whether processes share the answers of reads, which are then invalidated by jobs. */
-export const isShared = ({ dataCache }: Config): boolean => dataCache.enabled && dataCache.adapter !== 'memory'
 
 /** Entries in Redis or Upstash. Nobody trusts them, so an entry that is lost, kept too long or comes back does no harm. */
 export type SharedStore = {
@@ -48,7 +51,7 @@ export function openSharedStore(config: Config, log: Logger, prefix: () => strin
 }
 
 /** The Redis that an adapter names; undefined for memory. */
-export function openRemoteRedis(
+function openRemoteRedis(
   { upstash }: Config,
   { adapter, redisUrl }: { readonly adapter: 'memory' | 'redis' | 'upstash'; readonly redisUrl: string | undefined },
   log: Logger,
@@ -112,3 +115,106 @@ function parseHead(text: string): Omit<SharedEntry, 'body'> | undefined {
     return undefined
   }
 }
+
+/**
+ * Enqueues, in the writing transaction, one job for each table that it has changed, as the log shows. Many writes, one
+ * job: a table whose job is still waiting gets no other one. That job's row is locked, so that no worker takes it before
+ * this transaction has ended; another writer shares the lock.
+ *
+ * The jobs only free what the shared store holds in vain. Answers stay right without them (ADR 19).
+ */
+export async function enqueueInvalidations(boss: PgBoss, tx: Tx): Promise<void> {
+  const tables = await tx.any<{ table: string; xid: string }>(rawQuery(touchedSql))
+  const jobs = tables.map((data) => ({ queue: 'cache-invalidation', data, startAfterSeconds: collectSeconds }) as const)
+  await enqueue(boss, tx, jobs)
+}
+
+type PurgedStore = { readonly dataCache: { readonly purge: (table: string, upTo: string) => Promise<unknown> } }
+
+/** Deletes from the shared store what the writes of a table have made worthless. Nothing newer goes with it. */
+export async function dropInvalidated(
+  deps: ReservedReads & PurgedStore,
+  { table, xid }: JobData['cache-invalidation'],
+): Promise<void> {
+  const upTo = await newestChange(deps.reserved, table, xid)
+  if (upTo !== undefined) await deps.dataCache.purge(table, upTo)
+}
+
+/** The newest transaction that changed a table, from `since` on; undefined when none has. */
+async function newestChange(db: Reader, table: string, since: string): Promise<string | undefined> {
+  const newest = await db.maybeOne<{ xid: string }>(rawQuery(newestSql, [table, since]))
+  return newest?.xid
+}
+
+/** How long a job waits for further writes. */
+const collectSeconds = 1
+
+const touchedSql = `
+  with touched as materialized (
+    select distinct e.entity::text as "table" from "${logTable}" e
+    where e.xid = pg_current_xact_id_if_assigned() and e.type = 'data'),
+  waiting as materialized (
+    select j.data->>'table' as "table" from ${bossSchema}.job j
+    where j.name = 'cache-invalidation' and j.state = 'created' and j.start_after > clock_timestamp()
+      and j.data->>'table' in (select "table" from touched)
+    for key share of j skip locked)
+  select "table", pg_current_xact_id()::text as xid from touched where "table" not in (select "table" from waiting)`
+
+const newestSql = `
+  select e.xid::text as xid from "${logTable}" e
+  where e.xid >= $2::xid8 and e.entity = $1 and e.type = 'data' order by e.xid desc limit 1`
+
+/** Something that every process keeps in memory, read from the database. */
+export type SyncedStore = {
+  /** All of it, as a value that JSON can hold; equal wherever the same rows were read. */
+  value(): unknown
+  reload(): Promise<void>
+  onChange(handler: () => void): void
+}
+
+type SystemSyncOptions = { config: Config; log: Logger; synced: readonly SyncedStore[] }
+
+/**
+ * A second way, beside NOTIFY, to hear that permissions, roles or settings have changed: their digest in Redis or Upstash.
+ * A process that has read others replaces it, and every process looks at it each SYSTEM_CACHE_SYNC_INTERVAL seconds. With
+ * the notification connection cut, a change counts after that time instead of after SYSTEM_CACHE_TTL. The rules themselves
+ * are always read from the database, so nothing that Redis loses or brings back can grant anything.
+ *
+ * Does nothing where the system cache is in memory alone.
+ */
+export function openSystemSync({ config, log, synced }: SystemSyncOptions): { close(): Promise<void> } {
+  const { systemCache } = config
+  const remote = openRemoteRedis(config, systemCache, log)
+  if (remote === undefined) return { close: async () => undefined }
+  const key = `daybook:system:${databaseName(config)}`
+  const digest = () => digestOf(synced)
+  let closed = false
+
+  const publish = async () => {
+    await remote.run(`redis.call('set', KEYS[1], ARGV[1])`, [key], [digest()])
+  }
+  const look = async () => {
+    if (closed || (await remote.get(key)) === digest()) return
+    await Promise.all(synced.map((one) => one.reload()))
+    await publish()
+  }
+  const beside = (work: () => Promise<void>) => () =>
+    void work().catch((error: unknown) => log.debug({ err: error }, 'the system cache could not be compared'))
+
+  const timer = setInterval(beside(look), systemCache.syncIntervalSeconds * 1000).unref()
+  for (const one of synced) one.onChange(beside(publish))
+  return {
+    close: async () => {
+      closed = true
+      clearInterval(timer)
+      remote.close()
+    },
+  }
+}
+
+const digestOf = (synced: readonly SyncedStore[]): string =>
+  hash('sha256', JSON.stringify(synced.map((one) => one.value())), 'base64url')
+
+/** Processes of one installation may reach their database by different addresses; its name they have in common. */
+const databaseName = ({ database }: Config): string =>
+  database.url === undefined ? '' : new URL(database.url).pathname.slice(1)

@@ -62,7 +62,7 @@ export const tasks = define('svc_Tasks', {
     started_at: dateTime,
     progress: { type: 'Float', unlogged: true },
     progress_message: { ...string, unlogged: true },
-    // The claim of the attempt that runs (features/work/tasks/queries.ts); retry_at is when the next one may begin.
+    // The claim of the attempt that runs (features/work/tasks/tasks.ts); retry_at is when the next one may begin.
     attempt_token: { type: 'UUID', hidden: true, unlogged: true },
     heartbeat_at: { type: 'DateTime', unlogged: true },
     retry_at: { type: 'DateTime', unlogged: true },

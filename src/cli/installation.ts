@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { ConfigError, loadEnv, parseConfig } from '../config/config.ts'
 import { embeddedDatabase, parseInstallation } from '../config/installation.ts'
-import type { Env } from '../config/read.ts'
+import type { Env } from '../config/variable.ts'
 import { isClaimed } from '../db/embedded/claim.ts'
 import { startEmbedded } from '../db/embedded/embedded.ts'
 

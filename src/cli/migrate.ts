@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util'
 import { parseInstallation } from '../config/installation.ts'
-import type { Env } from '../config/read.ts'
+import type { Env } from '../config/variable.ts'
 import type { MigrationType } from '../events/direct-session.ts'
 import { systemActor } from '../events/types.ts'
 import {

@@ -3,8 +3,8 @@ import { join } from 'node:path'
 import { parseEnv } from 'node:util'
 import { editDistance } from '../language/text.ts'
 import { type Families, families as familyTable, readFamilies, variablePrefix } from './families.ts'
-import { type ConfigReading, type Env, isSet, openReading, readVariables, type VariableProblem } from './read.ts'
 import { checkRules, type RuleOptions } from './rules.ts'
+import { type ConfigReading, type Env, isSet, openReading, readVariables, type VariableProblem } from './variable.ts'
 import { groups, type VariableValues } from './variables.ts'
 
 /**

@@ -1,7 +1,15 @@
 import { join } from 'node:path'
 import { boolean, integer, matching, oneOf, password, pem, text, url } from './parsers.ts'
-import { addProblem, type ConfigReading, type Findings, readVariables } from './read.ts'
-import { optional, optionalSecret, type Variable, variable } from './variable.ts'
+import {
+  addProblem,
+  type ConfigReading,
+  type Findings,
+  optional,
+  optionalSecret,
+  readVariables,
+  type Variable,
+  variable,
+} from './variable.ts'
 import { socialProviderIds } from './variables/accounts.ts'
 import type { VariableValues } from './variables.ts'
 

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Config, type ParseOptions, parseConfig } from './config.ts'
-import type { Env } from './read.ts'
+import type { Env } from './variable.ts'
 
 /**
  * The configuration of the installation here, for commands that run beside its processes: without DATABASE_URL the database

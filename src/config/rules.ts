@@ -1,5 +1,5 @@
 import { type Families, variablePrefix } from './families.ts'
-import { addProblem, type ConfigReading, isSet } from './read.ts'
+import { addProblem, type ConfigReading, isSet } from './variable.ts'
 import { groups, type VariableValues } from './variables.ts'
 
 /** The input of the rules: all values, before the config is put together. */

@@ -1,13 +1,10 @@
 import type { Values } from './variable.ts'
 import { auth, cookie, cors, oauth, oauthServer, passkey } from './variables/accounts.ts'
-import { dataCache, systemCache, upstash } from './variables/caches.ts'
-import { database, migrations } from './variables/database.ts'
+import { database, dataCache, migrations, systemCache, upstash } from './variables/database.ts'
 import { assets, backup, files, storage } from './variables/files.ts'
 import { access, overload, query, rateLimit, tenancy } from './variables/limits.ts'
-import { mail } from './variables/mail.ts'
-import { log, observability } from './variables/observability.ts'
-import { realtime, tasks, workflows } from './variables/realtime.ts'
-import { admin, consoleGroup, mcp, openapi, project, server } from './variables/server.ts'
+import { admin, consoleGroup, log, mcp, observability, openapi, project, server } from './variables/server.ts'
+import { mail, realtime, tasks, workflows } from './variables/work.ts'
 
 /**
  * The one table of every variable.

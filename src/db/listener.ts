@@ -5,8 +5,7 @@ import { pauseAfter } from '../adapters/retry.ts'
 import type { Config } from '../config/config.ts'
 import { Connection } from './connection.ts'
 import { isConnectionLoss } from './errors.ts'
-import { type Database, directUrl, tlsOptions, withoutSslMode } from './pools.ts'
-import { statementName } from './statements.ts'
+import { type Database, directUrl, statementName, tlsOptions, withoutSslMode } from './pools.ts'
 import { leaveLease, renewLease } from './unlogged/processes.ts'
 
 /** The channels of the platform; payloads are short keys, never data, but for what sockets are pushed (features/messaging/rooms/rooms.ts). */

@@ -2,7 +2,7 @@ import type { Logger } from 'pino'
 import { retryTransient } from '../adapters/retry.ts'
 import { type Config, ConfigError } from '../config/config.ts'
 import { Connection } from './connection.ts'
-import { settingsOf } from './poolers/session-settings.ts'
+import { settingsOf } from './poolers/line.ts'
 import { databaseUrl, directUrl, type PgClient, tlsOptions, withoutOwnParameters, withoutSslMode } from './pools.ts'
 
 /**

@@ -12,8 +12,7 @@ import type { Tracing } from '../adapters/running-span.ts'
 import type { Config } from '../config/config.ts'
 import { cancelledBy } from './cancel.ts'
 import { Connection, type ConnectionConfig, sessionNotice } from './connection.ts'
-import type { Line } from './poolers/line.ts'
-import { type SessionSettings, settingsOf } from './poolers/session-settings.ts'
+import { type Line, type SessionSettings, settingsOf } from './poolers/line.ts'
 import {
   connectionLifetimeSeconds,
   type Database,

@@ -1,7 +1,7 @@
 import { type Config, ConfigError } from '../config/config.ts'
 import { parseInstallation } from '../config/installation.ts'
 import { issuerOf } from '../config/issuer.ts'
-import type { Env, VariableProblem } from '../config/read.ts'
+import type { Env, VariableProblem } from '../config/variable.ts'
 import { type Finding, ok, problem, warning } from './finding.ts'
 
 const check = 'configuration'

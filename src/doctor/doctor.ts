@@ -1,10 +1,27 @@
 import type { Config } from '../config/config.ts'
 import { families } from '../config/families.ts'
-import type { Env } from '../config/read.ts'
-import type { Variable } from '../config/variable.ts'
+import type { Env, Variable } from '../config/variable.ts'
 import { groups } from '../config/variables.ts'
 import { type Database, databaseUrl, directUrl } from '../db/pools.ts'
 import { checkMcp, readConfiguration } from './configuration.ts'
+import {
+  checkNotifications,
+  checkReplicas,
+  checkSessionSettings,
+  judgeCapacity,
+  judgePooler,
+  judgeReplication,
+  judgeServer,
+  judgeSkew,
+  judgeSuperuser,
+  lookForLine,
+  openForLooking,
+  placeOf,
+  readServerFacts,
+  readSkew,
+  sharedSessions,
+  unreachable,
+} from './database.ts'
 import { type Finding, ok, problem, reasonOf } from './finding.ts'
 import {
   checkDefinitions,
@@ -21,20 +38,6 @@ import {
   isSetUp,
   notSetUp,
 } from './installation.ts'
-import {
-  checkNotifications,
-  checkReplicas,
-  checkSessionSettings,
-  judgePooler,
-  judgeSkew,
-  lookForLine,
-  openForLooking,
-  placeOf,
-  readSkew,
-  sharedSessions,
-  unreachable,
-} from './line.ts'
-import { judgeCapacity, judgeReplication, judgeServer, judgeSuperuser, readServerFacts } from './server.ts'
 import { checkMail, checkRedis, checkStorage, checkTenantMail, checkUpstash } from './services.ts'
 import { checkBacklog, checkBackups, checkConsumers, checkSchedules, checkTasks, checkWorkers } from './work.ts'
 

@@ -1,7 +1,7 @@
 /** The actor of a change, as the log records it: user, role, program, and the cause (ADR 49). */
 import { newId } from '../adapters/ids.ts'
 import type { Tx } from '../db/sql.ts'
-import type { RepeatableRequest } from '../db/unlogged/idempotency.ts'
+import type { RepeatableRequest } from '../db/unlogged/requests.ts'
 
 /**
  * The program that acts for a user, where it says so: an assistant, a script, and the tool of it that was used. `scope`: what

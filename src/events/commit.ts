@@ -8,7 +8,7 @@ import { endOfTransaction, type TransactionId, transactionIdSql, untilKnown } fr
 import type { ReservedReads, StatementSending } from '../db/pools.ts'
 import { type AnyReader, type ReplicaReads, readFromNowOn } from '../db/replicas/replicas.ts'
 import { rawQuery, sql, type Tx, type UnloggedWrites } from '../db/sql.ts'
-import { rememberCommit, reserveCommit } from '../db/unlogged/idempotency.ts'
+import { rememberCommit, reserveCommit } from '../db/unlogged/requests.ts'
 import { type TransactionConnection, txOf, writePoolOf } from '../db/write-pool.ts'
 import { errors } from '../errors.ts'
 import { type CausedJob, enqueue, type Jobs } from './jobs.ts'

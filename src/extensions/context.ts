@@ -32,11 +32,16 @@ import { hasTemplate } from '../features/messaging/templates/templates.ts'
 import { readAs } from '../http/reading.ts'
 import { Id, Text } from '../http/shapes.ts'
 import { type Grant, systemAccess } from '../query/access.ts'
-import type { ExtensionWrites } from './capabilities.ts'
-import { type ItemsServiceClass, itemsServiceFor } from './items-service.ts'
-import { type SocketService, socketServiceFor } from './socket-service.ts'
-import { type StorageService, storageServiceFor } from './storage-service.ts'
-import type { TasksService } from './tasks-service.ts'
+import {
+  type ExtensionWrites,
+  type ItemsServiceClass,
+  itemsServiceFor,
+  type SocketService,
+  type StorageService,
+  socketServiceFor,
+  storageServiceFor,
+  type TasksService,
+} from './services.ts'
 
 /** The platform's context for an extension; see docs/extensions.md. */
 export type ExtensionContext = {

@@ -11,10 +11,7 @@ import type { ExtensionContext } from './context.ts'
 export type { HookEvent } from '../features/data/hooks/hooks.ts'
 export type { Accountability, HookDb } from '../features/data/items/items.ts'
 export type { ExtensionContext } from './context.ts'
-export type { ItemsService } from './items-service.ts'
-export type { SocketService } from './socket-service.ts'
-export type { StorageService } from './storage-service.ts'
-export type { TasksService } from './tasks-service.ts'
+export type { ItemsService, SocketService, StorageService, TasksService } from './services.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {

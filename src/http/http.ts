@@ -1,9 +1,9 @@
 import type { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Caller } from '../access/principal.ts'
-import { clientNetwork } from '../adapters/client-address.ts'
+import { clientNetwork } from '../adapters/network-addresses.ts'
 import type { ResourceName } from '../config/issuer.ts'
-import type { RepeatableRequest } from '../db/unlogged/idempotency.ts'
+import type { RepeatableRequest } from '../db/unlogged/requests.ts'
 import { errors } from '../errors.ts'
 import type { Actor, Agent, Cause } from '../events/types.ts'
 

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { FastifyRequest } from 'fastify'
-import { acceptMultipart } from '../adapters/multipart.ts'
+import { acceptMultipart } from '../adapters/fastify.ts'
 import type { Config } from '../config/config.ts'
 import { AppError, errors } from '../errors.ts'
 import { type App, identifyBody } from './http.ts'

@@ -1,8 +1,9 @@
-import type { RouteShorthandOptions } from 'fastify'
+import type { RouteOptions, RouteShorthandOptions } from 'fastify'
 import type { Static, TObject, TSchema, TUnsafe } from 'typebox'
 import type { RequiredScope } from '../access/scopes.ts'
 import { serializerOf } from '../adapters/fastify.ts'
 import { Type } from '../adapters/typebox.ts'
+import type { App } from './http.ts'
 import { readerOf } from './reading.ts'
 import { AuthError, GeneralError, OAuthError, RealtimeError } from './shapes.ts'
 
@@ -57,7 +58,7 @@ export type Tag =
   | 'Documentation'
 
 /** Options for Fastify besides. */
-export type RouteOptions = Pick<
+export type DeclaredOptions = Pick<
   RouteShorthandOptions,
   'bodyLimit' | 'config' | 'exposeHeadRoute' | 'onRequest' | 'preValidation' | 'preHandler'
 >
@@ -104,8 +105,8 @@ type Frozen<T> = T extends Date
  */
 export function route<const D extends Declaration & Treatment>(
   declaration: D,
-  options: RouteOptions = {},
-): RouteOptions & { schema: TypedSchema<D> } {
+  options: DeclaredOptions = {},
+): DeclaredOptions & { schema: TypedSchema<D> } {
   const { summary, tag, scope, description, params, query, body, response } = declaration
   const schema = {
     summary,
@@ -128,7 +129,7 @@ export function route<const D extends Declaration & Treatment>(
 /** The same for the routes of one chapter: `const declared = routesOf('Settings')`. */
 export const routesOf =
   (tag: Tag) =>
-  <const D extends Omit<Declaration, 'tag'> & Treatment>(declaration: D, options: RouteOptions = {}) =>
+  <const D extends Omit<Declaration, 'tag'> & Treatment>(declaration: D, options: DeclaredOptions = {}) =>
     route({ tag, ...declaration }, options)
 
 const readers = {
@@ -154,4 +155,68 @@ const refusals = {
   auth: AuthError,
   realtime: Type.Union([GeneralError, RealtimeError]),
   oauth: OAuthError,
+}
+
+/**
+ * The callers of the routes of a group. `public`: anybody. `bearer`: a live session or an API key. `session`: a live
+ * session. `leaving`: a live session, or a cookie of one that has ended. `admin`: the administrator role, also by a
+ * key; `admin session`: only by a session. An Authorization header without a valid credential is 401 for all of them.
+ */
+export type AccessClass = 'public' | 'bearer' | 'session' | 'leaving' | 'admin' | 'admin session'
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** The callers of the route; set for its group. Anybody if it is not set. */
+    access?: AccessClass
+    /** The scope that a client's token needs; for routes of extensions without one `read` to read, else `write`. */
+    scope?: RequiredScope
+    /** The endpoint of an extension that the route belongs to. */
+    endpoint?: string
+  }
+}
+
+/** A route as its declaration describes it; routes of extensions may lack everything but method and path. */
+export type DeclaredRoute = {
+  readonly method: string
+  /** As the router has it: `/items/:collection/:id`. */
+  readonly url: string
+  readonly access: AccessClass
+  readonly scope: RequiredScope
+  readonly endpoint: string | undefined
+  readonly summary?: string
+  readonly description?: string
+  readonly tags?: readonly string[]
+  readonly params?: TSchema
+  readonly querystring?: TSchema
+  readonly body?: TSchema
+  readonly response?: Readonly<Record<string, TSchema>>
+}
+
+/** The scope of a route that may not have said it. */
+export const scopeOf = (method: string, declared: RequiredScope | undefined): RequiredScope =>
+  declared ?? (['GET', 'HEAD', 'OPTIONS'].includes(method) ? 'read' : 'write')
+
+/** The routes that are registered from now on; asked for when all are, which is after `ready`. */
+export function declaredRoutes(app: App): () => readonly DeclaredRoute[] {
+  const registered: RouteOptions[] = []
+  app.addHook('onRoute', (route) => void registered.push(route))
+  let declared: readonly DeclaredRoute[] | undefined
+  return () => {
+    declared ??= registered.flatMap(declaredOf)
+    return declared
+  }
+}
+
+function declaredOf({ method, url, schema = {}, config }: RouteOptions): DeclaredRoute[] {
+  // Handlers of CORS preflights declare nothing.
+  const isDescribed = (one: string) => one !== 'HEAD' && (one !== 'OPTIONS' || 'summary' in schema)
+  const methods = [method].flat().filter(isDescribed)
+  return methods.map((one) => ({
+    ...(schema as Partial<DeclaredRoute>),
+    method: one,
+    url,
+    access: config?.access ?? 'public',
+    scope: scopeOf(one, config?.scope),
+    endpoint: config?.endpoint,
+  }))
 }

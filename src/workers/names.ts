@@ -1,4 +1,4 @@
-import { isShared } from '../cache/shared-store.ts'
+import { isShared } from '../cache/result-cache.ts'
 import type { Config } from '../config/config.ts'
 
 /** The worker processes by name. Apart from their code, so that who only starts them need not load it. */

@@ -1,4 +1,4 @@
-import { dropPlacesOfWebhooks, webhooksWithWork } from '../db/unlogged/webhooks.ts'
+import { dropPlacesOfWebhooks, webhooksWithWork } from '../db/unlogged/messages.ts'
 import {
   deliverTo,
   tellOfStopped,

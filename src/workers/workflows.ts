@@ -1,4 +1,4 @@
-import { deleteUnusedVersions, touchExecutions } from '../db/unlogged/workflows.ts'
+import { deleteUnusedVersions, touchExecutions } from '../db/unlogged/work.ts'
 import { loadExtensions } from '../extensions/extensions.ts'
 import type { ClaimedExecution } from '../features/work/workflows/workflows.ts'
 import type { OpenedService, WorkerWrites } from './capabilities.ts'

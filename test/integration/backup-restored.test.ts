@@ -18,7 +18,7 @@ import {
 } from '../../src/features/operations/backup/backup.ts'
 import { openRuntime } from '../../src/process/runtime.ts'
 import { runSetup } from '../../src/setup.ts'
-import { openSeals } from '../../src/workers/log-seals.ts'
+import { openSeals } from '../../src/workers/log-upkeep.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { samplesOf } from '../support/exposition.ts'
 import { asSuperuser } from '../support/log.ts'

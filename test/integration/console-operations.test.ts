@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { openMailer } from '../../src/adapters/mailer.ts'
-import { keepDevelopmentMail } from '../../src/db/unlogged/mails.ts'
+import { keepDevelopmentMail } from '../../src/db/unlogged/messages.ts'
 import { commit } from '../../src/events/commit.ts'
 import { systemActor } from '../../src/events/types.ts'
 import { sendMail } from '../../src/features/messaging/mail/jobs.ts'

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { deleteExpired } from '../../src/db/unlogged/expiry.ts'
+import { deleteExpired } from '../../src/db/unlogged/requests.ts'
 import { type Answer, type Api, type Call, startApi } from '../support/api.ts'
 import { administrator } from '../support/prepare.ts'
 

@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { hashSecret, newSecret } from '../../src/adapters/tokens.ts'
-import { deleteEndedCounters } from '../../src/db/unlogged/counters.ts'
+import { deleteEndedCounters } from '../../src/db/unlogged/requests.ts'
 import type { App } from '../../src/http/http.ts'
 import { createAccount, password, plant } from '../support/accounts.ts'
 import { type Api, startApi } from '../support/api.ts'

@@ -1,7 +1,6 @@
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { lintSql } from '../../src/features/data/migrations/lint.ts'
-import type { LintSubject } from '../../src/features/data/migrations/lint-rules.ts'
+import { type LintSubject, lintSql } from '../../src/features/data/migrations/lint.ts'
 import { createEmptyDatabase } from '../support/postgres.ts'
 
 /** What the linter says about locks and rewrites, held against what PostgreSQL does. */

@@ -1,7 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Collection } from '../../src/catalog/catalog.ts'
+import {
+  coreFunctions,
+  coreTypes,
+  extensionFunctions,
+  operators,
+} from '../../src/features/data/schemas/sql-expression.ts'
 import { refusedObjects, refusedTexts } from '../../src/features/data/schemas/sql-guard.ts'
-import { coreFunctions, coreTypes, extensionFunctions, operators } from '../../src/features/data/schemas/sql-names.ts'
 import { type Api, startApi } from '../support/api.ts'
 
 let api: Api

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { smtpPassword } from '../../src/features/settings/settings.ts'
-import { openSettings } from '../../src/features/settings/store.ts'
+import { openSettings, smtpPassword } from '../../src/features/settings/settings.ts'
 import { type Api, type Call, startApi } from '../support/api.ts'
 import { waitFor } from '../support/wait.ts'
 

@@ -8,10 +8,18 @@ import {
   takeLock,
   takeSlot,
   touchTasks,
-} from '../../src/db/unlogged/tasks.ts'
+} from '../../src/db/unlogged/work.ts'
 import { commit } from '../../src/events/commit.ts'
-import { comingTasks, holdClaim, nextDueMs, tasksActor } from '../../src/features/work/tasks/queries.ts'
-import { claimById, claimDue, record, recoverTasks } from '../../src/features/work/tasks/tasks.ts'
+import {
+  claimById,
+  claimDue,
+  comingTasks,
+  holdClaim,
+  nextDueMs,
+  record,
+  recoverTasks,
+  tasksActor,
+} from '../../src/features/work/tasks/tasks.ts'
 import { openInstanceLock } from '../../src/workers/tasks/service.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { administrator, testConfig } from '../support/prepare.ts'

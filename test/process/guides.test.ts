@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { freePort } from '../../src/db/embedded/free-port.ts'
+import { freePort } from '../../src/db/embedded/embedded.ts'
 import {
   blocksOf,
   follow,

@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { readAnywhere } from '../../src/db/replicas/replicas.ts'
-import { walEndSql } from '../../src/db/replicas/wal.ts'
+import { walEndSql } from '../../src/db/replicas/write-positions.ts'
 import { forgetWritePositions } from '../../src/db/unlogged/processes.ts'
 import { commit } from '../../src/events/commit.ts'
 import { systemActor } from '../../src/events/types.ts'

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { freePort } from '../../src/db/embedded/free-port.ts'
+import { freePort } from '../../src/db/embedded/embedded.ts'
 import { type Cluster, startCluster } from '../support/cluster.ts'
 import { waitFor } from '../support/wait.ts'
 

@@ -1,6 +1,5 @@
-import { codeFrom, hashOneTime, type SecretForm } from '../../src/adapters/one-time-secrets.ts'
 import { hashPassword } from '../../src/adapters/passwords.ts'
-import { newSecret } from '../../src/adapters/tokens.ts'
+import { codeFrom, hashOneTime, newSecret, type SecretForm } from '../../src/adapters/tokens.ts'
 import { afterwardsDone } from '../../src/features/accounts/auth/capabilities.ts'
 import type { Api } from './api.ts'
 

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { afterAll } from 'vitest'
-import { freePort } from '../../src/db/embedded/free-port.ts'
+import { freePort } from '../../src/db/embedded/embedded.ts'
 import { createDatabase } from './postgres.ts'
 import { administrator, testEnv } from './prepare.ts'
 import { type Exit, type OutputLine, startProcess, type TestProcess } from './processes.ts'

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { afterAll, describe } from 'vitest'
-import { freePort } from '../../src/db/embedded/free-port.ts'
+import { freePort } from '../../src/db/embedded/embedded.ts'
 import { waitFor } from './wait.ts'
 
 /** Whether this machine has a Redis server to test with. */

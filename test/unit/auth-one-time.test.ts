@@ -1,7 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { codeFrom, hashOneTime, presentedSecret } from '../../src/adapters/one-time-secrets.ts'
-import { newSecret } from '../../src/adapters/tokens.ts'
+import { codeFrom, hashOneTime, newSecret, presentedSecret } from '../../src/adapters/tokens.ts'
 import { parseConfig } from '../../src/config/config.ts'
 
 const config = parseConfig({ NODE_ENV: 'test', SECRET_KEY: 'a key of thirty-two characters or more' })

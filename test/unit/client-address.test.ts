@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { clientNetwork, forwardedAddress } from '../../src/adapters/client-address.ts'
+import { clientNetwork, forwardedAddress } from '../../src/adapters/network-addresses.ts'
 
 describe('one client', () => {
   it.each([

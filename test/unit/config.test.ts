@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { afterEach, describe, expect, it } from 'vitest'
+import { configDocument } from '../../scripts/config-document.ts'
 import { staleFiles, writeFiles } from '../../scripts/gen.ts'
 import {
   type Config,
@@ -12,11 +13,9 @@ import {
   type ParseOptions,
   parseConfig,
 } from '../../src/config/config.ts'
-import { configDocument } from '../../src/config/document.ts'
 import { families } from '../../src/config/families.ts'
 import * as parsers from '../../src/config/parsers.ts'
-import { fallbackIn } from '../../src/config/read.ts'
-import type { Group, Variable } from '../../src/config/variable.ts'
+import { fallbackIn, type Group, type Variable } from '../../src/config/variable.ts'
 import { socialProviderIds } from '../../src/config/variables/accounts.ts'
 import { groups } from '../../src/config/variables.ts'
 

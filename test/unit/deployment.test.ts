@@ -5,8 +5,8 @@ import { Type } from 'typebox'
 import { Errors } from 'typebox/value'
 import { describe, expect, it } from 'vitest'
 import { parse, parseAllDocuments } from 'yaml'
+import { configDocument } from '../../scripts/config-document.ts'
 import { parseConfig } from '../../src/config/config.ts'
-import { configDocument } from '../../src/config/document.ts'
 import { workerNames } from '../../src/workers/names.ts'
 
 /* What `daybook init` writes to run in containers, held against the program: its processes, its variables, its times. */

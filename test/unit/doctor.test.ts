@@ -1,16 +1,17 @@
 import { describe, expect, it } from 'vitest'
 import { parseConfig } from '../../src/config/config.ts'
 import { checkMcp, judgeOAuth, judgeSecretKey, readConfiguration } from '../../src/doctor/configuration.ts'
-import type { Finding } from '../../src/doctor/finding.ts'
-import { judgeReplica, judgeSkew } from '../../src/doctor/line.ts'
 import {
   connectionsOfEach,
   judgeCapacity,
+  judgeReplica,
   judgeReplication,
   judgeServer,
+  judgeSkew,
   judgeSuperuser,
   type ServerFacts,
-} from '../../src/doctor/server.ts'
+} from '../../src/doctor/database.ts'
+import type { Finding } from '../../src/doctor/finding.ts'
 import { judgeEviction } from '../../src/doctor/services.ts'
 
 const env = { DATABASE_URL: 'postgres://u@db.example/d', SECRET_KEY: 'Kq8#vZ1!tR5@yW9$eU3%iO7^pA2&sD6*' }

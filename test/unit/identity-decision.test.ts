@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { assignableRoles, mayAssign } from '../../src/access/roles.ts'
+import { assignableRoles, mayAssign } from '../../src/access/access.ts'
 import type { AccessRules, Role } from '../../src/access/store.ts'
 import { AppError } from '../../src/errors.ts'
 import {

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { type CsvCell, readCsv, writeCsv } from '../../src/adapters/csv.ts'
 import type { Field, Kind } from '../../src/catalog/catalog.ts'
-import { cellValue, csvCell } from '../../src/features/data/items/csv-cells.ts'
+import { cellValue, csvCell } from '../../src/features/data/items/file-rows.ts'
 import { collectionOf } from '../support/log.ts'
 
 const limits = { largestRecord: 1_000_000 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { MailDelivery } from '../../src/adapters/mailer.ts'
-import { type MailParties, refusalOf, verdictOn } from '../../src/features/messaging/mail/decide.ts'
+import { type MailParties, refusalOf, verdictOn } from '../../src/features/messaging/mail/jobs.ts'
 
 type Mail = Parameters<typeof refusalOf>[0]
 

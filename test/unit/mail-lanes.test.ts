@@ -8,7 +8,7 @@ import {
   openLanes,
   roomOf,
   type SenderLane,
-} from '../../src/features/messaging/mail/lanes.ts'
+} from '../../src/features/messaging/mail/senders.ts'
 
 const accepted: MailDelivery = { outcome: 'accepted', response: '250' }
 const refused: MailDelivery = { outcome: 'refused', reason: '550', problem: 'The server refused the message' }

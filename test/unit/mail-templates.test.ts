@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { textOfHtml } from '../../src/adapters/html-text.ts'
 import { renderLiquid, TemplateError } from '../../src/adapters/liquid.ts'
 import { builtInTemplates } from '../../src/features/messaging/templates/built-in.ts'
-import { oneLine, renderSubject, renderTemplate } from '../../src/features/messaging/templates/render.ts'
+import { oneLine, renderSubject, renderTemplate } from '../../src/features/messaging/templates/renderer.ts'
 import { commonVariables, type Recipient } from '../../src/features/messaging/templates/variables.ts'
 
 const ada: Recipient = { firstName: 'Ada', lastName: 'Lovelace', email: 'ada@mail.example', phone: null }

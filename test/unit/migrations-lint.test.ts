@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { lintSql } from '../../src/features/data/migrations/lint.ts'
-import { type LintSubject, rules } from '../../src/features/data/migrations/lint-rules.ts'
+import { type LintSubject, lintSql, rules } from '../../src/features/data/migrations/lint.ts'
 
 const types: Readonly<Record<string, string>> = {
   name: 'character varying(50)',

@@ -6,12 +6,12 @@ import {
   grantOf,
   type Holder,
   hasInlineRule,
+  readsLikeBuiltIn,
   relatedPath,
   relatedPathsOf,
   variablesIn,
   variableTarget,
 } from '../../src/access/access.ts'
-import { readsLikeBuiltIn } from '../../src/access/roles.ts'
 import type { AccessRules, AclRow, PermissionRow, Role, StoredRule } from '../../src/access/store.ts'
 import { compileCatalog } from '../../src/catalog/compile.ts'
 import { systemCollections } from '../../src/catalog/system-definitions.ts'

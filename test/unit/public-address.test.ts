@@ -1,7 +1,6 @@
 import { promisify } from 'node:util'
 import { expect, it } from 'vitest'
-import { isLoopback } from '../../src/adapters/client-address.ts'
-import { isForbiddenLiteral, isPublicAddress, lookUpPublic } from '../../src/adapters/public-address.ts'
+import { isForbiddenLiteral, isLoopback, isPublicAddress, lookUpPublic } from '../../src/adapters/network-addresses.ts'
 
 it.each([
   ...['0.0.0.0', '10.0.0.1', '100.64.0.1', '127.0.0.1', '127.255.255.254', '169.254.169.254', '172.31.255.255'],

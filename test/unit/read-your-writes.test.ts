@@ -1,6 +1,6 @@
 import pino from 'pino'
 import { describe, expect, it } from 'vitest'
-import { openWritePositions } from '../../src/db/replicas/read-your-writes.ts'
+import { openWritePositions } from '../../src/db/replicas/write-positions.ts'
 
 /** A table of positions whose log grows by ten with every one. */
 function table() {

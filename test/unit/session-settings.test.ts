@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { settingsOf } from '../../src/db/poolers/session-settings.ts'
+import { settingsOf } from '../../src/db/poolers/line.ts'
 
 const needs = { transactionTimeoutMs: 7000, readOnly: true }
 const address = (options?: string) =>

@@ -2,8 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { SocialProvider } from '../../src/config/families.ts'
 import { socialProviderIds } from '../../src/config/variables/accounts.ts'
 import { hasIdTokens, providerOf } from '../../src/features/accounts/social/client.ts'
-import { profileOf } from '../../src/features/accounts/social/profile.ts'
-import { type Provider, providers } from '../../src/features/accounts/social/providers.ts'
+import { type Provider, profileOf, providers } from '../../src/features/accounts/social/providers.ts'
 import { addressed, authorizationParameters } from '../../src/features/accounts/social/social.ts'
 
 const configured = (id: string, more: object = {}): SocialProvider => ({

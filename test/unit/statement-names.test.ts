@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { expect, it } from 'vitest'
-import { statementName } from '../../src/db/statements.ts'
+import { statementName } from '../../src/db/pools.ts'
 
 it('is made of the text alone, so that all processes give the same name to the same text', () => {
   const text = 'select $1::uuid'

@@ -5,7 +5,7 @@ import {
   decideSleep,
   isIsolated,
   openCircuitBreaker,
-} from '../../src/workers/tasks/claiming.ts'
+} from '../../src/workers/tasks/claims.ts'
 
 const first = (type: string) => ({ type, retry_count: 0 })
 

@@ -21,8 +21,17 @@ import type { RealtimeReads } from '../capabilities.ts'
 import { type CatchUp, openCatchUp, openSnapshots, readBackoff, type Snapshots } from './catch-up.ts'
 import type { Outbox } from './connections.ts'
 import { readMessage } from './messages.ts'
-import { openRegistry, type Shape, type Subscriber, shapesOf } from './subscribers.ts'
-import { beginning, type Effect, type MessageInput, type SubscriptionInput, step } from './subscription.ts'
+import {
+  beginning,
+  type Effect,
+  type MessageInput,
+  openRegistry,
+  type Shape,
+  type Subscriber,
+  type SubscriptionInput,
+  shapesOf,
+  step,
+} from './subscription.ts'
 import {
   changesSeen,
   compileView,

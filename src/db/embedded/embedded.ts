@@ -1,14 +1,14 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { randomBytes } from 'node:crypto'
+import { randomBytes, randomInt } from 'node:crypto'
 import { once } from 'node:events'
 import { createReadStream } from 'node:fs'
 import { mkdir, open, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import { claimDirectory, stopLeftOver } from './claim.ts'
-import { freePort, probePort } from './free-port.ts'
 import { EmbeddedError, type EmbeddedHost, findHost, giveTo, hostEnvironment, type Notes, runTool } from './host.ts'
 
 export type EmbeddedOptions = {
@@ -305,4 +305,34 @@ async function readIfPresent(file: string): Promise<string | undefined> {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
     return undefined
   }
+}
+
+/** Systems hand out those above to whoever connects somewhere, so that one of them may be taken a moment later. */
+const [lowest, highest] = [20_000, 32_767]
+const triesAtMost = 100
+
+/**
+ * A port of `host` that nobody uses, for a server that is to have it a little later and to be found there again. Rejects
+ * with the error of `listen` for an address that can't be had.
+ */
+export async function freePort(host = '127.0.0.1'): Promise<number> {
+  for (let tries = 1; ; tries += 1) {
+    const port = randomInt(lowest, highest + 1)
+    try {
+      await probePort(port, host)
+      return port
+    } catch (error) {
+      if (tries === triesAtMost || (error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error
+    }
+  }
+}
+
+/** Rejects with the error of `listen` when the port can't be had. */
+export async function probePort(port: number, host: string): Promise<void> {
+  const probe = createServer()
+  const listening = once(probe, 'listening')
+  probe.listen(port, host)
+  await listening
+  probe.close()
+  await once(probe, 'close')
 }

@@ -1,4 +1,5 @@
 import type { Logger } from 'pino'
+import { quoteText } from '../sql.ts'
 
 /** Facts of the way between a process and a server. */
 export type LineFacts = {
@@ -59,4 +60,89 @@ export function openLine({ facts: first = plainLine, named, log }: LineOptions):
       log.warn({ found }, 'settings of a session have not arrived: they are sent with each transaction from now on')
     },
   }
+}
+
+/** Settings that the statements of a pool rely on, besides what the address itself asks for. */
+type SessionNeeds = { readonly transactionTimeoutMs: number; readonly readOnly: boolean }
+
+/**
+ * The settings that statements run under, in the two ways in which they get there: told to a session when it is opened,
+ * or, where sessions change from one transaction to the next, to each transaction.
+ */
+export type SessionSettings = {
+  /** The startup parameter `options`: all of them, and whatever else the address asks for by it. */
+  readonly ofSession: string
+  /** The part of the address's `options` that is no setting (some services find the database by it). */
+  readonly ofAddress: string | undefined
+  /** SQL that gives them to a session that is open. */
+  readonly afterOpening: string
+  /** SQL that gives them to the transaction in which it is run. */
+  readonly ofTransaction: string
+}
+
+/** UTC so that text forms of timestamps do not depend on the server. */
+export function settingsOf(url: string, needs: SessionNeeds): SessionSettings {
+  const { options, settings, rest } = readOptions(url)
+  const ofSession = { ...settings, ...neededSettings(needs) }
+  // A transaction that has begun is told by another name.
+  const { default_transaction_read_only: _default, ...others } = ofSession
+  const ofTransaction = { ...others, ...(needs.readOnly && { transaction_read_only: 'on' }) }
+  const own = sessionOptions(needs.transactionTimeoutMs, needs.readOnly)
+  return {
+    // The later one wins.
+    ofSession: options === undefined ? own : `${options} ${own}`,
+    ofAddress: rest,
+    afterOpening: setSql(ofSession, false),
+    ofTransaction: setSql(ofTransaction, true),
+  }
+}
+
+function setSql(settings: Readonly<Record<string, string>>, isLocal: boolean): string {
+  const calls = Object.entries(settings).map(
+    ([name, value]) => `set_config(${quoteText(name)}, ${quoteText(value)}, ${isLocal})`,
+  )
+  return `select ${calls.join(', ')}`
+}
+
+/** As a startup parameter, for sessions of one's own. */
+export function sessionOptions(transactionTimeoutMs: number, readOnly: boolean): string {
+  return Object.entries(neededSettings({ transactionTimeoutMs, readOnly }))
+    .map(([name, value]) => `-c ${name}=${value}`)
+    .join(' ')
+}
+
+/**
+ * Many read at the same time: a report that takes several cores takes them from all who ask for little, and its place
+ * (docs/overload.md) is meant to be one.
+ */
+const oneProcessAStatement = { max_parallel_workers_per_gather: '0' }
+
+/** By the names of PostgreSQL. */
+export function neededSettings({ transactionTimeoutMs, readOnly }: SessionNeeds): Record<string, string> {
+  return {
+    timezone: 'UTC',
+    statement_timeout: String(transactionTimeoutMs),
+    idle_in_transaction_session_timeout: String(transactionTimeoutMs),
+    ...(readOnly && { default_transaction_read_only: 'on', ...oneProcessAStatement }),
+  }
+}
+
+type Options = {
+  readonly options: string | undefined
+  readonly settings: Readonly<Record<string, string>>
+  readonly rest: string | undefined
+}
+
+const setting = /(?:^|\s)(?:-c\s*|--)([\w.-]+)=((?:\\.|[^\s\\])*)/g
+
+/** `options` of an address, e.g. `-c search_path=app`. */
+function readOptions(url: string): Options {
+  const options = new URL(url).searchParams.get('options') ?? undefined
+  if (options === undefined) return { options, settings: {}, rest: undefined }
+  const found = [...options.matchAll(setting)].map(([, name = '', value = '']): [string, string] => [
+    name.toLowerCase().replaceAll('-', '_'),
+    value.replaceAll(/\\(.)/g, '$1'),
+  ])
+  const rest = options.replaceAll(setting, ' ').trim()
+  return { options, settings: Object.fromEntries(found), rest: rest === '' ? undefined : rest }
 }

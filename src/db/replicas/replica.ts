@@ -4,11 +4,10 @@ import type { Logger } from 'pino'
 import { goneSignal } from '../../admission/asker.ts'
 import type { Config } from '../../config/config.ts'
 import { Connection, streamOf } from '../connection.ts'
-import { type Line, openLine } from '../poolers/line.ts'
-import { lookAtLine } from '../poolers/look-at-line.ts'
-import { settingsOf } from '../poolers/session-settings.ts'
+import { type Line, openLine, settingsOf } from '../poolers/line.ts'
+import { lookAtLine } from '../poolers/poolers.ts'
 import { type Database, openDatabase, openPool, type PgClient, tlsOptions, withoutOwnParameters } from '../pools.ts'
-import { databaseIdentitySql, type WalPosition, walReplayedSql } from './wal.ts'
+import { databaseIdentitySql, type WalPosition, walReplayedSql } from './write-positions.ts'
 
 /** The last answer of a replica about itself. */
 type ReplicaState =

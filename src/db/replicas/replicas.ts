@@ -4,9 +4,16 @@ import type { Config } from '../../config/config.ts'
 import { AppError } from '../../errors.ts'
 import { isConnectionLoss, isStalePlan, sqlState } from '../errors.ts'
 import type { Database, Reads } from '../pools.ts'
-import { anybody, type CallerKey, floor, type WritePositions } from './read-your-writes.ts'
 import { openReplica, type Replica, watchIntervalMs } from './replica.ts'
-import { databaseIdentitySql, type WalPosition, walEndSql } from './wal.ts'
+import {
+  anybody,
+  type CallerKey,
+  databaseIdentitySql,
+  floor,
+  type WalPosition,
+  type WritePositions,
+  walEndSql,
+} from './write-positions.ts'
 
 /** The caller who reads, and from which state of the database on the answer is right. */
 type Need = {

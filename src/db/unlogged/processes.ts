@@ -1,10 +1,9 @@
-import { type CallerKey, floor } from '../replicas/read-your-writes.ts'
-import { walEndSql } from '../replicas/wal.ts'
+import { type CallerKey, floor, walEndSql } from '../replicas/write-positions.ts'
 import { rawQuery, type Tx, type UnloggedWrites } from '../sql.ts'
 import { run } from './run.ts'
 
 /*
- * Read-your-writes: what replicas must have replayed before they answer a caller (replicas/read-your-writes.ts). Written in the order of the
+ * Read-your-writes: what replicas must have replayed before they answer a caller (replicas/write-positions.ts). Written in the order of the
  * callers, of which the floor is the last, or processes that write the same ones could wait for each other.
  */
 

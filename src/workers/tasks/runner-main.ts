@@ -1,5 +1,5 @@
 import { enableCompileCache, flushCompileCache } from 'node:module'
-import { yieldProcessors } from '../../language/priority.ts'
+import { yieldProcessors } from '../../language/child-process.ts'
 import { compiledDirectory } from '../../process/start-up.ts'
 import { yieldingFlag } from './protocol.ts'
 

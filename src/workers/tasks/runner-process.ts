@@ -3,13 +3,12 @@ import { type Config, ConfigError, loadEnv, parseConfig } from '../../config/con
 import type { Tx } from '../../db/sql.ts'
 import type { Actor, Cause } from '../../events/types.ts'
 import { contextFor } from '../../extensions/context.ts'
-import { type Extensions, loadExtensions } from '../../extensions/extensions.ts'
-import { schedulesOf } from '../../extensions/schedules.ts'
-import { type TasksService, tasksServiceMethods } from '../../extensions/tasks-service.ts'
+import { type Extensions, loadExtensions, schedulesOf } from '../../extensions/extensions.ts'
+import { type TasksService, tasksServiceMethods } from '../../extensions/services.ts'
 import type { TaskToDo } from '../../extensions/types.ts'
 import { insideScope, inTransaction } from '../../features/data/items/items.ts'
-import type { AttemptOutcome } from '../../features/work/tasks/tasks.ts'
 import {
+  type AttemptOutcome,
   type ClaimedTask,
   causeOfTask,
   completeHeld,

@@ -3,7 +3,7 @@ import type { Logs } from '../../adapters/logger.ts'
 import { retryTransient } from '../../adapters/retry.ts'
 import type { Configuration } from '../../config/config.ts'
 import type { AttemptOutcome, TaskProgress } from '../../features/work/tasks/tasks.ts'
-import { moduleFile } from '../../language/module-file.ts'
+import { moduleFile } from '../../language/child-process.ts'
 import { type Abilities, aliveMs, type FromRunner, type Order, yieldingFlag } from './protocol.ts'
 
 /** A process of its own for handlers: whatever they do to it, the worker lives, and so do the other tasks. */

@@ -8,7 +8,7 @@ import {
   scheduleSlots,
   takeLock,
   takeSlot,
-} from '../../db/unlogged/tasks.ts'
+} from '../../db/unlogged/work.ts'
 import { openWakeup, repeat } from '../wakeup.ts'
 import type { ScheduleInfo } from './protocol.ts'
 import { type Calls, startRunner, type TaskRunner } from './runners.ts'

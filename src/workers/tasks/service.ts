@@ -6,14 +6,9 @@ import type { Clock } from '../../db/clock.ts'
 import type { Listening } from '../../db/listener.ts'
 import type { Reads } from '../../db/pools.ts'
 import type { UnloggedWrites } from '../../db/sql.ts'
-import { dropLock, takeLock } from '../../db/unlogged/tasks.ts'
+import { dropLock, takeLock } from '../../db/unlogged/work.ts'
 import type { Writes } from '../../events/commit.ts'
-import {
-  type TaskStats,
-  type TasksService,
-  tasksServiceMethods,
-  type WaitingTask,
-} from '../../extensions/tasks-service.ts'
+import { type TaskStats, type TasksService, tasksServiceMethods, type WaitingTask } from '../../extensions/services.ts'
 import type { Meters } from '../../features/operations/metrics/metrics.ts'
 import {
   type AttemptClaim,

@@ -13,13 +13,16 @@ import {
 import { openWakeup, repeat, within } from '../wakeup.ts'
 import {
   type CircuitBreaker,
+  type Claims,
   decideClaim,
   decideRecord,
   decideSleep,
   isIsolated,
   openCircuitBreaker,
-} from './claiming.ts'
-import { type Claims, openClaims, openSlots, type Slots } from './claims.ts'
+  openClaims,
+  openSlots,
+  type Slots,
+} from './claims.ts'
 import { openRunners, type RunnerPool, startRunner, type TaskRunner } from './runners.ts'
 import { openSchedules } from './schedules.ts'
 import { type InstanceLock, openInstanceLock, openTasksService, type TaskWorkerWrites } from './service.ts'

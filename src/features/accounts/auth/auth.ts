@@ -3,7 +3,6 @@
  * uses the functions behind requests under `/auth`.
  */
 
-export { deliver, deliveryTo, personBody, prepare, roleAndPermissions, signInMode, tenantBody } from './answers.ts'
 export {
   bearerOf,
   callerOfPassword,
@@ -15,28 +14,21 @@ export {
 } from './authenticate.ts'
 export {
   cookieNamesOf,
+  deliver,
+  deliveryTo,
   dropSessionCookie,
   isTrustedOrigin,
+  personBody,
+  prepare,
   refuseForeignPage,
+  roleAndPermissions,
   setSessionCookie,
+  signInMode,
+  tenantBody,
   tokenOfCookies,
 } from './browser.ts'
 export { type AuthWrites, afterwards } from './capabilities.ts'
 export { signInRefusal } from './decisions.ts'
-export {
-  type AuthMode,
-  checkNewPassword,
-  defaultLink,
-  emailOf,
-  Link,
-  Proof,
-  ProofBody,
-  type ProofInput,
-  SignIn,
-  TokenParams,
-  trustedLink,
-  trustedReturn,
-} from './input.ts'
 export { endAccess, holdsProof, type ProvenAccount, proveOwnership, requireFreshProof } from './ownership.ts'
 export {
   type Account,
@@ -48,9 +40,25 @@ export {
   type Person,
 } from './queries.ts'
 export { checkRegisteredRole, registeredRole } from './register.ts'
-export { authRoute, authRoutes, SignedInShape } from './schema.ts'
 export { openSessionStore, type Sessions, type SessionType } from './session-store.ts'
 export { deleteOldSessions, endSession, moveSession } from './sessions.ts'
+export {
+  type AuthMode,
+  authRoute,
+  authRoutes,
+  checkNewPassword,
+  defaultLink,
+  emailOf,
+  Link,
+  Proof,
+  ProofBody,
+  type ProofInput,
+  SignedInShape,
+  SignIn,
+  TokenParams,
+  trustedLink,
+  trustedReturn,
+} from './shapes.ts'
 export {
   checkMaySignIn,
   type FirstFactor,

@@ -1,5 +1,6 @@
 import { createHmac, randomBytes } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { publicRole } from '../../../access/access.ts'
 import {
   accessOfPrincipal,
   accessOfRole,
@@ -8,7 +9,6 @@ import {
   principalOf,
   principalSql,
 } from '../../../access/principal.ts'
-import { publicRole } from '../../../access/roles.ts'
 import { highestScope } from '../../../access/scopes.ts'
 import type { CurrentAccess } from '../../../access/store.ts'
 import { openBoundedMemory } from '../../../adapters/bounded-memory.ts'
@@ -33,9 +33,9 @@ import { findApiKey, hasSecondFactor, readsLikeApiKey } from '../proofs/proofs.t
 import { cookieNamesOf, dropSessionCookie, refuseForgedWrite, tokenOfCookies } from './browser.ts'
 import { type AuthWrites, afterwards } from './capabilities.ts'
 import { decidePassword } from './decisions.ts'
-import { emailOf } from './input.ts'
 import { findAccount } from './queries.ts'
 import type { Session, Sessions } from './session-store.ts'
+import { emailOf } from './shapes.ts'
 import { checkLocal, membershipOf } from './sign-in.ts'
 
 /**

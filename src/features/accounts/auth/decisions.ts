@@ -1,4 +1,4 @@
-import { administratorRole, publicRole } from '../../../access/roles.ts'
+import { administratorRole, publicRole } from '../../../access/access.ts'
 import type { Role } from '../../../access/store.ts'
 import type { CodeOutcome } from '../../../db/unlogged/secrets.ts'
 import { AppError, errors } from '../../../errors.ts'

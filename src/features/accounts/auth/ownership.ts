@@ -1,8 +1,8 @@
 import type { FastifyRequest } from 'fastify'
 import { signedIn } from '../../../access/principal.ts'
-import { clientNetwork } from '../../../adapters/client-address.ts'
-import { presentedSecret } from '../../../adapters/one-time-secrets.ts'
+import { clientNetwork } from '../../../adapters/network-addresses.ts'
 import { verifyPassword } from '../../../adapters/passwords.ts'
+import { presentedSecret } from '../../../adapters/tokens.ts'
 import type { Configuration } from '../../../config/config.ts'
 import { type Reads, type ReservedReads, withoutWaiting } from '../../../db/pools.ts'
 import type { Tx } from '../../../db/sql.ts'
@@ -23,8 +23,8 @@ import { isObject } from '../../../query/guards.ts'
 import { type SecretPurpose, secretIdentifier } from '../../messaging/mail/mail.ts'
 import { acceptCode, credentialIdsOf, hasSecondFactor, usePasskey } from '../proofs/proofs.ts'
 import { decideOwnership, decideRedemption } from './decisions.ts'
-import type { ProofInput } from './input.ts'
 import { type Account, accountOf, dropCredentials, findAccount, lockHolder, verifyWithoutPassword } from './queries.ts'
+import type { ProofInput } from './shapes.ts'
 
 type PresentedSecret = {
   readonly purpose: SecretPurpose

@@ -14,13 +14,13 @@ import { actorOf } from '../../../http/http.ts'
 import { queueMail } from '../../messaging/mail/mail.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
 import { acceptInvite, findTenant, insertTenant, invalidInvite, openInvite } from '../membership/membership.ts'
-import { personBody, roleAndPermissions, tenantBody } from './answers.ts'
+import { personBody, roleAndPermissions, tenantBody } from './browser.ts'
 import type { AuthReads, AuthWrites } from './capabilities.ts'
 import { decideAskedRole, decideRegisteredRole, roleNamed } from './decisions.ts'
-import { checkNewPassword, defaultLink, emailOf, nameOf, type RegisterBody, trustedLink } from './input.ts'
 import { insertUser, type NewUser } from './queries.ts'
 import type { SessionType } from './session-store.ts'
 import { openSession } from './sessions.ts'
+import { checkNewPassword, defaultLink, emailOf, nameOf, type RegisterBody, trustedLink } from './shapes.ts'
 
 /**
  * Creates an account: in the role and at the tenant of its invitation; in multi-tenant mode

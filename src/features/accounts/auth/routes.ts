@@ -9,43 +9,19 @@ import type { Writes } from '../../../events/commit.ts'
 import { type App, turnOf } from '../../../http/http.ts'
 import type { Declaration } from '../../../http/route.ts'
 import { Said, Text } from '../../../http/shapes.ts'
-import { deliver, prepare, signInMode } from './answers.ts'
-import { dropSessionCookie, refuseForeignVisit } from './browser.ts'
+import { deliver, dropSessionCookie, prepare, refuseForeignVisit, signInMode } from './browser.ts'
 import { type AuthWrites, afterwardsDone } from './capabilities.ts'
-import { requestEmailChange, resendVerification, verifyEmail } from './email.ts'
-import {
-  AuthModeBody,
-  EmailChangeBody,
-  FirstSignInBody,
-  LinkBody,
-  LoginBody,
-  MagicLinkQuery,
-  PasswordChangeBody,
-  PasswordOfBody,
-  RegisterBody,
-  ResendBody,
-  ResetBody,
-  ResetQuery,
-  TokenParams,
-} from './input.ts'
 import {
   changeOwnPassword,
   changePasswordOf,
   checkMayChangePasswords,
+  requestEmailChange,
   requestPasswordReset,
+  resendVerification,
   resetPassword,
-} from './passwords.ts'
+  verifyEmail,
+} from './credentials.ts'
 import { register } from './register.ts'
-import {
-  authRoute,
-  CheckShape,
-  EndedShape,
-  MeShape,
-  RefreshedShape,
-  RegisteredShape,
-  SessionsShape,
-  SignedInShape,
-} from './schema.ts'
 import {
   endAllSessionsOf,
   endSession,
@@ -55,6 +31,29 @@ import {
   me,
   refreshSession,
 } from './sessions.ts'
+import {
+  AuthModeBody,
+  authRoute,
+  CheckShape,
+  EmailChangeBody,
+  EndedShape,
+  FirstSignInBody,
+  LinkBody,
+  LoginBody,
+  MagicLinkQuery,
+  MeShape,
+  PasswordChangeBody,
+  PasswordOfBody,
+  RefreshedShape,
+  RegisterBody,
+  RegisteredShape,
+  ResendBody,
+  ResetBody,
+  ResetQuery,
+  SessionsShape,
+  SignedInShape,
+  TokenParams,
+} from './shapes.ts'
 import { checkLocal, firstSignIn, login, requestMagicLink, signInByMagicLink } from './sign-in.ts'
 
 /** Scanners look at mailed links with HEAD: that must not use a token up. */

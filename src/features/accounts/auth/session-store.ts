@@ -1,7 +1,6 @@
 import type { Logger } from 'pino'
-import { relatedPathsOf } from '../../../access/access.ts'
+import { administratorRole, relatedPathsOf } from '../../../access/access.ts'
 import { ownRowSql, type Principal, type PrincipalRow, principalOf, principalSql } from '../../../access/principal.ts'
-import { administratorRole } from '../../../access/roles.ts'
 import type { AccessStore } from '../../../access/store.ts'
 import { type Delegation, hashSecret } from '../../../adapters/tokens.ts'
 import type { Catalog } from '../../../catalog/catalog.ts'

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
+import { administratorRole } from '../../../access/access.ts'
 import { identified, signedIn } from '../../../access/principal.ts'
-import { administratorRole } from '../../../access/roles.ts'
 import type { CurrentAccess } from '../../../access/store.ts'
 import type { Logs } from '../../../adapters/logger.ts'
 import { hashSecret, newSecret, signToken } from '../../../adapters/tokens.ts'
@@ -25,7 +25,7 @@ import { commit, type Writes } from '../../../events/commit.ts'
 import { actorOf } from '../../../http/http.ts'
 import { isUuid } from '../../../language/text.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
-import { roleAndPermissions } from './answers.ts'
+import { roleAndPermissions } from './browser.ts'
 import { type AuthReads, type AuthWrites, afterwards } from './capabilities.ts'
 import {
   decideMove,

@@ -1,8 +1,8 @@
 import type { FastifyRequest } from 'fastify'
 import type { Static } from 'typebox'
 import type { CurrentAccess } from '../../../access/store.ts'
-import { isToken } from '../../../adapters/one-time-secrets.ts'
 import { hashPassword, inTurn, verifyPassword } from '../../../adapters/passwords.ts'
+import { isToken } from '../../../adapters/tokens.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
 import { type Reads, withoutWaiting } from '../../../db/pools.ts'
@@ -14,9 +14,13 @@ import { actorOf } from '../../../http/http.ts'
 import { queueMail } from '../../messaging/mail/mail.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
 import { challengeSecondFactor } from '../proofs/proofs.ts'
-import { personBody, roleAndPermissions, tenantBody } from './answers.ts'
+import { personBody, roleAndPermissions, tenantBody } from './browser.ts'
 import { type AuthReads, type AuthWrites, afterwards } from './capabilities.ts'
 import { decideMembership, decidePassword, type PasswordDecision, signInRefusal, wrongPassword } from './decisions.ts'
+import { endAccess, type RedemptionResult, redeem } from './ownership.ts'
+import { type Account, findAccount, type Membership, membershipsOf, setPassword } from './queries.ts'
+import type { SessionType } from './session-store.ts'
+import { openSession } from './sessions.ts'
 import {
   type AuthMode,
   checkNewPassword,
@@ -28,11 +32,7 @@ import {
   linkRequestOf,
   type MagicLinkQuery,
   optionalEmailOf,
-} from './input.ts'
-import { endAccess, type RedemptionResult, redeem } from './ownership.ts'
-import { type Account, findAccount, type Membership, membershipsOf, setPassword } from './queries.ts'
-import type { SessionType } from './session-store.ts'
-import { openSession } from './sessions.ts'
+} from './shapes.ts'
 
 /**
  * Signs in with e-mail and password. An unknown address, an account without

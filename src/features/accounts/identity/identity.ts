@@ -1,4 +1,4 @@
-import { administratorRole, assignableRoles, publicRole, readsLikeBuiltIn } from '../../../access/roles.ts'
+import { administratorRole, assignableRoles, publicRole, readsLikeBuiltIn } from '../../../access/access.ts'
 import type { CurrentAccess } from '../../../access/store.ts'
 import { canonicalEmail } from '../../../adapters/email-address.ts'
 import { hashPassword } from '../../../adapters/passwords.ts'

@@ -35,8 +35,8 @@ import {
   sendPage,
   signInPage,
 } from './pages.ts'
+import { type AuthorizationRequest, clientIdOf, type Refusal, type ReplyAddress, readRequest } from './protocol.ts'
 import { type Consent, hasGrant, lockSession } from './queries.ts'
-import { type AuthorizationRequest, clientIdOf, type Refusal, type ReplyAddress, readRequest } from './requests.ts'
 
 // The steps of a browser between a program's request and its answer. `query` is that request: every page passes it on,
 // and every step reads it again, so that the server stores nothing for users who never finish.

@@ -7,7 +7,7 @@ import { issuerOf } from '../../../config/issuer.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { type App, turnOf } from '../../../http/http.ts'
 import { acceptForms } from '../../../http/json-upload.ts'
-import { type Declaration, type RouteOptions, route } from '../../../http/route.ts'
+import { type Declaration, type DeclaredOptions, route } from '../../../http/route.ts'
 import { Anything, Count, Filled, Id, Text } from '../../../http/shapes.ts'
 import { prepare } from '../auth/auth.ts'
 import {
@@ -25,9 +25,16 @@ import {
 } from './authorize.ts'
 import { ClientMetadata, registerClient } from './clients.ts'
 import { oauthError, redeemCode, refreshGrant, revoke, userClaims } from './grants.ts'
-import { isIssuerPath, publicKeys, resourceAt, resourceMetadata, serverMetadata } from './metadata.ts'
 import { pageFiles, sendPageFile } from './pages.ts'
-import { resourcesOf, supportedScopes } from './requests.ts'
+import {
+  isIssuerPath,
+  publicKeys,
+  resourceAt,
+  resourceMetadata,
+  resourcesOf,
+  serverMetadata,
+  supportedScopes,
+} from './protocol.ts'
 
 /*
  * The OAuth server (docs/oauth.md). None of it is there where it is off.
@@ -197,7 +204,7 @@ const ignoring = { ...small, config: { ...forEveryPage, ignoresSession: true, ow
 
 type PageDeclaration = Omit<Declaration, 'tag' | 'scope' | 'response'> & { readonly readElsewhere?: 'all' }
 
-const page = <const D extends PageDeclaration>(declaration: D, options: RouteOptions = {}) =>
+const page = <const D extends PageDeclaration>(declaration: D, options: DeclaredOptions = {}) =>
   route(
     {
       ...own,

@@ -1,4 +1,3 @@
-import type { Static } from 'typebox'
 import { isNone, namedRules } from '../../../access/access.ts'
 import type { PermissionRow } from '../../../access/store.ts'
 import type { Collection } from '../../../catalog/catalog.ts'
@@ -25,9 +24,7 @@ import { createParams, ident } from '../../../query/sql.ts'
 import { resolveDefaults } from '../../../query/variables.ts'
 import { openProblems, openWrite, readPayload } from '../../data/items/items.ts'
 import { checkIdentity } from '../identity/identity.ts'
-import type { ExplainBody, ExplainQuery as ExplainParameters } from './declarations.ts'
-import type { PermissionReads } from './members.ts'
-import { type Party, partyOf, type Subject } from './party.ts'
+import { type Party, type PermissionReads, partyOf, type Subject } from './holders.ts'
 import { type OpenedRelation, openedBy, storedProblems } from './review.ts'
 import { readValuesOf, type Term, termsOf, testsIn } from './terms.ts'
 
@@ -96,15 +93,25 @@ type RowAnswer = {
   readonly deleted: boolean
 }
 
+/** Either `role` or `user` is needed. */
+type ExplainRequest = {
+  readonly collection: string
+  readonly action: Action
+  readonly role?: string | undefined
+  readonly user?: string | undefined
+  readonly tenant?: string | undefined
+  readonly id?: string | undefined
+  readonly field?: string | undefined
+  readonly fields?: readonly string[] | undefined
+  readonly record?: Readonly<Record<string, unknown>> | undefined
+}
+
 /**
  * `collection`, `action` and `role` (id or name) or `user` (id) are required; `tenant`, `id` and `field` ask more
  * precisely. A role alone is asked about as somebody of whom nothing is known. 400 for a query that makes no sense, 404
  * for an unknown role or user, and for an unknown collection, unless the role has a permission that waits for it.
  */
-export async function explain(
-  deps: PermissionReads,
-  asked: Static<typeof ExplainParameters> & Partial<Pick<Static<typeof ExplainBody>, 'record' | 'fields'>>,
-): Promise<Explanation> {
+export async function explain(deps: PermissionReads, asked: ExplainRequest): Promise<Explanation> {
   const query = questionOf(asked)
   const catalog = deps.catalog.current()
   const collection = catalog.collections.get(query.collection)
@@ -481,17 +488,11 @@ type ExplainQuery = {
 }
 
 /** 400 unless it is about either a role or a user. Empty parameters say nothing. */
-function questionOf({
-  collection,
-  action,
-  fields = [],
-  record,
-  ...given
-}: Parameters<typeof explain>[1]): ExplainQuery {
+function questionOf({ collection, action, fields = [], record, ...given }: ExplainRequest): ExplainQuery {
   const [role, user] = [given.role || undefined, given.user || undefined]
   if ((role === undefined) === (user === undefined)) throw errors.badQuery('either role or user is required')
   const who = user === undefined ? { role: role! } : { user }
   const { tenant, id, field } = given
   const asked = { tenant: tenant || undefined, id: id || undefined, field: field || undefined }
-  return { collection, action, who, ...asked, fields, record: record as ExplainQuery['record'] }
+  return { collection, action, who, ...asked, fields, record }
 }

@@ -1,5 +1,5 @@
+import { administratorRole } from '../../../access/access.ts'
 import { accessOfRole } from '../../../access/principal.ts'
-import { administratorRole } from '../../../access/roles.ts'
 import type { AccessRules, PermissionRow, Role, StoredRule } from '../../../access/store.ts'
 import type { Collection } from '../../../catalog/catalog.ts'
 import { type Action, AppError, errors } from '../../../errors.ts'
@@ -7,8 +7,7 @@ import { resolveEnv } from '../../../query/env.ts'
 import { createParams, ident } from '../../../query/sql.ts'
 import { aclProblems, permissionProblems, refuseSystemRule } from './check.ts'
 import { usableFields } from './explain.ts'
-import { membersOf, namesCaller, type PermissionReads, rowsSql, type Viewer, within } from './members.ts'
-import { roleNamed } from './party.ts'
+import { membersOf, namesCaller, type PermissionReads, roleNamed, rowsSql, type Viewer, within } from './holders.ts'
 import { openedBy } from './review.ts'
 
 /** An edit of one permission that is not stored yet; null for its removal. */

@@ -1,6 +1,5 @@
-import { accessOf, fieldSpecs, grantOf, isNone, namedRules } from '../../../access/access.ts'
+import { accessOf, administratorRole, fieldSpecs, grantOf, isNone, namedRules } from '../../../access/access.ts'
 import { accessOfRole } from '../../../access/principal.ts'
-import { administratorRole } from '../../../access/roles.ts'
 import type { AccessRules, PermissionRow, Role } from '../../../access/store.ts'
 import type { Catalog, Collection, Field } from '../../../catalog/catalog.ts'
 import { parameterType, readValue } from '../../../catalog/values.ts'
@@ -26,7 +25,7 @@ import {
   rowsSql,
   type Viewer,
   within,
-} from './members.ts'
+} from './holders.ts'
 
 /** The meaning of one stored permission, beside its members. */
 export type Review = {

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import { readsLikeBuiltIn } from '../../../access/roles.ts'
+import { readsLikeBuiltIn } from '../../../access/access.ts'
 import type { Clock } from '../../../db/clock.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { AppError, type FieldProblem } from '../../../errors.ts'
@@ -9,7 +9,7 @@ import { shown } from '../../../language/text.ts'
 import { resolveEnv } from '../../../query/env.ts'
 import { isObject } from '../../../query/guards.ts'
 import { type AclsById, permissionProblems } from './check.ts'
-import type { PermissionReads, PermissionWrites } from './members.ts'
+import type { PermissionReads, PermissionWrites } from './holders.ts'
 import {
   aclIdsByName,
   aclsById,

@@ -7,14 +7,21 @@ import {
   OAuthRefusal,
   OAuthUnavailable,
   openOAuthClient,
+  providerLimits,
   signedClientSecret,
+  type TokenEndpointAdapter,
   type Tokens,
 } from '../../../adapters/oauth.ts'
-import { providerLimits, type TokenEndpointAdapter } from '../../../adapters/oauth-fetch.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { SocialProvider } from '../../../config/families.ts'
-import { type Profile, profileOf } from './profile.ts'
-import { type ProfileRequest, type Provider, providers, standardProvider } from './providers.ts'
+import {
+  type Profile,
+  type ProfileRequest,
+  type Provider,
+  profileOf,
+  providers,
+  standardProvider,
+} from './providers.ts'
 
 /** A provider as it is configured here. */
 export type ProviderClient = { readonly id: string; readonly provider: Provider; readonly oauth: OAuthClient }

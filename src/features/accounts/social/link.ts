@@ -13,7 +13,7 @@ import {
   proveOwnership,
   registeredRole,
 } from '../auth/auth.ts'
-import type { Profile } from './profile.ts'
+import type { Profile } from './providers.ts'
 
 /** The tokens that the provider issued beside the profile. */
 type ProviderGrant = {

@@ -41,8 +41,7 @@ import {
   secretsOf,
 } from './journey.ts'
 import { type Identity, linkedAccount } from './link.ts'
-import { profileOf } from './profile.ts'
-import type { Provider } from './providers.ts'
+import { type Provider, profileOf } from './providers.ts'
 
 /** Where to send the browser, and the cookie to give it, if any. */
 export type Start = { readonly url: string; readonly cookie: string | undefined }

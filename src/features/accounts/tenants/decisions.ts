@@ -1,5 +1,5 @@
+import { mayAssign, publicRole } from '../../../access/access.ts'
 import type { Caller } from '../../../access/principal.ts'
-import { mayAssign, publicRole } from '../../../access/roles.ts'
 import type { Role } from '../../../access/store.ts'
 import { AppError, errors } from '../../../errors.ts'
 import type { Membership } from '../auth/auth.ts'

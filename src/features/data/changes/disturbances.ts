@@ -1,5 +1,4 @@
-import { type CallerVariable, variablesIn } from '../../../access/access.ts'
-import { administratorRole } from '../../../access/roles.ts'
+import { administratorRole, type CallerVariable, variablesIn } from '../../../access/access.ts'
 import type { AccessRules } from '../../../access/store.ts'
 import type { Catalog, Collection } from '../../../catalog/catalog.ts'
 import { type Reader, sql } from '../../../db/sql.ts'

@@ -9,9 +9,9 @@ import { parseListQuery, readString } from '../../../query/parse.ts'
 import type { PlanContent, Selection } from '../../../query/plan.ts'
 import { resolveList } from '../../../query/resolve.ts'
 import type { ItemReads, Requester } from './context.ts'
-import { csvCell } from './csv-cells.ts'
+import { csvCell } from './file-rows.ts'
 import { hookedQuery } from './hooking.ts'
-import { ofPlan, type RowBatches, type StreamOptions, streamRows } from './stream.ts'
+import { ofPlan, type RowBatches, type StreamOptions, streamRows } from './reads.ts'
 
 type ExportedFile = {
   readonly content: Readable

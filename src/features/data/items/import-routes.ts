@@ -3,20 +3,28 @@ import { type FileHandle, mkdir, open, unlink } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { acceptMultipart, type MultipartFile } from '../../../adapters/multipart.ts'
+import { acceptMultipart, type MultipartFile } from '../../../adapters/fastify.ts'
 import { admitted } from '../../../admission/lane.ts'
+import { logTable } from '../../../catalog/log-triggers.ts'
 import { withFreshCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
-import { AppError, errors } from '../../../errors.ts'
+import { clientError, keyColumnsOf } from '../../../db/errors.ts'
+import { rawQuery } from '../../../db/sql.ts'
+import { AppError, errors, type FieldProblem } from '../../../errors.ts'
 import { type ProgressNotices, toldOf } from '../../../events/progress.ts'
 import { type App, actorOf, identifyBody, turnOf } from '../../../http/http.ts'
 import { readBoolean, readString } from '../../../query/parse.ts'
-import type { ItemWrites } from './context.ts'
+import { ident } from '../../../query/sql.ts'
+import { openHooks } from '../hooks/hooks.ts'
+import { createTrees } from './apply.ts'
+import { type ItemReads, type ItemWrites, keyCell, type Requester, type Run, withCells } from './context.ts'
 import { importCsvRoute, importJsonRoute } from './declarations.ts'
-import type { ImportFile } from './import.ts'
-import { checkImport, importItems, type TriedImport, tryImport } from './import.ts'
-import type { ImportFormat } from './import-rows.ts'
+import { type ImportFormat, type ImportRow, readRows } from './file-rows.ts'
+import { inTransaction, meetsHooks } from './hooking.ts'
+import { checkTenant, isTenanted, ownTenant } from './payload.ts'
+import { openWrite, planTree, type Tree } from './plan.ts'
 import { queryOf, requesterOf } from './routes.ts'
+import { canonicalKey } from './statements.ts'
 
 /** Files as items, all or none. Callers need a session. */
 export function itemImportRoutes(app: App, deps: ItemWrites & ProgressNotices): void {
@@ -264,4 +272,302 @@ async function* hashed(chunks: AsyncIterable<Buffer>, digest: Hash): AsyncGenera
     digest.update(chunk)
     yield chunk
   }
+}
+
+type ImportFile = {
+  readonly format: ImportFormat
+  /** The content from its start, as often as it is called. */
+  readonly read: () => AsyncIterable<Uint8Array>
+  /** The tenant of the rows, for callers that no tenant is stamped for. */
+  readonly tenant: string | undefined
+}
+
+/** Rows and characters that one statement writes at most (a single row may be larger). */
+const batch = { rows: 500, size: 1_000_000 }
+
+/** Broken rows after which an import gives up: enough to see what is wrong with a file. */
+const mostFailures = 1000
+
+/** Rows between two lines of the log that say how far an import is. */
+const rowsPerReport = 10_000
+
+/** 404 and 403 as for a create, before a file is received. */
+function checkImport(deps: ItemReads, requester: Requester, collection: string): void {
+  openWrite(deps, requester, collection, 'create')
+}
+
+/**
+ * Creates every row of a file or none, each as if it came in a body of its own; answers how many.
+ * The file is read as it is written, so memory does not grow with it. 400 with every broken row and what is wrong with
+ * it, rows that the caller may not create among them.
+ */
+async function importItems(
+  deps: ItemWrites,
+  requester: Requester,
+  name: string,
+  file: ImportFile,
+  tell: (rows: number) => void,
+): Promise<number> {
+  // Columns that are no fields are left out: one that was just added must not be.
+  await deps.catalog.reloadIfStale()
+  return inTransaction(deps, requester, async (run) => {
+    const importing = await begin(run, name, file, tell)
+    const rows = await importRows(importing, file)
+    const { failures, context } = importing
+    if (failures.length > 0) throw importFailed(file.format, failures, context)
+    return rows
+  })
+}
+
+/** The effects that an import would have. */
+type TriedImport = {
+  /** That were read; fewer than the file has where `isComplete` is false. */
+  readonly rows: number
+  readonly isComplete: boolean
+  readonly changes: readonly PlannedChanges[]
+  /** Whether code that may refuse or change rows was left out. */
+  readonly skipsHooks: boolean
+  readonly errors: readonly object[]
+}
+
+type PlannedChanges = { readonly collection: string; readonly create: number; readonly update: number }
+
+/**
+ * Writes the rows of a file as {@link importItems} does and takes all of it back, so that nothing remains and nothing follows.
+ * Hooks of extensions and workflows are not called: what they do outside of the database could not be taken back. The same errors, but
+ * broken rows are answered.
+ */
+async function tryImport(deps: ItemWrites, requester: Requester, name: string, file: ImportFile): Promise<TriedImport> {
+  await deps.catalog.reloadIfStale()
+  try {
+    return await inTransaction(deps, requester, async (own): Promise<never> => {
+      const run: Run = { ...own, deps: Object.create(own.deps, { hooks: { value: openHooks(deps.log) } }) as ItemReads }
+      const importing = await begin(run, name, file, () => {})
+      const rows = await importRows(importing, file)
+      const { failures, context } = importing
+      const late = await orFailure(() => undone(run, () => run.tx.any(rawQuery('set constraints all immediate'))))
+      const changes = await run.tx.any<PlannedChanges>(rawQuery(plannedSql))
+      const isHooked = ({ collection }: PlannedChanges) => hookedBy.some((event) => deps.hooks.has(collection, event))
+      throw new TakenBack({
+        rows,
+        isComplete: failures.length < mostFailures,
+        changes,
+        skipsHooks: [...changes, { collection: name, create: 0, update: 0 }].some(isHooked),
+        errors: [
+          ...failureList(file.format, failures, context),
+          ...(late instanceof AppError ? [{ error: told(late), fields: problemsOf(late, context) }] : []),
+        ],
+      })
+    })
+  } catch (error) {
+    if (error instanceof TakenBack) return error.found
+    throw error
+  }
+}
+
+const hookedBy = ['items.create', 'items.update'] as const
+
+/** Ends the transaction of a try. */
+class TakenBack extends Error {
+  readonly found: TriedImport
+  constructor(found: TriedImport) {
+    super('what was tried is taken back')
+    this.found = found
+  }
+}
+
+/** The triggers have written what happened into the log, within the transaction. */
+const plannedSql = `select entity as collection, count(*) filter (where action = 'create')::int as create,
+    count(*) filter (where action = 'update')::int as update
+  from "${logTable}" where xid = pg_current_xact_id() and type = 'data' group by entity order by entity`
+
+async function begin(run: Run, name: string, file: ImportFile, tell: ImportState['tell']): Promise<ImportState> {
+  const { deps, requester } = run
+  const context = openWrite(deps, requester, name, 'create')
+  return {
+    run,
+    context,
+    tenant: await tenantOfRows(run, context, file.tenant),
+    deadline: performance.now() + deps.config.database.transactionTimeoutMs,
+    failures: [],
+    tell,
+  }
+}
+
+type ImportState = {
+  readonly run: Run
+  readonly context: Tree['context']
+  /** Of every row; undefined where the caller's own is stamped, or rows have none. */
+  readonly tenant: string | undefined
+  /** On the clock of `performance`: the commit would refuse what ends later. */
+  readonly deadline: number
+  readonly failures: Failure[]
+  /** Called now and then with how many rows have been read. */
+  readonly tell: (rows: number) => void
+}
+
+type Failure = { readonly place: number; readonly row: ImportRow; readonly error: AppError }
+
+/** A row that may be written. `place` counts from 1. */
+type PlannedImportRow = { readonly place: number; readonly row: ImportRow; readonly tree: Tree }
+
+async function importRows(importing: ImportState, { format, read }: ImportFile): Promise<number> {
+  const { run, context, failures } = importing
+  const { deps, requester } = run
+  const rows = readRows(format, read(), context.collection, { largestRow: deps.config.server.bodySizeLimit })
+  let place = 0
+  let planned: PlannedImportRow[] = []
+  let size = 0
+  for await (const row of rows) {
+    place += 1
+    const tree = await orFailure(() => planRow(importing, row))
+    if (tree instanceof AppError) failures.push({ place, row, error: tree })
+    else planned.push({ place, row, tree })
+    size += row.size
+    if (planned.length >= batch.rows || size >= batch.size) {
+      await writeBatch(importing, planned)
+      planned = []
+      size = 0
+      importing.tell(place)
+    }
+    if (place % rowsPerReport === 0)
+      deps.log.info(
+        { collection: context.collection.name, rows: place, requestId: requester.actor.requestId },
+        'importing',
+      )
+    if (failures.length >= mostFailures) break
+  }
+  await writeBatch(importing, planned)
+  if (place === 0) throw errors.badBody(`${format} file is empty or has no valid data`)
+  return place
+}
+
+/** Reads and permits a row as the body of a request. */
+async function planRow({ run, context, tenant }: ImportState, row: ImportRow): Promise<Tree> {
+  const payload = row.payload()
+  const plan = (given: typeof payload) => {
+    const planned = async () => planTree(run.deps, run.requester, context, given, { run })
+    // A statement of a hook that fails must not end the transaction, which other rows are still tried in.
+    return meetsHooks(run.deps, context, [given]) ? undone(run, planned) : planned()
+  }
+  if (tenant === undefined) return plan(payload)
+  const { tenant_Id: own, ...rest } = payload
+  checkTenant(context, { id: tenant }, own ?? tenant)
+  const tree = await plan(rest)
+  const cell = keyCell(context.collection.fields.get('tenant_Id')!, tenant)
+  return { ...tree, cells: withCells(tree.cells, [cell]) }
+}
+
+/** Writes rows in as few statements as they allow. Where that fails, halves are tried until the broken rows are found. */
+async function writeBatch(importing: ImportState, planned: readonly PlannedImportRow[]): Promise<void> {
+  const { run, failures, deadline } = importing
+  if (planned.length === 0 || failures.length >= mostFailures) return
+  if (performance.now() > deadline) throw errors.unavailable('The transaction took too long')
+  const trees = planned.map(({ tree }) => tree)
+  const error = await orFailure(() => undone(run, () => createTrees(run, trees)))
+  if (!(error instanceof AppError)) return
+  const [first] = planned
+  if (planned.length === 1) {
+    failures.push({ place: first!.place, row: first!.row, error })
+    return
+  }
+  const middle = planned.length >> 1
+  await writeBatch(importing, planned.slice(0, middle))
+  await writeBatch(importing, planned.slice(middle))
+}
+
+/** Takes back what `work` wrote when it fails, and only that. */
+async function undone<Result>({ tx }: Run, work: () => Promise<Result>): Promise<Result> {
+  await tx.any(rawQuery('savepoint svc_import'))
+  try {
+    return await work()
+  } catch (error) {
+    await tx.any(rawQuery('rollback to savepoint svc_import'))
+    throw error
+  } finally {
+    await tx.any(rawQuery('release savepoint svc_import'))
+  }
+}
+
+/** An error of a row becomes a value; an error of the server or its connection ends the import. */
+async function orFailure<Result>(work: () => Promise<Result>): Promise<Result | AppError> {
+  try {
+    return await work()
+  } catch (error) {
+    const known = clientError(error)
+    if (known === undefined || known.status >= 500) throw error
+    return known
+  }
+}
+
+/** Callers that no tenant is stamped for must name one, where rows have tenants; 400 without, 403 for another than the own. */
+async function tenantOfRows(
+  { deps }: Run,
+  context: Tree['context'],
+  named: string | undefined,
+): Promise<string | undefined> {
+  const { collection, config, catalog, rules } = context
+  if (!isTenanted(collection, config)) return undefined
+  const own = ownTenant(context)
+  if (own !== undefined) {
+    if (named !== undefined) checkTenant(context, own, named)
+    return undefined
+  }
+  if (named === undefined) throw errors.badBody('Name the tenant to import into: `tenant` in the query or the form')
+  const [tenants] = [...rules].find(([, { holdsTenants }]) => holdsTenants)!
+  const id = canonicalKey(catalog.collections.get(tenants)!, named)
+  const found = await deps.db.maybeOne(rawQuery(`select 1 from ${ident(tenants)} where id = $1`, [id]))
+  if (found === undefined) throw errors.badBody('There is no such tenant')
+  return id
+}
+
+function importFailed(format: ImportFormat, failures: readonly Failure[], context: Tree['context']): AppError {
+  const list = failureList(format, failures, context)
+  const units = format === 'CSV' ? 'rows' : 'items'
+  return errors.badBody(`Import failed. ${list.length} ${units} had errors. Transaction rolled back.`, {
+    results: { imported: 0, failed: list.length, errors: list },
+  })
+}
+
+/** The broken rows in the order of the file: where each is, what it holds, and what is wrong with which of its fields. */
+function failureList(format: ImportFormat, failures: readonly Failure[], context: Tree['context']): readonly object[] {
+  const unit = format === 'CSV' ? 'row' : 'item'
+  return failures
+    .slice(0, mostFailures)
+    .toSorted((one, other) => one.place - other.place)
+    .map(({ place, row, error }) => ({
+      [unit]: place,
+      line: row.line,
+      data: shown(row.data, context.collection),
+      error: told(error),
+      fields: problemsOf(error, context),
+    }))
+}
+
+type ShownProblem = { readonly field: string; readonly message: string }
+
+/** By field, where an error is about fields that the caller sees. */
+function problemsOf({ code, message, details, cause }: AppError, { collection }: Tree['context']): ShownProblem[] {
+  const listed = Array.isArray(details) ? details : Object(details).errors
+  if (Array.isArray(listed))
+    return (listed as FieldProblem[]).map(({ field, message: own }) => ({ field, message: own }))
+  if (code === 'REQUIRED_FIELD_MISSING' && typeof details === 'string') return [{ field: details, message }]
+  return keyColumnsOf(cause)
+    .filter((name) => collection.fields.get(name)?.hidden === false)
+    .map((field) => ({ field, message }))
+}
+
+/** The message, with the field where that is beside it. */
+const told = ({ message, code, details }: AppError): string =>
+  code === 'REQUIRED_FIELD_MISSING' && typeof details === 'string' ? `${message}: ${details}` : message
+
+/** Enough of a row to find it, without what is secret in it. */
+function shown(data: ImportRow['data'], { fields }: Tree['context']['collection']): object {
+  const members = Object.entries(data).filter(([name]) => fields.get(name)?.hidden !== true)
+  return Object.fromEntries(members.map(([name, value]) => [name, shortened(value)]))
+}
+
+function shortened(value: unknown): unknown {
+  const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '')
+  return text.length > 200 ? `${text.slice(0, 200)}…` : value
 }

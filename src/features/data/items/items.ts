@@ -61,11 +61,13 @@ export {
   type ListRow,
   largestWhole,
   listBody,
+  type OpenAnswer,
+  openList,
   readList,
   readOne,
   readVersion,
+  streamRows,
 } from './reads.ts'
 export { type Rights, rightsOf, type WriteRights } from './rights.ts'
 export { answerItem, answerList, queryOf, requesterOf } from './routes.ts'
 export { canonicalKey, keyCondition, parameters, ruleSql } from './statements.ts'
-export { type OpenAnswer, openList, streamRows } from './stream.ts'

@@ -1,14 +1,14 @@
 /** Migrations: scripts that change an installation's database in the order of their versions, and the record of them. */
-export { adoptDeveloped, createBaseline } from './baseline.ts'
-export { createMigration, migrationScript } from './create.ts'
+export { adoptDeveloped, createBaseline, createMigration, migrationScript } from './create.ts'
 export { lintSql, type MigrationFinding, readSubject } from './lint.ts'
-export { type Preview, previewSql } from './preview.ts'
 export { type MigrationRecord, pendingOf, refuseNewer, statusOf } from './records.ts'
 export {
   migrateAtStart,
   newestSystemVersion,
+  type Preview,
   pendingSystemMigrations,
   previewRun,
+  previewSql,
   rollbackBatch,
   rollbackOne,
   runMigrations,

@@ -5,7 +5,7 @@ import type { Logs } from '../../../adapters/logger.ts'
 import { Type } from '../../../adapters/typebox.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
-import type { ProcessVariables } from '../../../config/read.ts'
+import type { ProcessVariables } from '../../../config/variable.ts'
 import type { Clock } from '../../../db/clock.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { type ReplicaReads, readFromNowOn } from '../../../db/replicas/replicas.ts'
@@ -13,9 +13,16 @@ import { type App, actorOf } from '../../../http/http.ts'
 import { type Declaration, route } from '../../../http/route.ts'
 import { Count, NullableId, NullableText, OneOf, Text } from '../../../http/shapes.ts'
 import { createMigration } from './create.ts'
-import { previewSql } from './preview.ts'
 import { checkOf, findMigration, type MigrationRecord, pendingOf, readMigrations, statusOf } from './records.ts'
-import { markAllCompleted, markCompleted, previewRun, rollbackBatch, rollbackOne, runMigrations } from './run.ts'
+import {
+  markAllCompleted,
+  markCompleted,
+  previewRun,
+  previewSql,
+  rollbackBatch,
+  rollbackOne,
+  runMigrations,
+} from './run.ts'
 import { type MigrationRunner, withRunner } from './runner.ts'
 import { migrationTypes } from './scripts.ts'
 

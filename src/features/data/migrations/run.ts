@@ -1,20 +1,32 @@
-import type { Reader } from '../../../db/sql.ts'
+import * as manager from '../../../catalog/change.ts'
+import { readerOf } from '../../../db/pools.ts'
+import { type Reader, rawQuery, sql, type Tx } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
 import { appendEvent } from '../../../events/commit.ts'
-import { type DomainEvent, systemActor } from '../../../events/types.ts'
-import { missingDeveloped } from './baseline.ts'
-import { execute } from './execute.ts'
-import { hasMigrationTable, lastBatch, storeCompleted, storedRows } from './queries.ts'
+import { type DirectSession, type MigrationContext, openDirectSession } from '../../../events/direct-session.ts'
+import { type Actor, type DomainEvent, systemActor } from '../../../events/types.ts'
+import { missingDeveloped } from './create.ts'
+import { type LintSubject, lintSql, type MigrationFinding, readSubject } from './lint.ts'
 import {
+  type Ending,
   findMigration,
+  hasMigrationTable,
   joined,
+  lastBatch,
   type Migration,
   type MigrationRecord,
   type MigrationSelection,
   pendingOf,
+  type RunDirection,
   type Runnable,
+  ranBy,
   runnable,
   selectRun,
+  storeCompleted,
+  storedRows,
+  storeEnding,
+  storeRollingBack,
+  storeRunning,
 } from './records.ts'
 import {
   findInterrupted,
@@ -24,9 +36,9 @@ import {
   migrationsOf,
   withRunner,
 } from './runner.ts'
-import { loadSystemScripts } from './scripts.ts'
+import { type LoadedScript, loadScripts, loadSystemScripts } from './scripts.ts'
 
-export type RunResult = {
+type RunResult = {
   readonly results: readonly MigrationRecord[]
   readonly summary: { readonly total: number; readonly completed: number; readonly failed: number }
 }
@@ -214,4 +226,242 @@ async function mark(runner: MigrationRunner, { script, record }: Runnable, metad
   })
   const [after] = await recordsOf(runner, [{ script, record }])
   return after!
+}
+
+/** A dry run's record with the SQL that `up` would execute and what that would stop. */
+export type Preview = MigrationRecord & {
+  readonly sql: RecordedRun['statements']
+  readonly sqlProblem: string | null
+  readonly findings: readonly MigrationFinding[]
+}
+
+type PreviewResult = { readonly results: readonly Preview[]; readonly summary: RunResult['summary'] }
+
+/**
+ * A dry run that shows SQL: every selected script's statements, recorded without being executed, and the linter's
+ * findings about them. Each script is read against the database as it is now, without the ones before it.
+ */
+export async function previewSql(host: MigrationHost, selection: MigrationSelection): Promise<PreviewResult> {
+  const session = await openDirectSession(host.config)
+  try {
+    const lockTimeout = String(host.config.migrations.lockTimeoutMs)
+    await session.any(sql.unsafe`select set_config('lock_timeout', ${lockTimeout}, false)`)
+    const selected = selectRun(joined(await loadScripts(host.config), await storedRows(session)), selection)
+    const subject = await readSubject(session, host.config)
+    const results: Preview[] = []
+    for (const migration of selected) results.push(await preview(host, session, migration, subject))
+    return { results, summary: { total: results.length, completed: 0, failed: 0 } }
+  } finally {
+    await session.close()
+  }
+}
+
+async function preview(
+  host: MigrationHost,
+  session: DirectSession,
+  { record, script }: Runnable,
+  subject: Omit<LintSubject, 'inTransaction'>,
+): Promise<Preview> {
+  const { statements, problem = null } = await recordUp(host, session, script)
+  const findings = await lintSql(statements, { ...subject, inTransaction: script.transaction !== false })
+  const metadata = { ...record.metadata, dryRun: true }
+  return { ...record, metadata, sql: statements, sqlProblem: problem, findings }
+}
+
+type RecordedRun = {
+  /** Texts of the statements that change something, in order, values left out. */
+  readonly statements: readonly string[]
+  /** Why `up` did not come to its end; then there may be more statements. */
+  readonly problem: string | undefined
+}
+
+/**
+ * Calls a script's `up` on a transaction that may only read, and notes what it would have changed. PostgreSQL itself says
+ * what that is: a statement that it refuses there is noted, left undone, and answered with no rows. So nothing is locked
+ * against anybody and nothing is stored; but the script's own code runs, hence only for who asks for SQL.
+ */
+async function recordUp(host: MigrationHost, session: DirectSession, script: LoadedScript): Promise<RecordedRun> {
+  const statements: string[] = []
+  return session.transaction(systemActor, async (tx) => {
+    // For the session too, so that a script that ends the transaction does not get another kind of it.
+    await tx.any(sql.unsafe`select set_config('default_transaction_read_only', 'on', false)`)
+    await tx.any(sql.unsafe`set transaction read only`)
+    const recording: Tx = { ...readerOf((text, values) => tried(tx, statements, text, values)), isTransaction: true }
+    const runner = { ...host, session: { ...session, transaction: recordedBy(recording) } }
+    const problem = await problemOf(() => script.up(contextOf(runner, script, recording, () => undefined)))
+    return { statements, problem }
+  })
+}
+
+async function tried(tx: Tx, statements: string[], text: string, values: readonly unknown[]) {
+  await tx.any(sql.unsafe`savepoint recording`)
+  try {
+    return { rows: [...(await tx.any<unknown>(rawQuery(text, values)))] }
+  } catch {
+    // Refused because it writes, or because it builds on what was refused before: either way it belongs to the script.
+    await tx.any(sql.unsafe`rollback to savepoint recording`)
+    statements.push(text.trim())
+    return { rows: [] }
+  }
+}
+
+/** Transactions that the script's context would open join the one that is there. */
+function recordedBy(tx: Tx): DirectSession['transaction'] {
+  return (_actor, work) => work(tx)
+}
+
+async function problemOf(up: () => ReturnType<LoadedScript['up']>): Promise<string | undefined> {
+  try {
+    const result = await up()
+    return result?.success === true ? undefined : (result?.message ?? 'The script says that it did not succeed')
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
+  }
+}
+
+type Execution = {
+  readonly script: LoadedScript
+  readonly direction: RunDirection
+  /** Of an up: migrations that are run together share it. */
+  readonly batch: number
+  /** For whoever watches: `2 of 7`. */
+  readonly place?: string
+  /** Of a down: why, in the requester's words. */
+  readonly reason?: string | undefined
+}
+
+/**
+ * Runs one script and says so in its row: `running` before, seen by everybody; then script, row and event in one
+ * transaction; `failed` with the message when it throws or says that it did not succeed. A script that opts out of the
+ * transaction runs first and is recorded after.
+ *
+ * Rejects only when the outcome could not be recorded. The row then stays `running` and the next runner finds it.
+ */
+async function execute(runner: MigrationRunner, execution: Execution): Promise<Ending> {
+  const { session } = runner
+  const { script } = execution
+  const started = performance.now()
+  const elapsed = () => performance.now() - started
+  const actor: Actor = { ...systemActor, userAgent: `migration ${script.version}` }
+  // The program's first script makes the table that it is recorded in.
+  const announced = await hasMigrationTable(session)
+  if (announced) await session.transaction(actor, (tx) => announce(tx, execution))
+  const conclude = async (tx: Tx, metadata: object) => {
+    if (!announced) await announce(tx, execution)
+    return record(tx, runner, execution, {
+      metadata: { ...metadata, ...(script.isSystem && ranBy) },
+      elapsedMs: elapsed(),
+    })
+  }
+  const stop = reportProgress(runner, execution, elapsed)
+  try {
+    if (script.transaction !== false)
+      return await session.transaction(actor, async (tx) => conclude(tx, await call(runner, execution, tx)))
+    const metadata = await session.untransacted(actor, (db) => call(runner, execution, db))
+    return await session.transaction(actor, (tx) => conclude(tx, metadata))
+  } catch (cause) {
+    const error = cause instanceof Error ? cause : new Error(String(cause))
+    if (!announced) throw error
+    runner.log.warn({ version: script.version, err: error }, `migration ${script.version} failed: ${error.message}`)
+    const ending: Ending = { status: 'failed', elapsedMs: elapsed(), error }
+    await session.transaction(actor, (tx) => storeEnding(tx, script.version, ending))
+    return ending
+  } finally {
+    stop()
+  }
+}
+
+function announce(tx: Tx, { script, direction, batch }: Execution): Promise<void> {
+  return direction === 'up' ? storeRunning(tx, script, batch) : storeRollingBack(tx, script.version)
+}
+
+/** Calls the script's function; what it returns as metadata. */
+async function call(runner: MigrationRunner, { script, direction, reason }: Execution, db: Tx): Promise<object> {
+  const log = (message: string) => runner.log.info({ version: script.version }, message)
+  const run = direction === 'up' ? script.up : script.down!
+  const result = await run(contextOf(runner, script, db, log))
+  if (result?.success !== true) throw new Error(result?.message ?? 'The script says that it did not succeed')
+  if (result.message !== undefined) log(result.message)
+  return { ...result.metadata, ...(reason !== undefined && { rollbackReason: reason }) }
+}
+
+type Success = { readonly metadata: object; readonly elapsedMs: number }
+
+async function record(tx: Tx, runner: MigrationRunner, execution: Execution, success: Success): Promise<Ending> {
+  const { script, direction } = execution
+  const ending: Ending = { status: direction === 'up' ? 'completed' : 'rolled_back', ...success }
+  await storeEnding(tx, script.version, ending)
+  if (runner.requester !== undefined) await appendEvent(tx, runner.requester, eventOf(execution))
+  return ending
+}
+
+function eventOf({ script: { version }, direction, batch, reason }: Execution): DomainEvent {
+  return direction === 'up'
+    ? { type: 'migration.run', data: { version, batch } }
+    : { type: 'migration.rolled_back', data: { version, ...(reason !== undefined && { reason }) } }
+}
+
+const progressMs = 10_000
+
+/** Tells every ten seconds that a long one is still at it. */
+function reportProgress(
+  runner: MigrationRunner,
+  { script, direction, place = '1 of 1' }: Execution,
+  elapsed: () => number,
+): () => void {
+  const verb = direction === 'up' ? 'run' : 'roll back'
+  runner.log.info({ version: script.version }, `migration ${place}: ${verb} ${script.version} (${script.name})`)
+  const timer = setInterval(
+    () =>
+      runner.log.info(
+        { version: script.version },
+        `${script.version} has been at it for ${Math.round(elapsed() / 1000)} s`,
+      ),
+    progressMs,
+  )
+  timer.unref()
+  return () => clearInterval(timer)
+}
+
+type ContextRunner = Pick<MigrationRunner, 'session' | 'config' | 'env'>
+
+/** The context of a script's functions. `db` is its transaction, or its session without one. */
+function contextOf(
+  runner: ContextRunner,
+  script: LoadedScript,
+  db: Tx,
+  log: MigrationContext['log'],
+): MigrationContext {
+  return {
+    db,
+    sql: (text, values) => db.any(rawQuery(text, values)),
+    schemaManager: script.isSystem ? manager : managerFor(runner, script),
+    env: runner.env,
+    log,
+  }
+}
+
+/**
+ * The manager as this installation's collections need it: with MULTI_TENANT they get their tenant. A script without a
+ * transaction gets one for each change, since a definition and its table must change together.
+ */
+function managerFor({ session, config }: ContextRunner, script: LoadedScript): typeof manager {
+  const defaults = { multiTenant: config.tenancy.enabled }
+  const actor = { ...systemActor, userAgent: `migration ${script.version}` }
+  const within = <T>(tx: Tx, work: (tx: Tx) => Promise<T>): Promise<T> =>
+    script.transaction === false ? session.transaction(actor, work) : work(tx)
+  return {
+    ...manager,
+    changeDefinitions: (db, edit, options = defaults) =>
+      within(db, (tx) => manager.changeDefinitions(tx, edit, options)),
+    executeChange: (db, edit, options = defaults, guard = undefined) =>
+      within(db, (tx) => manager.executeChange(tx, edit, options, guard)),
+    createCollections: (db, definitions, options = defaults) =>
+      within(db, (tx) => manager.createCollections(tx, definitions, options)),
+    updateCollection: (db, definition, options = defaults) =>
+      within(db, (tx) => manager.updateCollection(tx, definition, options)),
+    deleteCollection: (db, name, options = defaults) => within(db, (tx) => manager.deleteCollection(tx, name, options)),
+    adoptCollection: (db, definition) => within(db, (tx) => manager.adoptCollection(tx, definition)),
+    adoptTenants: (db) => within(db, manager.adoptTenants),
+  }
 }

@@ -4,8 +4,15 @@ import { sql } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
 import { type DirectSession, openDirectSession } from '../../../events/direct-session.ts'
 import { type Actor, systemActor } from '../../../events/types.ts'
-import { hasMigrationTable, type RunDirection, runningVersions, storedRows, storeInterrupted } from './queries.ts'
-import { joined, type Migration } from './records.ts'
+import {
+  hasMigrationTable,
+  joined,
+  type Migration,
+  type RunDirection,
+  runningVersions,
+  storedRows,
+  storeInterrupted,
+} from './records.ts'
 import { type LoadedScript, loadScripts } from './scripts.ts'
 
 /** The capabilities that migrations take from their process: the API, setup or the command line. */

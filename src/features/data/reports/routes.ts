@@ -25,7 +25,7 @@ import {
   type ReportReads,
   readReport,
   reportError,
-} from './report.ts'
+} from './reports.ts'
 import { parseStats, parseStatsParameters, readStats, type Stat } from './stats.ts'
 
 /** `/reports/{collection}` and `/reports/stats`, by POST with a body or by GET with parameters. */

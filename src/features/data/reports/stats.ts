@@ -25,7 +25,7 @@ import {
   type OpenAnswer,
   openList,
 } from '../items/items.ts'
-import { failure, parseReport, type ReportReads, resolveReport, tookTooLong } from './report.ts'
+import { failure, parseReport, type ReportReads, resolveReport, tookTooLong } from './reports.ts'
 
 /** Statements of one request at a time, where nobody else waits; else one. */
 const atOnce = 3

@@ -29,15 +29,19 @@ import {
   removeRoute,
   typesRoute,
 } from './declarations.ts'
-import { addIndex, migrateIndexes, removeIndex } from './indexes.ts'
-import { createRelationship, deleteRelationship, updateRelationship } from './relationships.ts'
 import {
+  addIndex,
   type ChangeOptions,
+  createRelationship,
   createSchema,
   deleteField,
+  deleteRelationship,
   deleteSchema,
   listSchemas,
+  migrateIndexes,
   oneSchema,
+  removeIndex,
+  updateRelationship,
   updateSchema,
 } from './schemas.ts'
 import { exportSchemas, importSchemas, previewImport, readImport } from './transfer.ts'

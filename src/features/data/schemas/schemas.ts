@@ -1,17 +1,33 @@
 import type { Static } from 'typebox'
-import type { Catalog, Collection, CollectionDefinition } from '../../../catalog/catalog.ts'
+import type { Catalog, Collection, CollectionDefinition, Index, IndexJson, Relation } from '../../../catalog/catalog.ts'
 import { type Loss, withNew } from '../../../catalog/change.ts'
+import { createIndexSql, tableIndexes } from '../../../catalog/ddl.ts'
 import { declaredPatch, declaredSchema, shownSchema } from '../../../catalog/declared.ts'
 import { knownDefinitions, withSchema } from '../../../catalog/definitions.ts'
 import { checkIdentifier } from '../../../catalog/identifiers.ts'
 import { merged, whole } from '../../../catalog/merge.ts'
-import { withoutCollection } from '../../../catalog/relationships.ts'
+import {
+  type Relationship,
+  type RelationshipChange,
+  type RelationshipDetails,
+  withChangedRelationship,
+  withoutCollection,
+  withoutRelationship,
+  withRelationship,
+} from '../../../catalog/relationships.ts'
+import {
+  type DefinitionProblem,
+  memberProblems,
+  type RelationshipType,
+  relationshipTypeOf,
+} from '../../../catalog/shape.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Reads } from '../../../db/pools.ts'
+import { rawQuery, sql } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
 import type { Writes } from '../../../events/commit.ts'
 import type { Actor } from '../../../events/types.ts'
-import { type ChangeOptions, changeSchemas, type SchemaChanged } from './change.ts'
+import { type ChangeOptions, changed, changeSchemas, commitDdl, reasonOf, type SchemaChanged } from './change.ts'
 import type { SchemaListQuery } from './declarations.ts'
 
 export { type ChangeOptions, changeSchemas } from './change.ts'
@@ -161,4 +177,238 @@ function visibleDefinition(catalog: Catalog, collection: Collection, admin: bool
       ...(schema.indexes !== undefined && { indexes: schema.indexes.filter((index) => index.fields.every(isVisible)) }),
     },
   }
+}
+
+/** Creates a relationship with its column, index, junction and relation back. */
+export function createRelationship(
+  deps: Reads & Writes,
+  actor: Actor,
+  { source, body }: { source: string; body: Body },
+  options: ChangeOptions,
+): Promise<SchemaChanged> {
+  const edit = (catalog: Catalog) => withRelationship(catalog, source, readRelationship(source, body))
+  return changeSchemas(deps, actor, { message: 'Error creating relationship', edit }, options)
+}
+
+/** Changes what the ends of a relationship say: alias, description, showAs, onDelete, onUpdate. */
+export function updateRelationship(
+  deps: Reads & Writes,
+  actor: Actor,
+  { source, field, body }: { source: string; field: string; body: Body },
+  options: ChangeOptions,
+): Promise<SchemaChanged> {
+  const edit = (catalog: Catalog) => {
+    const relation = catalog.collections.get(source)?.relations.get(field)
+    return withChangedRelationship(catalog, source, field, readChange(relation, body))
+  }
+  return changeSchemas(deps, actor, { message: 'Error updating relationship', edit }, options)
+}
+
+/** Removes a relationship with its column, relation back and junction. */
+export function deleteRelationship(
+  deps: Reads & Writes,
+  actor: Actor,
+  { source, field }: { source: string; field: string },
+  options: ChangeOptions,
+): Promise<SchemaChanged> {
+  const edit = (catalog: Catalog) => withoutRelationship(catalog, source, field)
+  return changeSchemas(deps, actor, { message: 'Error deleting relationship', edit }, options)
+}
+
+type Body = Readonly<Record<string, unknown>>
+
+function readRelationship(source: string, body: Body): Relationship {
+  const [name, as] = [body.name ?? body.as, text(body, 'as')]
+  const type = typeOf(body)
+  checkMembers(body, [])
+  checkIdentifier('relationship name', name)
+  if (as !== undefined) checkIdentifier(`relation of ${source}`, as)
+  return {
+    type,
+    name: as ?? name,
+    entry: name,
+    isOnTarget: body.type === 'HasOne' || body.relType === 'HasOne',
+    target: text(body, 'target'),
+    alias: text(body, 'alias'),
+    foreignKey: text(body, 'foreignKey'),
+    through: text(body, 'through'),
+    tables: tablesOf(body),
+    details: detailsOf(body),
+  }
+}
+
+/** The kind, in either vocabulary, under either name. */
+function typeOf({ type, relType }: Body): RelationshipType {
+  const [one, other] = [relationshipTypeOf(type ?? relType), relationshipTypeOf(relType ?? type)]
+  if (one === undefined || one !== other)
+    throw new AppError(400, 'Invalid relationship type. Must be M2O, O2M, O2O, M2M, or M2A')
+  return one
+}
+
+function readChange(relation: Relation | undefined, body: Body): RelationshipChange {
+  checkMembers(body, relation === undefined ? [] : fixedProblems(relation, body))
+  const isRemoval = body.alias === null || body.alias === ''
+  return { alias: isRemoval ? null : text(body, 'alias'), details: detailsOf(body) }
+}
+
+/** Clients may send a relationship back as they know it, but not as another one. */
+function fixedProblems(relation: Relation, body: Body): DefinitionProblem[] {
+  const { name, target, foreignKey, through, tables } = relation
+  const present: Body = { name, as: name, target, foreignKey, through: through ?? body.through }
+  const isOther = (word: string) => body[word] !== undefined && body[word] !== null && body[word] !== present[word]
+  const isOtherType = (word: unknown) =>
+    word !== undefined && word !== null && !typesOf[relation.kind].includes(relationshipTypeOf(word)!)
+  const hasOtherTables = Array.isArray(body.tables) && [...body.tables].sort().join() !== [...tables].sort().join()
+  const words = [
+    ...Object.keys(present).filter(isOther),
+    ...['type', 'relType'].filter((word) => isOtherType(body[word])),
+    ...(hasOtherTables ? ['tables'] : []),
+  ]
+  return words.map((path) => ({ path, message: 'cannot be changed: delete the relationship and create another' }))
+}
+
+const typesOf: Readonly<Record<Relation['kind'], readonly RelationshipType[]>> = {
+  belongsTo: ['M2O', 'O2O'],
+  hasOne: ['O2O'],
+  hasMany: ['O2M', 'M2M', 'M2A'],
+  belongsToMany: ['M2M'],
+  polymorphic: ['M2A'],
+}
+
+function checkMembers(body: Body, more: readonly DefinitionProblem[]): void {
+  const shape = memberProblems(['relationship'], body, '').filter(({ message }) => !message.startsWith('must be'))
+  const problems = [...shape, ...more]
+  if (problems.length === 0) return
+  const words = problems.map(({ path, message }) => `${path}: ${message}`).join('; ')
+  throw new AppError(400, words, { code: 'INVALID_SCHEMA', details: { errors: problems } })
+}
+
+function detailsOf(body: Body): RelationshipDetails {
+  const [description, onDelete, onUpdate] = ['description', 'onDelete', 'onUpdate'].map((key) => text(body, key))
+  const { showAs } = body
+  if (showAs !== undefined && showAs !== null && !Array.isArray(showAs))
+    throw new AppError(400, 'showAs must be a list')
+  return {
+    ...(description !== undefined && { description }),
+    ...(onDelete !== undefined && { onDelete }),
+    ...(onUpdate !== undefined && { onUpdate }),
+    ...(Array.isArray(showAs) && { showAs }),
+  }
+}
+
+function tablesOf({ tables }: Body): readonly string[] | undefined {
+  if (tables === undefined || tables === null) return undefined
+  const isList = Array.isArray(tables) && tables.every((table) => typeof table === 'string')
+  if (!isList) throw new AppError(400, 'tables must be a list of collections')
+  return [...new Set(tables as string[])]
+}
+
+/** Absent, null and empty mean the same. */
+function text(body: Body, key: string): string | undefined {
+  const value = body[key] ?? undefined
+  if (value !== undefined && typeof value !== 'string') throw new AppError(400, `${key} must be a string`)
+  return value === '' ? undefined : value
+}
+
+/** Adds an index to a collection. 409 when it has one of that name. */
+export function addIndex(
+  deps: Reads & Writes,
+  actor: Actor,
+  { collectionName, body }: { collectionName: string; body: Readonly<Record<string, unknown>> },
+  options: ChangeOptions,
+): Promise<SchemaChanged> {
+  const index = readIndex(collectionName, body)
+  const edit = (catalog: Catalog) => {
+    const definitions = knownDefinitions(catalog, collectionName)
+    const isTaken = catalog.collections.get(collectionName)!.indexes.some(({ name }) => name === index.name)
+    if (isTaken) throw new AppError(409, `${collectionName} has an index ${index.name} already`)
+    const schema = definitions.get(collectionName)!
+    return withSchema(definitions, collectionName, { ...schema, indexes: [...(schema.indexes ?? []), index] })
+  }
+  return changeSchemas(deps, actor, { message: 'Error adding index', edit }, options)
+}
+
+/** Removes a declared index. 404 for an unknown one, 403 for those of the system. */
+export function removeIndex(
+  deps: Reads & Writes,
+  actor: Actor,
+  { collectionName, name }: { collectionName: string; name: string },
+  options: ChangeOptions,
+): Promise<SchemaChanged> {
+  const edit = (catalog: Catalog) => {
+    const definitions = knownDefinitions(catalog, collectionName)
+    const schema = definitions.get(collectionName)!
+    const indexes = schema.indexes ?? []
+    const kept = indexes.filter((index) => (index.name ?? defaultName(collectionName, index.fields)) !== name)
+    if (kept.length === indexes.length) throw new AppError(404, `Index ${name} not found`)
+    return withSchema(definitions, collectionName, { ...schema, indexes: kept })
+  }
+  return changeSchemas(deps, actor, { message: 'Error removing index', edit }, options)
+}
+
+type IndexMigration = { collection: string; index: string; status: 'created' | 'skipped' | 'error'; error?: string }
+
+/** Creates the indexes that definitions imply and tables lack, each in a transaction of its own. */
+export async function migrateIndexes(deps: Reads & Writes & CurrentCatalog, actor: Actor) {
+  const present = await presentIndexes(deps)
+  const details: IndexMigration[] = []
+  for (const collection of deps.catalog.current().collections.values())
+    for (const index of tableIndexes(collection))
+      details.push(
+        present.has(index.name)
+          ? { collection: collection.name, index: index.name, status: 'skipped' }
+          : await createMissing(deps, actor, collection, index),
+      )
+  const count = (status: IndexMigration['status']) => details.filter((entry) => entry.status === status).length
+  return {
+    message: 'Foreign key index migration completed',
+    summary: { created: count('created'), skipped: count('skipped'), errors: count('error') },
+    details,
+  }
+}
+
+async function presentIndexes({ db }: Reads): Promise<ReadonlySet<string>> {
+  const rows = await db.any<{ name: string }>(
+    sql.unsafe`select indexname as name from pg_indexes where schemaname = 'public'`,
+  )
+  return new Set(rows.map(({ name }) => name))
+}
+
+async function createMissing(
+  deps: Writes,
+  actor: Actor,
+  collection: Collection,
+  index: Index,
+): Promise<IndexMigration> {
+  const entry = { collection: collection.name, index: index.name }
+  try {
+    await commitDdl(deps, actor, async (tx) => {
+      await tx.any(rawQuery(createIndexSql(collection, index)))
+      return { result: undefined, events: [changed({ collection: collection.name, change: 'update' })] }
+    })
+    return { ...entry, status: 'created' }
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error
+    return { ...entry, status: 'error', error: reasonOf(error) }
+  }
+}
+
+function readIndex(collectionName: string, body: Readonly<Record<string, unknown>>): IndexJson & { name: string } {
+  const problems = memberProblems(['index'], body, '')
+  if (problems.length > 0)
+    throw new AppError(400, 'Error adding index', { code: 'INVALID_SCHEMA', details: { errors: problems } })
+  const { name, fields, unique, nullsNotDistinct, type } = body
+  if (!Array.isArray(fields) || fields.length === 0 || !fields.every((field) => typeof field === 'string'))
+    throw errors.badBody('fields must be a list of field names')
+  return {
+    name: typeof name === 'string' && name !== '' ? name : defaultName(collectionName, fields),
+    fields,
+    ...(unique === true && { unique }),
+    ...(nullsNotDistinct === true && { nullsNotDistinct }),
+    ...(typeof type === 'string' && { type: type as NonNullable<IndexJson['type']> }),
+  }
+}
+
+function defaultName(collectionName: string, fields: readonly string[]): string {
+  return `${collectionName}_${fields.join('_')}_idx`
 }

@@ -3,8 +3,7 @@ import type { Catalog, Collection } from '../../../catalog/catalog.ts'
 import { checksOf } from '../../../catalog/compile.ts'
 import { type Reader, rawQuery } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
-import { type ExpressionRow, expressionRefusal } from './sql-expression.ts'
-import { trustedExtensions } from './sql-names.ts'
+import { type ExpressionRow, expressionRefusal, trustedExtensions } from './sql-expression.ts'
 
 /**
  * The guard of SQL that comes from outside: SQL defaults, calculations and CHECK constraints of definitions. They run with

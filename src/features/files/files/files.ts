@@ -27,8 +27,7 @@ import { quotaExceeded, requireQuota } from './rules.ts'
 
 export { type ContentWrites, discardKey, type FileReads, type FileWrites, type Incoming } from './content.ts'
 export { countMovable, type Moved, moveFiles, toFolders, toService } from './move.ts'
-export { contentConsumer, removeDueContent, removeOrphans } from './removal.ts'
-export { fileRules } from './rules.ts'
+export { contentConsumer, fileRules, removeDueContent, removeOrphans } from './rules.ts'
 export { verifyFiles } from './verify.ts'
 
 const collection = 'svc_File'

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify'
-import type { MultipartFile } from '../../../adapters/multipart.ts'
+import type { MultipartFile } from '../../../adapters/fastify.ts'
 import { clientGone } from '../../../admission/asker.ts'
 import type { Collection, Field } from '../../../catalog/catalog.ts'
 import { AppError, errors } from '../../../errors.ts'

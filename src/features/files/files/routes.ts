@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
+import { acceptMultipart } from '../../../adapters/fastify.ts'
 import { fetchUrlStream, UrlFetchError } from '../../../adapters/fetch-url.ts'
-import { acceptMultipart } from '../../../adapters/multipart.ts'
 import { Type } from '../../../adapters/typebox.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { type ProgressNotices, toldOf } from '../../../events/progress.ts'

@@ -6,7 +6,7 @@ import {
 } from '../../../adapters/image-processing.ts'
 import { readMediaFacts } from '../../../adapters/media-metadata.ts'
 import { ready } from '../../../language/child-pool-step.ts'
-import { yieldProcessors } from '../../../language/priority.ts'
+import { yieldProcessors } from '../../../language/child-process.ts'
 import { tooLargeSignal, watchOver } from '../../../language/watchdog.ts'
 import {
   type Fault,

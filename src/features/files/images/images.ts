@@ -11,7 +11,7 @@ import type { MediaFacts } from '../../../adapters/media-metadata.ts'
 import type { Config } from '../../../config/config.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { ChildDeathError, type ChildLine, openChildPool } from '../../../language/child-pool.ts'
-import { moduleFile } from '../../../language/module-file.ts'
+import { moduleFile } from '../../../language/child-process.ts'
 import {
   type Fault,
   type FromChild,

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Type } from '../../../adapters/typebox.ts'
-import type { UploadRow } from '../../../db/unlogged/uploads.ts'
+import type { UploadRow } from '../../../db/unlogged/files.ts'
 import { AppError } from '../../../errors.ts'
 import type { App } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'

@@ -1,11 +1,11 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { Readable } from 'node:stream'
-import { holdContent } from '../../../db/unlogged/files.ts'
 import {
   addUploadParts,
   claimUpload,
   endUpload,
   findUpload,
+  holdContent,
   insertUpload,
   leaveUpload,
   openUploads,
@@ -13,7 +13,7 @@ import {
   renewUploadClaim,
   type UploadKey,
   type UploadRow,
-} from '../../../db/unlogged/uploads.ts'
+} from '../../../db/unlogged/files.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { openWrite, type Requester } from '../../data/items/items.ts'
 import { discardKey, type FileWrites, requireRoom, saveFile } from '../files/files.ts'

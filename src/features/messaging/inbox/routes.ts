@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { TObject } from 'typebox'
-import { isLoopback } from '../../../adapters/client-address.ts'
 import type { MailAttachment } from '../../../adapters/mailer.ts'
+import { isLoopback } from '../../../adapters/network-addresses.ts'
 import { Type } from '../../../adapters/typebox.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Reads } from '../../../db/pools.ts'

@@ -15,9 +15,8 @@ export {
   readAttachments,
 } from './attachments.ts'
 export { cleanMailLog, sendMailInLane, sweepMails } from './jobs.ts'
-export { mailSlots, openLanes } from './lanes.ts'
 export { cancelMail, mailStatus, requeueMail } from './queries.ts'
-export { hasInbox, inbox, senderOf, settingsSender } from './senders.ts'
+export { hasInbox, inbox, mailSlots, openLanes, senderOf, settingsSender } from './senders.ts'
 export {
   emailChangeSeconds,
   inviteLifetimeSeconds,

@@ -1,4 +1,4 @@
-import type { SecretForm } from '../../../adapters/one-time-secrets.ts'
+import type { SecretForm } from '../../../adapters/tokens.ts'
 import type { TemplateType } from '../templates/templates.ts'
 
 /** The data of each type of mail. Kept in svc_EmailLog and shown to administrators: never a secret. */

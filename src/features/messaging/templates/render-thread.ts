@@ -1,7 +1,6 @@
 import { parentPort } from 'node:worker_threads'
 import { TemplateError } from '../../../adapters/liquid.ts'
-import { renderSubject, renderTemplate } from './render.ts'
-import type { RenderAnswer, RenderJob } from './renderer.ts'
+import { type RenderAnswer, type RenderJob, renderSubject, renderTemplate } from './renderer.ts'
 
 /*
  * The other side of renderer.ts: one job after the other, each answered by one message. An error that is not the

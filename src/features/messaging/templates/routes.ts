@@ -9,11 +9,10 @@ import { routesOf } from '../../../http/route.ts'
 import { IdParams, Text } from '../../../http/shapes.ts'
 import { isUuid } from '../../../language/text.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
+import { commonVariableNames as commonVariables, defaultTemplate, templateTypes } from './built-in.ts'
 import { type LogoReads, withEmbeddedLogo } from './logo.ts'
-import type { RenderedMail } from './render.ts'
-import type { MailRenderer } from './renderer.ts'
+import type { MailRenderer, RenderedMail } from './renderer.ts'
 import { longestCell, templateById } from './templates.ts'
-import { commonVariableNames as commonVariables, defaultTemplate, templateTypes } from './types.ts'
 import { sampleVariables } from './variables.ts'
 
 /** Routes for an editor of templates. */

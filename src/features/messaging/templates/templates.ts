@@ -6,15 +6,20 @@ import { type Reader, sql, type Tx } from '../../../db/sql.ts'
 import { errors, type FieldProblem } from '../../../errors.ts'
 import type { Cell } from '../../data/items/items.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
-import { builtInTemplates, type Template, type TemplateType } from './built-in.ts'
+import {
+  builtInTemplates,
+  defaultTemplate,
+  lookupNames,
+  seededTypes,
+  type Template,
+  type TemplateType,
+} from './built-in.ts'
 import type { MailRenderer, RenderResult } from './renderer.ts'
-import { defaultTemplate, lookupNames, seededTypes } from './types.ts'
 import { sampleVariables } from './variables.ts'
 
 export type { TemplateType } from './built-in.ts'
 export { inlineImages, type LogoReads, type MailLogo, readLogo, withEmbeddedLogo } from './logo.ts'
-export { oneLine } from './render.ts'
-export { type MailRenderer, openRenderer } from './renderer.ts'
+export { type MailRenderer, oneLine, openRenderer } from './renderer.ts'
 export { commonVariables, type Recipient, type TenantRow, withSynonyms } from './variables.ts'
 
 type MailContents = {

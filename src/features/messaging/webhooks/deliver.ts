@@ -11,7 +11,7 @@ import {
   returnClaims,
   settleDelivered,
   settleDelivery,
-} from '../../../db/unlogged/webhooks.ts'
+} from '../../../db/unlogged/messages.ts'
 import { commit, type Writes } from '../../../events/commit.ts'
 import { readEvents } from '../../../events/log-reader.ts'
 import { type DomainEvent, systemActor } from '../../../events/types.ts'

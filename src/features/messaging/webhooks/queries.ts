@@ -1,5 +1,5 @@
 import { type Reader, rawQuery, sql, type Tx } from '../../../db/sql.ts'
-import type { NewDelivery } from '../../../db/unlogged/webhooks.ts'
+import type { NewDelivery } from '../../../db/unlogged/messages.ts'
 import type { LastingEffect, UndoneEvents } from '../../data/items/items.ts'
 
 export const actionsOfWebhooks = ['create', 'update', 'delete', 'remove'] as const

@@ -13,13 +13,12 @@ import { beginChainAnew } from '../../../events/seals/seals.ts'
 import { actorJson, systemActor } from '../../../events/types.ts'
 import { newestSystemVersion } from '../../data/migrations/migrations.ts'
 import type { StorageServices } from '../../files/storage/storage.ts'
-import { type BackedUpContent, writeContent } from './contents.ts'
+import { type BackedUpContent, type SequencePlace, setSequenceSql, writeContent } from './contents.ts'
 import type { DatabaseDefinition } from './definition.ts'
 import { openReader, type Pieces, type ReadPart } from './format.ts'
 import { type BackupHeader, fingerprintOf, type Keys, openKeys } from './header.ts'
 import type { BackupHost } from './moment.ts'
 import { readPlace } from './place.ts'
-import { type SequencePlace, setSequenceSql } from './rows.ts'
 
 export type RestoreOptions = {
   /** Restores with another SECRET_KEY than the one that sealed what is sealed in the backup. */

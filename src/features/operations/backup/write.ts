@@ -6,14 +6,13 @@ import { randomUUID } from 'node:crypto'
 import { copyOut } from '../../../db/copy.ts'
 import type { PgClient } from '../../../db/pools.ts'
 import { AppError } from '../../../errors.ts'
-import { contentsIn, isText, readContent } from './contents.ts'
+import { contentsIn, copiedTables, isText, readContent, sequencePlaces } from './contents.ts'
 import { definitionOf, notesOf } from './definition.ts'
 import { openReader, openWriter, type Pieces } from './format.ts'
 import { type BackupHeader, headerOf, keysOf, sealKeys } from './header.ts'
 import { type BackupHost, type BackupMoment, inOneMoment, withContentHeld } from './moment.ts'
 import { type Objects, readObjects } from './objects.ts'
 import { openDraft } from './place.ts'
-import { copiedTables, sequencePlaces } from './rows.ts'
 
 export type BackupResult = {
   readonly header: BackupHeader

@@ -9,9 +9,8 @@ import { Type } from '../../../adapters/typebox.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
 import { AppError, errors } from '../../../errors.ts'
-import type { DeclaredRoute } from '../../../http/declared-routes.ts'
 import type { App } from '../../../http/http.ts'
-import { route } from '../../../http/route.ts'
+import { type DeclaredRoute, route } from '../../../http/route.ts'
 import { Anything, Nothing, OneOf, Text } from '../../../http/shapes.ts'
 import { type Listeners, openListeners } from './listeners.ts'
 import type { CallLocally, Offer, ToolRun } from './mcp.ts'
@@ -120,7 +119,7 @@ async function toolboxOf(run: ToolRun, mode: (typeof modes)[number]): Promise<To
     server: { name: 'daybook', title: config.project.name, version: packageJson.version },
     instructions,
   }
-  if (mode === 'registry') return { ...about, ...(await import('./registry.ts')).registryToolbox(run) }
+  if (mode === 'registry') return { ...about, ...(await import('./mcp.ts')).registryToolbox(run) }
   return {
     ...about,
     list: () => offeredTools(run.offer).map((tool) => describeTool(tool, run.offer.routes)),

@@ -1,5 +1,5 @@
 import type { TSchema } from 'typebox'
-import type { DeclaredRoute } from '../../../http/declared-routes.ts'
+import type { DeclaredRoute } from '../../../http/route.ts'
 import { AuthError, GeneralError, OAuthError } from '../../../http/shapes.ts'
 import { STATUS_CODES } from '../../../language/node-http.ts'
 import { oncePer } from '../../../language/once.ts'

@@ -2,7 +2,7 @@ import type { Logger } from 'pino'
 import { fits, Type } from '../../../adapters/typebox.ts'
 import { AppError } from '../../../errors.ts'
 import { ChildDeathError, type ChildLine, type Overrun, openChildPool } from '../../../language/child-pool.ts'
-import { moduleFile } from '../../../language/module-file.ts'
+import { moduleFile } from '../../../language/child-process.ts'
 import {
   emptyProcessMb,
   type FromScript,

@@ -7,7 +7,6 @@ import { isObject } from '../../../query/guards.ts'
 import { inTransaction } from '../../data/items/items.ts'
 import { type Authority, authorityOf, platform } from './authority.ts'
 import type { WorkflowDefinition, WorkflowWrites } from './capabilities.ts'
-import { definitionFor, graphFor } from './definitions.ts'
 import { databaseEffects, type NodeRun } from './effects.ts'
 import type { Graph } from './flow.ts'
 import { endUnopened, type GroupCommit, type Turn, tellEnd } from './group-commit.ts'
@@ -15,7 +14,9 @@ import { isScript, longestDelayMs, mapped, NodeError } from './nodes.ts'
 import { callHttp, keyOf, Retryable, runExtensionNode, runScriptNode } from './outside.ts'
 import {
   type ClaimedExecution,
+  definitionFor,
   endOfExecution,
+  graphFor,
   insertExecutions,
   type NewExecution,
   queueRefusal,

@@ -1,0 +1,194 @@
+import { type CsvCell, readCsv } from '../../../adapters/csv.ts'
+import type { Collection, Field, Kind, Relation } from '../../../catalog/catalog.ts'
+import { errors } from '../../../errors.ts'
+import { isTooDeep, refuseUnkeepable } from '../../../http/json-values.ts'
+import { isObject } from '../../../query/guards.ts'
+import { NoArrayError, readJsonArray } from './json-array.ts'
+
+/** The rows of files that are imported, as they are read. */
+
+export type ImportFormat = 'CSV' | 'JSON'
+
+type JsonObject = Readonly<Record<string, unknown>>
+
+/** A row of an imported file. */
+export type ImportRow = {
+  /** As it stands in the file, for telling what was wrong with it. */
+  readonly data: JsonObject
+  /** How much text it was, in characters. */
+  readonly size: number
+  /** The line of the file in which it begins, counted from 1. */
+  readonly line: number
+  /** As the body of a request that would create it; 400 for a cell that cannot be read. */
+  readonly payload: () => JsonObject
+}
+
+type RowLimits = {
+  /** Bytes; as large as the body of a request that would create the row. */
+  readonly largestRow: number
+}
+
+/**
+ * The rows of a file, as they are read; a file without any ends at once. 400 `Invalid {format} format: …` for a file that
+ * cannot be read to its end.
+ */
+export async function* readRows(
+  format: ImportFormat,
+  bytes: AsyncIterable<Uint8Array>,
+  collection: Collection,
+  limits: RowLimits,
+): AsyncGenerator<ImportRow> {
+  try {
+    const rows = format === 'CSV' ? csvRows : jsonRows
+    yield* rows(textOf(bytes), collection, limits)
+  } catch (error) {
+    if (error instanceof NoArrayError) throw errors.badBody('JSON file must contain an array of objects')
+    if (!(error instanceof SyntaxError)) throw error
+    throw Object.assign(errors.badBody(`Invalid ${format} format: ${error.message}`), { cause: error })
+  }
+}
+
+/** UTF-8 with or without a byte order mark; other encodings would be stored as garbage. */
+async function* textOf(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+  const decoder = new TextDecoder('utf-8', { fatal: true })
+  try {
+    for await (const chunk of bytes) yield decoder.decode(chunk, { stream: true })
+    yield decoder.decode()
+  } catch (error) {
+    if ((error as { code?: unknown }).code !== 'ERR_ENCODING_INVALID_ENCODED_DATA') throw error
+    throw new SyntaxError('the file is not UTF-8', { cause: error })
+  }
+}
+
+async function* jsonRows(
+  text: AsyncIterable<string>,
+  { fields, relations }: Collection,
+  { largestRow }: RowLimits,
+): AsyncGenerator<ImportRow> {
+  const readValue = (name: string, value: unknown) =>
+    jsonFileValue(value, { field: fields.get(name), relation: relations.get(name) })
+  for await (const { value, length, line } of readJsonArray(text, { largestElement: largestRow })) {
+    if (!isObject(value)) throw new NoArrayError('an item is no object')
+    const payload = () => Object.fromEntries(Object.entries(value).map(([name, one]) => [name, readValue(name, one)]))
+    yield { data: value, size: length, line, payload }
+  }
+}
+
+/** The first record names the columns. A file that names none of the collection's has no rows for it. */
+async function* csvRows(
+  text: AsyncIterable<string>,
+  collection: Collection,
+  { largestRow }: RowLimits,
+): AsyncGenerator<ImportRow> {
+  let columns: readonly NamedColumn[] | undefined
+  for await (const { cells, line } of readCsv(text, { largestRecord: largestRow })) {
+    if (columns !== undefined) yield csvRow(columns, cells, line)
+    else columns = columnsOf(cells, collection)
+    if (columns.length === 0) return
+  }
+}
+
+type NamedColumn = CsvColumn & { readonly name: string; readonly index: number }
+
+function columnsOf(header: readonly CsvCell[], { fields, relations }: Collection): readonly NamedColumn[] {
+  const names = header.filter((name) => name !== null && name !== '')
+  const repeated = names.find((name, index) => names.indexOf(name) !== index)
+  if (repeated !== undefined) throw new SyntaxError(`column ${JSON.stringify(repeated)} appears twice`)
+  return header.flatMap((name, index): NamedColumn[] => {
+    const field = fields.get(name ?? '')
+    const relation = field === undefined ? relations.get(name ?? '') : undefined
+    return field === undefined && relation === undefined ? [] : [{ name: name!, index, field, relation }]
+  })
+}
+
+function csvRow(columns: readonly NamedColumn[], cells: readonly CsvCell[], line: number): ImportRow {
+  const members = (value: (column: NamedColumn) => unknown) =>
+    Object.fromEntries(columns.map((column) => [column.name, value(column)]))
+  return {
+    data: members(({ index }) => cells[index]),
+    size: cells.reduce((sum, cell) => sum + (cell?.length ?? 0), 0),
+    line,
+    payload: () => members((column) => cellValue(cells[column.index]!, column)),
+  }
+}
+
+/**
+ * Values as cells of CSV files and back, so that what was exported is imported unchanged: null is an empty cell, empty
+ * text a pair of quotes, what is no text, number or truth value is JSON.
+ *
+ * A spreadsheet takes text that begins like a formula for one. Such text gets an apostrophe in front, in columns of
+ * numbers nothing does. Text that has apostrophes there already gets one more, so that taking one away is
+ * always right.
+ */
+
+/** A value of an answer as a cell; `kind` is its column's, undefined for related rows. */
+export function csvCell(value: unknown, kind: Kind | undefined): CsvCell {
+  if (value === null || value === undefined) return null
+  if (kind === 'json' || typeof value === 'object') return JSON.stringify(value)
+  if (typeof value !== 'string') return String(value)
+  return kind !== undefined && numberKinds.has(kind) ? value : guarded(value)
+}
+
+/** A cell as a value of a payload, of the column or relation that its header names; undefined as if it were not there. */
+export function cellValue(cell: CsvCell, { field, relation }: CsvColumn): unknown {
+  if (field !== undefined) return fieldValue(cell, field)
+  if (cell === null || cell === '') return relation?.kind === 'belongsTo' ? null : undefined
+  return /^[{[]/.test(cell) ? jsonOr(cell, bare) : bare(cell)
+}
+
+/**
+ * A value of a JSON file as one of a payload: an empty text, and text that holds a JSON object or list, mean what they mean
+ * in a cell of a CSV file. All else is as it is.
+ */
+function jsonFileValue(value: unknown, column: CsvColumn): unknown {
+  if (typeof value !== 'string') return value
+  const { field, relation } = column
+  if (value === '')
+    return field?.kind === 'text' || (field ?? relation) === undefined ? value : cellValue(value, column)
+  const mayBeJson = field === undefined ? relation !== undefined : field.kind === 'json' || jsonKinds.has(field.kind)
+  return mayBeJson && /^\s*[{[]/.test(value) ? jsonOr(value, (text) => text) : value
+}
+
+/** The column that a header names: a field or a relation. */
+type CsvColumn = { readonly field?: Field | undefined; readonly relation?: Relation | undefined }
+
+const numberKinds: ReadonlySet<Kind> = new Set(['integer', 'bigint', 'decimal', 'float'])
+const jsonKinds: ReadonlySet<Kind> = new Set(['array', 'range', 'geometry', 'geography', 'vector'])
+
+/** A column that must have a value may have a default, and a scoped row's tenant is not the file's to say. */
+function fieldValue(cell: CsvCell, field: Field): unknown {
+  const text = field.kind === 'text' ? cell : cell?.trim()
+  if (text === null || text === undefined || (text === '' && field.kind !== 'text'))
+    return field.nullable && field.name !== 'tenant_Id' ? null : undefined
+  if (field.kind === 'text' || field.kind === 'enum') return bare(text)
+  if (field.kind === 'boolean') return truthValues[text.toLowerCase()] ?? text
+  if (field.kind === 'json') return jsonOr(text, bare)
+  return jsonKinds.has(field.kind) ? jsonOr(text, (other) => other) : text
+}
+
+const truthValues: Readonly<Partial<Record<string, boolean>>> = { true: true, false: false, 1: true, 0: false }
+
+/** The JSON that a cell holds, or its text where it holds none. */
+function jsonOr(cell: string, asText: (cell: string) => string): unknown {
+  if (isTooDeep(cell)) throw errors.badBody('A cell holds JSON that is nested too deeply')
+  const value = parsed(cell)
+  if (value === undefined) return asText(cell)
+  refuseUnkeepable(cell, value, 'A cell')
+  return value
+}
+
+/** Undefined where a cell holds no JSON. */
+function parsed(cell: string): unknown {
+  try {
+    return JSON.parse(cell)
+  } catch {
+    return undefined
+  }
+}
+
+/** Signs that begin a formula, their full-width forms too, and what spreadsheets skip before one. */
+const formula = /^'*\s*(?:[=+\-@＝＋－＠]|[\t\r\n])/
+
+const guarded = (text: string): string => (formula.test(text) ? `'${text}` : text)
+
+const bare = (cell: string): string => (cell.startsWith("'") && formula.test(cell.slice(1)) ? cell.slice(1) : cell)
