@@ -158,7 +158,7 @@ export function consumerTablesSql(): string[] {
   "upTo" pg_snapshot,
   position bigint not null default 0,
   lineage text,
-  state text not null default 'running' check (state in ('running', 'halted', 'stopped')),
+  state text not null default 'running' check (state in ('running', 'paused', 'halted', 'stopped')),
   reason text,
   "failedPosition" bigint,
   token uuid,
@@ -201,16 +201,6 @@ const storedColumns = [
 /** Events that have a cause are few, and no other is in this index. */
 const causesSql = `create index if not exists "${logTable}_cause_idx" on "${logTable}" ((cause->>'request')) where cause is not null`
 
-/** For a log that was made before requests had an id of the log's own, agents and causes. Safe to run again. */
-export function requestColumnsSql(): string[] {
-  return [
-    `alter table "${logTable}" add column if not exists "logRequestId" uuid, add column if not exists agent jsonb,
-  add column if not exists cause jsonb`,
-    causesSql,
-    ...logGuardSql(),
-  ]
-}
-
 /**
  * An event's changes as the API shows them: both images whole, null where there is none, without the fields that are
  * hidden today. Domain events say what they say.
@@ -236,7 +226,8 @@ $fn$`
 const floorSql = [
   `create table if not exists ${logSchema}.floor (
   only_row boolean primary key default true check (only_row),
-  removed xid8 not null
+  removed xid8 not null,
+  "upTo" timestamptz not null default '-infinity'
 )`,
   `insert into ${logSchema}.floor (removed) values ('0') on conflict do nothing`,
 ]
@@ -246,7 +237,7 @@ const floorSql = [
  * goes the timeline of the server, which a promotion renews. `svc_log.in_lineage()` is true for a place of this history and
  * for null, else SV410. A standby does not know its primary's timeline. Safe to run again.
  */
-export function lineageSql(): string[] {
+function lineageSql(): string[] {
   return [
     `create table if not exists ${logSchema}.lineage (
   only_row boolean primary key default true check (only_row),
@@ -283,7 +274,6 @@ $fn$`,
  */
 function historySql(): string[] {
   return [
-    `alter table ${logSchema}.floor add column if not exists "upTo" timestamptz not null default '-infinity'`,
     `create or replace function ${logSchema}.reach(oldest xid8, newest xid8, moment timestamptz) returns boolean
   language plpgsql stable set search_path = public, pg_temp as $fn$
 declare

@@ -222,32 +222,3 @@ describe('work that is done later keeps its cause', () => {
     expect([...causes]).toEqual([[positions[1], { request: headers['x-request-id'], depth: 1, by: 'workflow' }]])
   })
 })
-
-describe('a log of before', () => {
-  it('gets the columns and the functions of its triggers by the migration', async () => {
-    const { up } = await import('../../migrations/0.1.3_requests_of_the_log.ts')
-    const manager = await import('../../src/catalog/change.ts')
-    const { rawQuery } = await import('../../src/db/sql.ts')
-    const { openDirectSession } = await import('../../src/events/direct-session.ts')
-    const { systemActor } = await import('../../src/events/types.ts')
-    await api.sql(`alter table "svc_AuditLog" drop column "logRequestId", drop column agent, drop column cause cascade`)
-    const session = await openDirectSession(api.runtime.config)
-    try {
-      // Twice: it has nothing to do the second time.
-      for (const _ of [1, 2])
-        await session.transaction(systemActor, async (db) => {
-          await up({
-            db,
-            sql: (text, values = []) => db.any(rawQuery(text, values)),
-            schemaManager: manager,
-            env: {},
-            log: () => undefined,
-          })
-        })
-    } finally {
-      await session.close()
-    }
-    const { headers } = await create()
-    expect((await last('cause')).logRequestId).toBe(headers['x-request-id'])
-  })
-})

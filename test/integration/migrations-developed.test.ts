@@ -1,36 +1,56 @@
 import pino from 'pino'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { systemVersions } from '../../src/features/data/migrations/scripts.ts'
+import { openStorages } from '../../src/features/files/storage/storage.ts'
+import { restoreBackup } from '../../src/features/operations/backup/backup.ts'
 import { openRuntime } from '../../src/process/runtime.ts'
 import { runSetup } from '../../src/setup.ts'
 import { startApi } from '../support/api.ts'
-import { createDatabase, type TestDatabase } from '../support/postgres.ts'
+import { structureOf } from '../support/database-structure.ts'
+import { createDatabase, createEmptyDatabase, type TestDatabase } from '../support/postgres.ts'
 import { testConfig } from '../support/prepare.ts'
 import { withClient } from '../support/server.ts'
 
-/** What a development version has recorded, in the order in which it ran. Its schema is that of today. */
+/** The records of the last development version, in the order of their runs. Its schema is that of today. */
 const recorded =
-  `0.1.0 system schema|0.2.0 field types|0.2.1 system rules|0.3.0 idempotency keys|0.4.0 code tries|0.4.1 ends of sessions
-0.4.2 rate limits|0.4.3 factors and keys|0.4.4 social accounts|0.5.0 history|0.6.0 settings|0.6.1 development mail|0.6.2 templates
-0.8.0 tasks|0.8.1 task order|0.8.2 session leases|0.9.2 write marks|0.9.3 log functions|0.9.4 plain log|0.9.5 one-row updates
-0.10.2 identities|0.10.4 pages|0.10.5 log doors|0.10.8 seeds|0.10.9 links told`.split(/[|\n]/)
+  `0.1.0 schema|0.1.1 log consumers|0.1.2 webhooks|0.1.3 requests of the log|0.1.4 log seals|0.1.5 files|0.1.7 workflows|0.1.10 oauth
+0.1.12 scope_of_executions|0.1.13 lineage|0.1.14 preview|0.1.17 views|0.1.20 file usage|0.1.21 parallel uploads|0.1.22 row batches
+0.1.23 images in one go`.split(/[|\n]/)
 
-const setUp = ({ url }: TestDatabase) => runSetup(testConfig(url), pino({ level: 'silent' }))
+/** Those of a database that the first development versions have set up. */
+const recordedFirst = ['0.1.0 system schema', '0.2.0 field types', '0.10.9 links told']
+
+/** A backup of a database of the last development version, as its setup has left it. */
+const backup = new URL('../fixtures/databases/developed.daybook', import.meta.url).pathname
+
+const silent = pino({ level: 'silent' })
+const setUp = ({ url }: TestDatabase) => runSetup(testConfig(url), silent)
 const rowsOf = ({ url }: TestDatabase, text: string) =>
   withClient(url, async (client) => (await client.query(text)).rows)
 const records = (database: TestDatabase) =>
   rowsOf(database, 'select version, name, status from "svc_Migration" order by version')
 
-/** A database as a development version left it, without the records of `without`. Later migrations have been run. */
-async function developed({ without = [] as readonly string[], failed = '' } = {}): Promise<TestDatabase> {
+/** A database with the records of a development version, but for those of `without`. */
+async function developed({
+  of = recorded,
+  without = [] as readonly string[],
+  failed = '',
+} = {}): Promise<TestDatabase> {
   const database = await createDatabase()
   await withClient(database.url, async (client) => {
     await client.query(`delete from "svc_Migration" where version = '0.1.0'`)
-    for (const line of recorded) {
+    for (const line of of) {
       const [version, ...name] = line.split(' ')
       if (without.includes(version!)) continue
       await client.query(
-        `insert into "svc_Migration" (version, name, type, status, batch, checksum, "executedAt") values ($1, $2, 'upgrade', $3, 1, 'old', now())`,
-        [version, name.join(' '), version === failed ? 'failed' : 'completed'],
+        `insert into "svc_Migration" (version, name, type, status, batch, checksum, "executedAt", metadata)
+         values ($1, $2, 'upgrade', $3, 1, 'old', now(), $4)`,
+        [
+          version,
+          name.join(' '),
+          version === failed ? 'failed' : 'completed',
+          of === recorded ? { setUpBy: '0.1.0' } : {},
+        ],
       )
     }
   })
@@ -40,22 +60,37 @@ async function developed({ without = [] as readonly string[], failed = '' } = {}
 describe('a database of the last development version', () => {
   let database: TestDatabase
   beforeAll(async () => {
-    database = await developed()
+    database = await createEmptyDatabase()
+    const config = testConfig(database.url)
+    const host = { config, log: silent, storages: openStorages(config) }
+    await restoreBackup(host, backup)
+    expect((await records(database)).map(({ version, name }) => `${version} ${name}`).sort()).toEqual(
+      [...recorded].sort(),
+    )
     // Two at the same time, and once more.
     await Promise.all([setUp(database), setUp(database)])
     await setUp(database)
   })
 
   it('counts as 0.1.0, and keeps when it was set up', async () => {
-    const [first, ...later] = await records(database)
-    expect(first).toEqual({ version: '0.1.0', name: 'schema', status: 'completed' })
-    expect(later.filter(({ version }) => recorded.some((line) => line.startsWith(`${version} `)))).toEqual([])
+    expect(await records(database)).toEqual([{ version: '0.1.0', name: 'initial schema', status: 'completed' }])
     const [record] = await rowsOf(
       database,
       `select batch, checksum, "executedAt" from "svc_Migration" where version = '0.1.0'`,
     )
     expect(record).toMatchObject({ batch: 1, executedAt: expect.any(Date) })
     expect(record.checksum).toMatch(/^[0-9a-f]{32}$/)
+  })
+
+  it('has the structure of a database that is set up today', async () => {
+    const fresh = await createDatabase()
+    const structure = await structureOf(fresh.url)
+    expect(structure.length).toBeGreaterThan(1000)
+    expect(await structureOf(database.url)).toEqual(structure)
+    const definitions = 'select "collectionName", schema from "svc_SchemaDefinition" order by 1'
+    expect(await rowsOf(database, definitions)).toEqual(await rowsOf(fresh, definitions))
+    const rules = 'select name, description, fields, conditions, system from "svc_ACL" order by 1'
+    expect(await rowsOf(database, rules)).toEqual(await rowsOf(fresh, rules))
   })
 
   it('is ready, up to date and served', async () => {
@@ -66,18 +101,28 @@ describe('a database of the last development version', () => {
       pendingCount: 0,
       drifted: [],
     })
+    expect((await api.admin('POST', '/items/svc_Role', { name: 'editor' })).status).toBe(201)
+    const events = await api.sql(
+      `select action from "svc_AuditLog" where entity = 'svc_Role' and changes->'after'->>'name' = 'editor'`,
+    )
+    expect(events).toEqual([{ action: 'create' }])
   })
 })
 
 describe('a database of an earlier development version', () => {
   it.each([
-    ['0.10.9', { without: ['0.10.9'] }],
-    ['0.9.4, 0.10.8', { without: ['0.9.4', '0.10.8'] }],
-    ['0.10.2', { failed: '0.10.2' }],
+    ['0.1.23', { without: ['0.1.23'] }],
+    ['0.1.4, 0.1.20', { without: ['0.1.4', '0.1.20'] }],
+    ['0.1.14', { failed: '0.1.14' }],
+    ['0.1.0, 0.1.1, 0.1.2', { of: recordedFirst }],
   ])('is refused, unchanged, and told to lack %s', async (missing, state) => {
     const database = await developed(state)
     const before = await records(database)
-    await expect(setUp(database)).rejects.toThrow(`made this database, and its migrations ${missing} are missing`)
+    await expect(setUp(database)).rejects.toThrow(
+      new RegExp(
+        `^DATABASE_URL: a development version made this database, and its migrations ${missing}\\b.* are missing`,
+      ),
+    )
     expect(await records(database)).toEqual(before)
     const ready = await (await startApi({}, database)).anonymous('GET', '/ready')
     const pending = expect.arrayContaining(missing.split(', '))
@@ -86,7 +131,14 @@ describe('a database of an earlier development version', () => {
 
   it('is refused where only the first was recorded', async () => {
     const others = recorded.map((line) => line.split(' ')[0]!).slice(1)
-    await expect(setUp(await developed({ without: others }))).rejects.toThrow('0.2.0, 0.2.1, ')
+    await expect(setUp(await developed({ without: others }))).rejects.toThrow('0.1.1, 0.1.2, ')
+  })
+})
+
+describe('the migrations of the program', () => {
+  it('use no version of a development migration again', () => {
+    const used = recorded.map((line) => line.split(' ')[0]!)
+    expect([...systemVersions()].filter((version) => used.includes(version))).toEqual(['0.1.0'])
   })
 })
 

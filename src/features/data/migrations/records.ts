@@ -1,10 +1,10 @@
 import packageJson from '../../../../package.json' with { type: 'json' }
-import { compareVersions, isInitialRelease } from '../../../adapters/version-order.ts'
-import { type Config, ConfigError } from '../../../config/config.ts'
+import { compareVersions } from '../../../adapters/version-order.ts'
+import type { Config } from '../../../config/config.ts'
 import { type Reader, sql, type Tx } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
 import type { MigrationType } from '../../../events/direct-session.ts'
-import { type LoadedScript, loadScripts, systemVersions } from './scripts.ts'
+import { type LoadedScript, loadScripts } from './scripts.ts'
 
 /**
  * A migration as the API shows it: the row of svc_Migration, or of a script that has none yet what the row would be.
@@ -191,25 +191,6 @@ function unseen({ version, name, description, type, checksum, down }: LoadedScri
 
 /** Recorded with each of the program's own migrations: the version of the program that ran it. */
 export const ranBy: Readonly<Record<string, string>> = { setUpBy: packageJson.version }
-
-/**
- * Refuses a database that a newer program has set up: it has system migrations that this program does not know, so nothing here knows what
- * they have changed.
- *
- * @throws {ConfigError}
- */
-export async function refuseNewer(db: Reader): Promise<void> {
-  if (!(await hasMigrationTable(db))) return
-  const rows = await db.any<{ version: string; program: string }>(sql.unsafe`
-    select version, metadata->>'setUpBy' as program from "svc_Migration"
-    where status = 'completed' and metadata->>'setUpBy' is not null order by version`)
-  const known = systemVersions()
-  const unknown = rows.filter(({ version }) => isInitialRelease(version) && !known.has(version))
-  if (unknown.length === 0) return
-  throw new ConfigError(
-    `DATABASE_URL: Daybook ${unknown.at(-1)!.program} has set this database up (migration ${unknown.map(({ version }) => version).join(', ')}), and this is ${packageJson.version}: run the newer version again, or restore the backup from before the upgrade (docs/upgrade.md)`,
-  )
-}
 
 type MigrationStatus = 'pending' | 'running' | 'completed' | 'failed' | 'rolled_back' | 'skipped'
 export type RunDirection = 'up' | 'down'

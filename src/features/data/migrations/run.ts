@@ -5,7 +5,7 @@ import { AppError } from '../../../errors.ts'
 import { appendEvent } from '../../../events/commit.ts'
 import { type DirectSession, type MigrationContext, openDirectSession } from '../../../events/direct-session.ts'
 import { type Actor, type DomainEvent, systemActor } from '../../../events/types.ts'
-import { missingDeveloped } from './create.ts'
+import { missingDeveloped } from './baseline.ts'
 import { type LintSubject, lintSql, type MigrationFinding, readSubject } from './lint.ts'
 import {
   type Ending,

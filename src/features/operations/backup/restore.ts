@@ -11,7 +11,7 @@ import { holdEffects, holdTableSql } from '../../../db/unlogged/holds.ts'
 import { AppError } from '../../../errors.ts'
 import { beginChainAnew } from '../../../events/seals/seals.ts'
 import { actorJson, systemActor } from '../../../events/types.ts'
-import { newestSystemVersion } from '../../data/migrations/migrations.ts'
+import { lastDeveloped, newestSystemVersion } from '../../data/migrations/migrations.ts'
 import type { StorageServices } from '../../files/storage/storage.ts'
 import { type BackedUpContent, type SequencePlace, setSequenceSql, writeContent } from './contents.ts'
 import type { DatabaseDefinition } from './definition.ts'
@@ -93,10 +93,11 @@ async function judge(
   { otherKey, takeKeys }: RestoreOptions,
 ): Promise<void> {
   const newest = await newestSystemVersion()
-  if (header.migration !== undefined && compareVersions(header.migration, newest) > 0)
+  const { migration } = header
+  if (migration !== undefined && migration !== lastDeveloped && compareVersions(migration, newest) > 0)
     throw new AppError(
       409,
-      `The backup was made by version ${header.program}, whose database is at ${header.migration}; this program knows ${newest}: use that version or a later one`,
+      `The backup was made by version ${header.program}, whose database is at ${migration}; this program knows ${newest}: use that version or a later one`,
     )
   // 503 for one that is missing here.
   for (const { name } of header.storages) storages.holding(name)
@@ -105,10 +106,10 @@ async function judge(
   const known = [config.auth.secretKey, config.auth.secretKeyPrevious].filter((key) => key !== undefined && key !== '')
   if (known.some((key) => fingerprintOf(key!) === header.key)) return
   const lost =
-    header.sealed.map(({ what, count }) => `${count} ${what}`).join(', ') || 'nothing that is stored, but every session'
+    header.sealed.map(({ what, count }) => `${count} ${what}`).join(', ') || 'any session; no stored value is sealed'
   throw new AppError(
     409,
-    `The backup was made with another SECRET_KEY (${header.key}). With this one these could not be opened any more: ${lost}. Set the SECRET_KEY of then, also as SECRET_KEY_PREVIOUS${header.hasKeys ? ', take the one in the backup with --keys-to FILE and the passphrase' : ''}, or restore with --other-key`,
+    `The backup was made with another SECRET_KEY (${header.key}), and the present one cannot open: ${lost}. Set that SECRET_KEY, or name it as SECRET_KEY_PREVIOUS${header.hasKeys ? ', take the one in the backup with --keys-to FILE and the passphrase' : ''}, or restore with --other-key`,
     { code: 'OTHER_KEY' },
   )
 }
@@ -216,7 +217,7 @@ async function makeAnew({ config }: BackupHost, db: Tx, { hold, endSessions }: R
 const textOf = (content: Pieces): Promise<string> => text(content as never)
 
 const unexpected = (name: string) =>
-  new AppError(422, `The backup cannot be used: ${name} comes before what it belongs to`, { code: 'BACKUP_BROKEN' })
+  new AppError(422, `The backup cannot be used: ${name} comes before its table`, { code: 'BACKUP_BROKEN' })
 
 const ownedSql = `select count(*)::int as count, min(c.oid::regclass::text) as first from pg_class c join pg_namespace n on n.oid = c.relnamespace
   where n.nspname !~ '^pg_' and n.nspname <> 'information_schema' and c.relkind in ('r', 'p', 'v', 'm', 'S')

@@ -1,26 +1,6 @@
-import { readDefinitions } from '../src/catalog/store.ts'
-import { systemCollections } from '../src/catalog/system-definitions.ts'
-import type { MigrationContext, MigrationResult } from '../src/events/direct-session.ts'
-
-export const version = '0.1.5'
-export const name = 'files'
-export const description = 'What rows of svc_File say of their content, what is to be removed, and what files come to.'
-export const type = 'upgrade'
-
-export async function up({ db, sql, schemaManager }: MigrationContext): Promise<MigrationResult> {
-  const stored = (await readDefinitions(db)).find(({ collectionName }) => collectionName === 'svc_File')!
-  const { fields } = systemCollections.find(({ collectionName }) => collectionName === 'svc_File')!.schema
-  const { size, hash, typeProven } = fields as Required<typeof fields>
-  // An installation may have added fields of its own.
-  const schema = { ...stored.schema, fields: { ...stored.schema.fields, size, hash, typeProven } }
-  await schemaManager.updateCollection(db, { collectionName: 'svc_File', schema } as typeof stored)
-  for (const statement of [...removals, ...usage]) await sql(statement)
-  return { success: true }
-}
-
 const removals = [
-  // Content that is removed when it is due, unless a row of svc_File names it by then. Whoever is writing content that no
-  // row names yet has a row here, not yet due, and deletes it in the transaction that makes the other.
+  // Content to remove when it is due, unless a row of svc_File names it by then. A writer of new content holds it by a row
+  // here, not yet due, and deletes this row in the transaction that inserts the row of svc_File.
   `create table "svc_FileRemoval" (
     storage text not null,
     key text not null,
@@ -29,7 +9,8 @@ const removals = [
     primary key (storage, key)
   )`,
   `create index "svc_FileRemoval_dueAt_idx" on "svc_FileRemoval" ("dueAt")`,
-  // What was made of content, such as a smaller image; "original" is its key in the same service. It goes with it.
+  // Content made from other content, such as a smaller image. "original" is the key of the other in the same service;
+  // both are removed together.
   `create table "svc_FileVariant" (
     storage text not null,
     key text not null,
@@ -39,7 +20,7 @@ const removals = [
     primary key (storage, key)
   )`,
   `create index "svc_FileVariant_original_idx" on "svc_FileVariant" (storage, original, "createdAt")`,
-  // Uploads that come in several requests: where they are, the keys of what is stored of them, and who adds to them.
+  // Uploads in several requests: how far they are, the keys of the stored parts, and the request that adds to them now.
   `create table "svc_Upload" (
     id uuid primary key,
     "user_Id" uuid not null references "svc_User" (id) on delete cascade,
@@ -56,19 +37,22 @@ const removals = [
   )`,
   `create index "svc_Upload_expiresAt_idx" on "svc_Upload" ("expiresAt")`,
   `create index "svc_Upload_user_idx" on "svc_Upload" ("user_Id")`,
-  // Content is looked for by what names it.
+  // Finds the rows that name some content.
   `create index "svc_File_content_idx" on "svc_File" (storage, filename)`,
 ]
 
-/** What the files of each tenant (all zeros: of none) come to in each service, changed with the rows. */
+/** The number and size of each tenant's files (all zeros: of none) in each service, changed with the rows of svc_File. */
 const usage = [
+  // The server process picks the slot: with one row for a tenant, each upload would lock it until its commit ends.
   `create table "svc_FileUsage" (
     tenant uuid not null,
     storage text not null,
     files bigint not null,
     bytes bigint not null,
-    primary key (tenant, storage)
+    slot smallint not null default 0,
+    primary key (tenant, storage, slot)
   ) with (fillfactor = 70)`,
+  `create type svc_file_count as (tenant uuid, storage text, files bigint, bytes bigint)`,
   `create function svc_count_files() returns trigger language plpgsql as $$
   begin
     if tg_op = 'INSERT' then
@@ -83,13 +67,16 @@ const usage = [
     return null;
   end
 $$`,
-  `create type svc_file_count as (tenant uuid, storage text, files bigint, bytes bigint)`,
-  // In one order, so that two statements that change many rows do not wait for each other.
-  `create function svc_add_files(counts svc_file_count[]) returns void language sql as $$
-    insert into "svc_FileUsage" as u (tenant, storage, files, bytes)
-    select tenant, storage, sum(files), sum(bytes) from unnest(counts) c
-    group by tenant, storage having sum(files) <> 0 or sum(bytes) <> 0 order by tenant, storage
-    on conflict (tenant, storage) do update set files = u.files + excluded.files, bytes = u.bytes + excluded.bytes
+  // plpgsql, because PostgreSQL before 18 plans the statements of a function in SQL anew for every call. Statements that
+  // change many rows lock them in one order, so they do not wait for each other.
+  `create function svc_add_files(counts svc_file_count[]) returns void language plpgsql as $$
+  begin
+    insert into "svc_FileUsage" as u (tenant, storage, slot, files, bytes)
+    select c.tenant, c.storage, pg_backend_pid() % 16, sum(c.files), sum(c.bytes) from unnest(counts) c
+    group by c.tenant, c.storage having sum(c.files) <> 0 or sum(c.bytes) <> 0 order by c.tenant, c.storage
+    on conflict on constraint "svc_FileUsage_pkey"
+    do update set files = u.files + excluded.files, bytes = u.bytes + excluded.bytes;
+  end
 $$`,
   `create trigger svc_count_insert after insert on "svc_File" referencing new table as new_files
    for each statement execute function svc_count_files()`,
@@ -97,6 +84,15 @@ $$`,
    for each statement execute function svc_count_files()`,
   `create trigger svc_count_update after update on "svc_File" referencing old table as old_files new table as new_files
    for each statement execute function svc_count_files()`,
-  `insert into "svc_FileUsage" (tenant, storage, files, bytes)
-   select coalesce("tenant_Id", '00000000-0000-0000-0000-000000000000'), storage, count(*), sum(size) from "svc_File" group by 1, 2`,
+  // Ends the hold, in the statement that inserts the row which names the content; without a hold the statement fails.
+  `create function svc_take_content(of_storage text, of_key text) returns boolean language plpgsql as $$
+  begin
+    delete from "svc_FileRemoval"
+    where storage = of_storage and key = of_key and attempts = 0 and "dueAt" > clock_timestamp();
+    if found then return true; end if;
+    raise exception using errcode = 'SV503', message = 'The upload took too long';
+  end
+$$`,
 ]
+
+export const files = [...removals, ...usage]

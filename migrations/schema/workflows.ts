@@ -1,30 +1,4 @@
-import { dropLogTriggersSql } from '../src/catalog/log-triggers.ts'
-import { readDefinitions } from '../src/catalog/store.ts'
-import { systemCollections } from '../src/catalog/system-definitions.ts'
-import type { MigrationContext, MigrationResult } from '../src/events/direct-session.ts'
-
-export const version = '0.1.7'
-export const name = 'workflows'
-export const description = 'What workflows run by, how their executions are claimed, and secrets of workflows.'
-export const type = 'upgrade'
-
-export async function up({ db, sql, schemaManager }: MigrationContext): Promise<MigrationResult> {
-  const stored = new Map((await readDefinitions(db)).map((one) => [one.collectionName, one]))
-  for (const name of ['svc_Workflow', 'svc_WorkflowExecution', 'svc_WorkflowExecutionLog']) {
-    const before = stored.get(name)!
-    const { fields, indexes } = systemCollections.find(({ collectionName }) => collectionName === name)!.schema
-    // An installation may have added fields of its own.
-    const schema = { ...before.schema, fields: { ...before.schema.fields, ...fields }, indexes }
-    await schemaManager.updateCollection(db, { collectionName: name, schema } as typeof before)
-  }
-  const missing = systemCollections.filter(({ collectionName }) => collectionName === 'svc_Secret')
-  if (!stored.has('svc_Secret')) await schemaManager.createCollections(db, missing)
-  for (const statement of [...dropLogTriggersSql('svc_WorkflowExecutionLog'), ...versions, ...executions, ...notices])
-    await sql(statement)
-  return { success: true }
-}
-
-/** What executions run by: each has the version that it began with, whoever has written it and however. */
+/** The part of a workflow that its executions run. Triggers keep each version of it, so every way to write makes one. */
 const definition = `jsonb_build_object('flow_data', new.flow_data, 'variables', new.variables, 'options', new.options,
   'authority_Id', new."authority_Id", 'tenant_Id', new."tenant_Id")`
 const columns = (row: string) =>
@@ -62,28 +36,26 @@ const versions = [
    for each row execute function svc_keep_workflow_version()`,
   `create trigger svc_keep_version after update on "svc_Workflow"
    for each row when (old.version <> new.version) execute function svc_keep_workflow_version()`,
-  `insert into "svc_WorkflowVersion" ("workflow_Id", version, definition)
-   select new.id, new.version, ${definition} from "svc_Workflow" new`,
   `create unique index "svc_Workflow_webhook_unique" on "svc_Workflow" (trigger_webhook_path, coalesce(trigger_webhook_method, 'POST'))
    where status = 'active' and trigger_type = 'webhook' and "deletedAt" is null`,
 ]
 
 const executions = [
-  // Rows are changed some times within a second and then never again.
+  // A row changes several times within a second and then never again.
   `alter table "svc_WorkflowExecution" set (fillfactor = 70)`,
   `create index "svc_WorkflowExecution_due_idx" on "svc_WorkflowExecution" (due_at)
    where status in ('queued', 'running') and claim_token is null`,
   `create index "svc_WorkflowExecution_claimed_idx" on "svc_WorkflowExecution" (heartbeat_at)
    where status = 'running' and claim_token is not null`,
   `create index "svc_WorkflowExecution_parent_idx" on "svc_WorkflowExecution" ("parent_Id") where "parent_Id" is not null`,
-  // When a schedule is due next, by which expression it was reckoned.
+  // When a schedule is due next, and the expression from which that follows.
   `create table "svc_WorkflowSchedule" (
     "workflow_Id" text primary key references "svc_Workflow" (id) on update cascade on delete cascade,
     cron text not null,
     timezone text not null,
     "nextAt" timestamptz not null
   )`,
-  // The moment of the last failure that somebody was notified of, and the mails of the present hour.
+  // The time of the last failure that was notified, and the number of mails sent in the current hour.
   `create table "svc_WorkflowUse" (
     "workflow_Id" text primary key references "svc_Workflow" (id) on update cascade on delete cascade,
     "notifiedAt" timestamptz,
@@ -92,7 +64,4 @@ const executions = [
   )`,
 ]
 
-const notices = [
-  `create trigger svc_notify after insert or update or delete or truncate on "svc_Workflow"
-   for each statement execute function svc_notify('svc_workflows')`,
-]
+export const workflows = [...versions, ...executions]
