@@ -81,7 +81,7 @@ export const errors = {
       headers: { 'www-authenticate': `Bearer error="insufficient_scope", scope="${scope}"` },
     }),
   previewOnly: () =>
-    new AppError(403, 'This is a preview of what somebody else sees: nothing can be changed', {
+    new AppError(403, 'This is a preview as another user or role: nothing can be changed', {
       code: 'PREVIEW_READ_ONLY',
     }),
   previewHides: () =>

@@ -294,7 +294,7 @@ export function membersDocument(): string {
     '',
     '## Words of other products',
     '',
-    'None of these is taken; the refusal says what is right.',
+    'Daybook takes none of these spellings; the refusal names the right one.',
     '',
     ...synonymSections.flatMap(([title, shape]) => [`### ${title}`, '', ...synonymsTable(advicesOf(shape)), '']),
     '### Types',

@@ -81,7 +81,7 @@ export function bytesFrom(first: bigint, count: number): Buffer {
   return bytes
 }
 
-/** What {@link bytesOfPositions} was made of. */
+/** The positions from which {@link bytesOfPositions} was made. */
 export function positionsIn(bytes: Buffer): string[] {
   return Array.from({ length: bytes.length / 8 }, (_, i) => {
     const high = bytes.readInt32BE(i * 8)

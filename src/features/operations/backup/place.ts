@@ -229,8 +229,7 @@ async function inStorage(storage: Storage, key: string): Promise<Draft> {
     },
     readAgain: async () => {
       const again = await storage.read(name)
-      if (again === undefined)
-        throw new AppError(503, `Storage service ${storage.name} has lost what was written to it`)
+      if (again === undefined) throw new AppError(503, `Storage service ${storage.name} has lost the written content`)
       return again
     },
     keep: async () => {

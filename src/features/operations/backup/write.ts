@@ -39,7 +39,7 @@ export type BackupOptions = {
  * Writes a backup of the installation to a file, a storage service (`name://key`) or standard output (`-`), while everything
  * runs. Nothing has the name before all of it is there, on the disk, and was read again.
  *
- * @throws {AppError} 422 with a list, where the database holds what a backup cannot
+ * @throws {AppError} 422 with a list, where the database has objects that a backup cannot hold
  */
 export async function writeBackup(
   host: BackupHost,
@@ -130,7 +130,7 @@ async function writeParts(
 
 function refuse({ refused }: Objects): void {
   if (refused.length > 0)
-    throw new AppError(422, `The database holds what a backup cannot: ${refused.join('; ')}`, {
+    throw new AppError(422, `A backup cannot hold these objects of the database: ${refused.join('; ')}`, {
       code: 'NOT_IN_BACKUPS',
     })
 }
