@@ -6,13 +6,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { sqlState } from '../db/errors.ts'
 import { quoteName, type Reader, rawQuery, sql, type Tx } from '../db/sql.ts'
 import { AppError } from '../errors.ts'
-import {
-  type Catalog,
-  type CatalogOptions,
-  type Collection,
-  type CollectionDefinition,
-  type Field,
-} from './catalog.ts'
+import type { Catalog, CatalogOptions, Collection, CollectionDefinition, Field } from './catalog.ts'
 import { checksOf, compileCatalog } from './compile.ts'
 import { catalogChangesSql, isReplaced } from './ddl.ts'
 import { declaredSchema } from './declared.ts'
