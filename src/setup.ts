@@ -174,7 +174,7 @@ async function seed(tx: Tx, config: Config): Promise<SetupResult> {
   return { admin: await seedAdministrator(tx, config) }
 }
 
-/** PROJECT_NAME renames the project as long as nobody has named it in the settings; its title likewise. */
+/** PROJECT_NAME renames the project until a user names it in the settings; its title likewise. */
 async function followProjectName(tx: Tx, name: string): Promise<void> {
   await tx.any(sql.unsafe`
     update "svc_Settings" s
@@ -206,7 +206,7 @@ async function seedAdministrator(tx: Tx, config: Config): Promise<SetupResult['a
   return { email, password: chosen, ...(config.console.enabled && { signInToken: await firstSignIn(tx, email) }) }
 }
 
-/** Made only with the administrator, and told only to who runs the setup: finding an empty installation gives nobody anything. */
+/** Made only with the administrator, and told only to the caller of setup: a visitor who finds an empty installation gets nothing. */
 async function firstSignIn(tx: Tx, email: string): Promise<string> {
   const token = newSecret()
   const identifier = `first-sign-in:${email}`

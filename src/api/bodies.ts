@@ -73,7 +73,7 @@ function refusal(encoding: string): AppError {
   })
 }
 
-/** How much of a body that nobody wants is read, so that its sender hears why, and for how long. */
+/** How much of an unwanted body is read, and for how long, so that its sender hears the reason. */
 const most = { bytes: 1_048_576, ms: 1000 }
 
 /**

@@ -23,7 +23,7 @@ import { maySee } from './extension-callers.ts'
  * whom the extension is for.
  */
 
-/** `GET /console/extensions.json`: for whoever is signed in. */
+/** `GET /console/extensions.json`: for every signed-in user. */
 export function consoleExtensionListRoute(app: App, { config }: Configuration, all: readonly LoadedConsole[]): void {
   if (!config.console.enabled) return
   app.get('/console/extensions.json', listRoute, async ({ caller }) => ({

@@ -14,7 +14,7 @@ export type Budget = {
 }
 
 export type Attempt = LimitVerdict & {
-  /** To be called once it has succeeded; what is left then. Rejects when nobody can count: then it stays counted. */
+  /** To be called after success; returns the tries left. Rejects when no store can count: then the attempt stays counted. */
   giveBack(): Promise<LimitVerdict>
 }
 

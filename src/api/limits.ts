@@ -32,7 +32,7 @@ function textIn(body: unknown, member: string): string | undefined {
   return typeof text === 'string' && text.trim() !== '' ? text : undefined
 }
 
-/** Something from one client, whoever it is about. */
+/** Requests of one client, about any account. */
 const byClient =
   (what: string, times: number): BudgetOf =>
   (request) => ({ key: `${what} by ${clientOf(request)}`, times })

@@ -216,7 +216,7 @@ function feedSources(feed: Feed): Sample[] {
 
 /** `GET /ops/doctor`: what `npx daybook doctor` finds, by the variables that this process has. */
 export function doctorRoute(app: App, deps: ProcessVariables): void {
-  // It opens connections of its own: whoever asks meanwhile hears the same.
+  // It opens connections of its own, so requests that come meanwhile share the result.
   let running: Promise<readonly Finding[]> | undefined
   app.get('/ops/doctor', examineRoute, async () => {
     running ??= examineOnce(deps).finally(() => {

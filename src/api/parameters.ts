@@ -7,7 +7,7 @@ import { readListParameters } from '../query/parse.ts'
 
 /**
  * Parameters that every route of data takes, if only to ignore them: those of a list, and what clients send along wherever
- * they are. A name that nobody knows would be taken for a filter, and every row for what it found.
+ * they are. An unknown name would be taken for a filter, and every row for its result.
  */
 const ofClients = [
   'meta',

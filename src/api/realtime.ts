@@ -139,7 +139,7 @@ async function currentCaller(deps: RealtimeWrites, socket: Socket): Promise<Call
   return typeof found === 'string' ? undefined : found.caller
 }
 
-/** Looks again when the session would expire: nobody is notified of that. */
+/** Looks again when the session would expire: an expiry sends no notification. */
 function checkAtEnd(socket: Socket, check: (socket: Socket) => Promise<void>): void {
   const data = socket.data as SocketData
   clearTimeout(data.timer)
@@ -203,7 +203,7 @@ function accept(
   socket.emit('connected', { userId, tenant: tenantId ?? null })
 }
 
-/** Nobody waits for an answer: a refusal is an event. */
+/** The client waits for no answer: a refusal is an event. */
 async function joinExecution(deps: Logs, executions: ExecutionRooms, socket: Socket, request: unknown): Promise<void> {
   const { executionId = null } = (request ?? {}) as { executionId?: unknown }
   const refuse = (answered: object) => {

@@ -50,7 +50,7 @@ export async function buildServer(
   refuseEncodedBodies(app)
   // With callbacks, because an async hook makes every request wait for a promise.
   app.addHook('onRequest', (request, reply, done) => {
-    // An answer that depends on its caller is nobody else's; routes may say more, e.g. `no-store`.
+    // An answer that depends on its caller is for that caller alone; routes may say more, e.g. `no-store`.
     reply.header('x-request-id', request.id).header('cache-control', 'private, no-cache')
     nameForLog(deps, request, reply)
     done()

@@ -13,7 +13,7 @@ import { buildServer } from './server.ts'
 
 /** The web process, which main.ts starts: HTTP and, when enabled, the realtime channel. */
 async function main(): Promise<void> {
-  // Before anything else: whoever has lost its launcher by now would not hear of it later.
+  // Before anything else: a process that has lost its launcher by now would not hear of it later.
   exitWithParent()
   const env = loadEnv(process.cwd(), process.env)
   const config = parseConfig(env, { requireDatabase: true })

@@ -22,7 +22,7 @@ type Lookup = {
   readonly reload: boolean
   /** The time that the request means by now, by the database's clock. */
   readonly now: number
-  /** Nobody asked to keep it: it is kept where that pays, in memory alone, and a kept answer is as new as the database. */
+  /** Kept automatically: only where that pays, in memory alone, and as new as the database. */
   readonly isAutomatic?: boolean
   /** A condition that the log knows nothing of. */
   isStill?(answer: Answer): Promise<boolean>
@@ -54,7 +54,7 @@ type CacheStats = {
   readonly uncacheable: number
   /** Found, but made before a change. */
   readonly stale: number
-  /** Repeated, but not kept, because it would not have paid; nobody had asked for it. */
+  /** Repeated, but not kept, because automatic keeping would not have paid. */
   readonly refused: number
   /** Questions that the database, Redis or Upstash failed to answer; each was a read without the cache. */
   readonly errors: number
@@ -69,7 +69,7 @@ type DataCache = {
    * where the cache can't tell; `isNoted` is false where its answer will not be kept.
    */
   read<Other>(lookup: Lookup, make: (isNoted: boolean) => Promise<Made<Other>>): Promise<CacheResult<Other>>
-  /** Counts a request that nobody asked to keep. Whether it came before, lately; only then the cache is worth a question. */
+  /** Counts a request for automatic keeping. True if it came before, lately; only then the cache is worth a question. */
   isRepeated(request: string): boolean
   /** This process has committed something. */
   written(): void
@@ -120,7 +120,7 @@ type Parts = {
   readonly watch: LogWatch
   readonly shared: SharedStore | undefined
   readonly memory: Memory
-  /** Of what nobody asked to keep. */
+  /** Of answers that are kept automatically. */
   readonly automatic: Memory
   readonly policy: AdmissionPolicy
   /** Until then the database is not asked for the sake of automatic answers, as it did not answer. */

@@ -23,7 +23,7 @@ export type SharedEntry = {
   readonly ttlMs: number
 }
 
-/** Entries in Redis or Upstash. Nobody trusts them, so an entry that is lost, kept too long or comes back does no harm. */
+/** Entries in Redis or Upstash. The cache does not trust them, so a lost, overdue or returning entry does no harm. */
 export type SharedStore = {
   get(key: string): Promise<SharedEntry | undefined>
   put(key: string, entry: SharedEntry): Promise<void>

@@ -534,7 +534,7 @@ function junctionsTo(definitions: Definitions, name: string): string[] {
   return [...definitions].filter(([, schema]) => links(schema)).map(([collection]) => collection)
 }
 
-/** A relation with a scope is one of several that share a column, so none of them holds it. */
+/** Relations with a scope share a column, so a single one cannot hold it. */
 function holdsKeyTo(collections: ReadonlySet<string>, { relType, target, scope }: FieldJson): boolean {
   return relType === 'BelongsTo' && scope === undefined && isOneOf(collections, target)
 }

@@ -25,7 +25,7 @@ export const unloggedCollections: ReadonlySet<string> = new Set([
   'svc_WorkflowExecutionLog',
 ])
 
-/** Columns that are null in the log's images: what goes through a workflow may be large, and is nobody's change of a row. */
+/** Columns that are null in the log's images: data that passes through a workflow may be large, and is no change of a row. */
 export const columnsWithoutImage: ReadonlySet<string> = new Set([
   'svc_WorkflowExecution.trigger_data',
   'svc_WorkflowExecution.context_data',

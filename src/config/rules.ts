@@ -68,7 +68,7 @@ function checkMetricsToken({ parsed }: Draft, reading: ConfigReading): void {
     complain(reading, 'METRICS_TOKEN', 'is not at least 16 characters without blanks')
 }
 
-/** A cheaper hash is for tests: whoever steals the table tries that many times more passwords. */
+/** A cheaper hash is for tests: with a stolen table, an attacker tries that many times more passwords. */
 function checkPasswordHashCost({ parsed }: Draft, reading: ConfigReading): void {
   if (reading.environment === 'production' && parsed.auth.passwordHashCost < 10)
     complain(reading, 'PASSWORD_HASH_COST', 'is less than 10 in production')

@@ -82,7 +82,7 @@ function isObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null && !ArrayBuffer.isView(value) && !(value instanceof ArrayBuffer)
 }
 
-/** More levels than any data has, and few enough for whoever walks them recursively, PostgreSQL included. */
+/** More levels than any data has, and few enough for recursive readers, PostgreSQL included. */
 export const deepestJson = 500
 
 /** Of one text: each takes some fifty bytes of memory and time to make, however short it is written. */
@@ -145,7 +145,7 @@ export function fingerprintOf(request: FastifyRequest): string {
 
 type ListFingerprint = { add(element: unknown): void; end(): void }
 
-/** The same of a body that is a list, made while it comes in; undefined where nobody will ask for it. */
+/** The same of a body that is a list, made while it comes in; undefined where it is not needed. */
 export function fingerprintList(request: FastifyRequest): ListFingerprint | undefined {
   if (request.headers['idempotency-key'] === undefined) return undefined
   const hash = begun(request).update('[')

@@ -139,7 +139,7 @@ const readers = {
   all: () => unread,
 }
 
-/** Fastify then asks nobody. */
+/** Fastify then validates nothing. */
 const unread = undefined as never
 
 /** Parts of a path are text, and what is no id is not found. */

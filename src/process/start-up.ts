@@ -49,7 +49,7 @@ export function growWithWork(): void {
   setFlagsFromString('--heap-growing-percent=120')
 }
 
-/** Longer than any drain: nobody is left who could end a process that hangs. */
+/** Longer than any drain. Without a parent, no other process would end one that hangs. */
 const drainLimitMs = 60_000
 
 /**

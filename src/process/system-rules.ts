@@ -88,7 +88,7 @@ function statusCells({ clock }: Clock, { collection }: PayloadContext, cells: re
   return withCells(cells, set)
 }
 
-/** THE list of what holds for rows of system collections, whichever way they are written. `items` knows none of them. */
+/** THE list of rules for rows of system collections, for every way to write them. `items` knows none of these collections. */
 export const openSystemRules = (deps: RenderedSamples): Rules =>
   new Map([
     ['svc_User', userRules],

@@ -35,7 +35,7 @@ export function realtimeServerFactory(config: Config, engine: Engine) {
     server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
       socket.on('error', () => socket.destroy())
       if (isSocket(request)) engine.handleUpgrade(request as never, socket, head)
-      // Before Node 24.9 nobody is asked whether to upgrade.
+      // Before Node 24.9 a server cannot decide whether to upgrade.
       else socket.end('HTTP/1.1 404 Not Found\r\nconnection: close\r\n\r\n')
     })
     return server

@@ -341,7 +341,7 @@ type RoomAnnouncements = {
   creatorChanged(room: Room, newCreator: Participant | undefined): void
   /** To all members, the sender too. */
   message(room: Room, event: string, body: object): void
-  /** To one socket of this process: it is out. `kickedBy` is a user, or null where nobody did it. */
+  /** To one socket of this process: it is out. `kickedBy` is a user, or null without one. */
   kicked(room: Room, socketId: string, kickedBy: string | null): void
   /** To one socket of this process: it may have missed something. */
   resync(room: Room, socketId: string): void

@@ -47,7 +47,7 @@ export async function readableAsset(deps: AssetReads, reader: Reader, id: string
   return { ...row, isForAll: access === 'anyone' }
 }
 
-/** For what the platform itself does: whoever's it is. Undefined where there is none. */
+/** For the platform itself: a file of any owner. Undefined where there is none. */
 export const storedAsset = async (deps: Reads & CurrentCatalog, id: string): Promise<AssetRow | undefined> =>
   isUuid(id) ? assetRow(deps, statement('true', [id])) : undefined
 
@@ -95,7 +95,7 @@ function readRule(deps: AssetReads, { access }: Reader, id: string): { rule: Sta
 
 type AssetOwner = { readonly isPublic: boolean; readonly tenantId: string | null }
 
-/** `anyone`: whoever asks gets the same; `caller`: this one does; `permission`: the caller's grants decide. */
+/** `anyone`: every caller gets the same; `caller`: this one does; `permission`: the caller's grants decide. */
 type AssetAccess = 'anyone' | 'caller' | 'permission'
 
 export function assetAccess(
@@ -158,7 +158,7 @@ export type AssetRow = {
   readonly readable: boolean
 }
 
-/** The row of a file, whoever may read it, and whether a rule on `t` holds for it; the rule's values begin with the id. */
+/** The row of a file, regardless of rights, and whether a rule on `t` holds for it; the rule's values begin with the id. */
 async function assetRow(deps: Reads & CurrentCatalog, rule: Statement): Promise<AssetRow | undefined> {
   const text = `select t.id, t.storage, t.storage_folder as folder, t.filename, t.type, t."typeProven" is true as "typeProven",
       t.size::float8 as size, t.hash, t.width, t.height, coalesce(nullif(t."originalFilename", ''), nullif(t.title, ''), t.filename) as name,

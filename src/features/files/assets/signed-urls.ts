@@ -64,7 +64,7 @@ async function sign(deps: AssetReads, caller: Caller, signer: string, file: ToSi
   }
 }
 
-/* Addresses that let whoever has them read one file, in one form, for a while, in the name of who signed them. */
+/* Addresses that let every holder read one file, in one form, for a while, in the name of their signer. */
 
 /** The signed members. `signer` is a row of svc_UserRole: a user in a role, at a tenant. */
 type Signed = {

@@ -73,7 +73,7 @@ function read(start: number, end: number): Promise<Uint8Array> {
   return awaited.promise
 }
 
-/** Nobody listens any more when the parent has just ended. */
+/** The parent may just have ended, and not listen any more. */
 function say(message: FromChild): void {
   if (process.connected) process.send!(message)
 }

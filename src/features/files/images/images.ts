@@ -223,7 +223,7 @@ type PoolJob<T> = {
   readonly isQuick: boolean
   /** How long its process may compute. */
   readonly timeLimitMs: number
-  /** Aborts when nobody waits for it any more. */
+  /** Aborts when the last caller has stopped waiting. */
   readonly signal?: AbortSignal | undefined
   /** Called again if its process died. A `ready` result needs no process. */
   readonly prepare: () => Promise<Prepared | { readonly ready: T }>
