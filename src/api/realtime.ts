@@ -19,7 +19,7 @@ import {
   openExecutionRooms,
   openPushes,
   openTaskProgress,
-  type TaskProgress,
+  type TaskProgressRooms,
 } from './realtime/pushes.ts'
 import { type LiveReports, openLiveReports } from './realtime/reports.ts'
 import { openCluster, openRooms, type RoomChannel } from './realtime/rooms.ts'
@@ -43,7 +43,7 @@ const farewellMs = 1000
 type Channels = {
   readonly delivery: EventDelivery
   readonly reports: LiveReports
-  readonly progress: TaskProgress
+  readonly progress: TaskProgressRooms
   readonly executions: ExecutionRooms | undefined
   readonly rooms: RoomChannel
 }
@@ -100,7 +100,7 @@ export async function openRealtime(
   }
 }
 
-type Admission = {
+type SocketAdmission = {
   readonly io: Server
   readonly limits: SocketLimits
   readonly channels: Channels
@@ -108,7 +108,7 @@ type Admission = {
 }
 
 /** Lets sockets in, and looks at them again when their sessions may have ended. */
-function admit(deps: RealtimeWrites, { io, limits, channels, check }: Admission): void {
+function admit(deps: RealtimeWrites, { io, limits, channels, check }: SocketAdmission): void {
   const requests = requestsOf(channels)
   io.use((socket, next) => {
     authenticate(deps, limits, socket).then(

@@ -101,7 +101,7 @@ type DataCacheOptions = {
 }
 
 /** `look`: one that was over when it was read. */
-type Entry = CachedAnswer & { readonly look: number }
+type KnownAnswer = CachedAnswer & { readonly look: number }
 type PendingAnswer = { readonly look: number; readonly made: Promise<Made<unknown>> }
 
 /** With memory alone, what others have written counts this much later; with a shared store at once. */
@@ -132,7 +132,7 @@ type Parts = {
   failed(what: string): (error: unknown) => undefined
 }
 
-type Memory = ReturnType<typeof openResultCache<Entry>>
+type Memory = ReturnType<typeof openResultCache<KnownAnswer>>
 
 export function openDataCache({ config, db, hasReplicas = false, log, boss }: DataCacheOptions): DataCache {
   const reachBackSeconds = isShared(config) ? config.dataCache.ttlSeconds : 0
@@ -140,8 +140,8 @@ export function openDataCache({ config, db, hasReplicas = false, log, boss }: Da
   const shared = openSharedStore(config, log, () => `daybook{${watch.identity()}}:`)
   const { maxBytes, automatic: isAutomatic } = config.dataCache
   const bytes = Math.min(Math.floor(maxBytes / 4), automaticBytes)
-  const memory = openResultCache<Entry>(isAutomatic ? maxBytes - bytes : maxBytes)
-  const automatic = openResultCache<Entry>(bytes)
+  const memory = openResultCache<KnownAnswer>(isAutomatic ? maxBytes - bytes : maxBytes)
+  const automatic = openResultCache<KnownAnswer>(bytes)
   const policy = openAdmissionPolicy()
   const counts = { hits: 0, misses: 0, uncacheable: 0, stale: 0, refused: 0, errors: 0 }
   const failed = (what: string) => (error: unknown) => {
@@ -229,14 +229,14 @@ const mayBeKnown = (parts: Parts, lookup: Lookup) =>
 const memoryFor = ({ memory, automatic }: Parts, { isAutomatic = false }: Lookup): Memory =>
   isAutomatic ? automatic : memory
 
-async function find(parts: Parts, lookup: Lookup, look: Look): Promise<Entry | undefined> {
+async function find(parts: Parts, lookup: Lookup, look: Look): Promise<KnownAnswer | undefined> {
   const shared = lookup.isAutomatic ? undefined : parts.shared
   const entry = inMemory(parts, lookup) ?? (shared && (await inStore(parts, shared, lookup, look)))
   if (entry === undefined || lookup.isStill === undefined) return entry
   return (await lookup.isStill(entry)) ? entry : undefined
 }
 
-function inMemory(parts: Parts, lookup: Lookup): Entry | undefined {
+function inMemory(parts: Parts, lookup: Lookup): KnownAnswer | undefined {
   const { watch, counts, policy } = parts
   const memory = memoryFor(parts, lookup)
   const entry = memory.get(lookup.key)
@@ -249,7 +249,7 @@ function inMemory(parts: Parts, lookup: Lookup): Entry | undefined {
   return undefined
 }
 
-async function inStore(parts: Parts, store: SharedStore, lookup: Lookup, look: Look): Promise<Entry | undefined> {
+async function inStore(parts: Parts, store: SharedStore, lookup: Lookup, look: Look): Promise<KnownAnswer | undefined> {
   const { memory, watch, counts, failed } = parts
   const found = await store.get(hashed(lookup.key)).catch(failed('the shared cache did not answer'))
   if (found === undefined || !isFit(found, lookup)) return undefined
@@ -262,14 +262,14 @@ async function inStore(parts: Parts, store: SharedStore, lookup: Lookup, look: L
   return memory.set(lookup.key, kept) ? kept : undefined
 }
 
-const isFit = (entry: Pick<Entry, 'madeAt' | 'window'>, { maxAgeMs, now }: Lookup) =>
+const isFit = (entry: Pick<KnownAnswer, 'madeAt' | 'window'>, { maxAgeMs, now }: Lookup) =>
   Date.now() - entry.madeAt <= maxAgeMs && includesTime(entry, now)
 
-const includesTime = ({ window }: Pick<Entry, 'window'>, now: number) =>
+const includesTime = ({ window }: Pick<KnownAnswer, 'window'>, now: number) =>
   window === undefined || (window.from <= now && now < window.until)
 
 /** Whether it will not be right again by passing of time. */
-const isOver = ({ window }: Pick<Entry, 'window'>, { now }: Lookup) => window !== undefined && window.until <= now
+const isOver = ({ window }: Pick<KnownAnswer, 'window'>, { now }: Lookup) => window !== undefined && window.until <= now
 
 /** The answer of a read that is under way, if nothing has changed since it began. Its failure is not shared. */
 async function besides({ making, watch }: Parts, lookup: Lookup): Promise<Answer | undefined> {

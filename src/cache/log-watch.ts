@@ -151,15 +151,15 @@ type TimedLook = LookResult & {
 }
 
 /** When a table has changed last, as far as is known: every snapshot that includes `upTo` shows the change. */
-type Change = { readonly number: number; readonly upTo: Snapshot }
+type NotedChange = { readonly number: number; readonly upTo: Snapshot }
 
 /**
  * Which look saw the last change of which table. It knows no database: a watch passes on what its looks have read. A table
  * that it has not heard of counts as changed by the look that it was restarted with.
  */
 export function openTimeline() {
-  const changes = new Map<string, Change>()
-  let base: Change | undefined
+  const changes = new Map<string, NotedChange>()
+  let base: NotedChange | undefined
   let number = 0
   let lastChange = 0
   const changeOf = (table: string) => changes.get(table) ?? base
@@ -173,7 +173,7 @@ export function openTimeline() {
       return number
     },
     /** Counts for tables that are in no change since the restart. */
-    assume: (change: Change): void => {
+    assume: (change: NotedChange): void => {
       base = change
     },
     /** A look that has found these newest transactions, by table. Returns its number. */

@@ -26,14 +26,14 @@ export type CachedAnswer = Answer & {
  * again. Most are never asked for again, and a copy for each outside of the heap cost a list more than all else that this
  * process does for it. The older generation takes up to `maxBytes` and is out of the collector's way.
  */
-type ResultCache<Cached extends CachedAnswer> = Pick<BoundedMemory<Cached>, 'get' | 'has' | 'delete' | 'clear'> & {
+type AnswerMemory<Cached extends CachedAnswer> = Pick<BoundedMemory<Cached>, 'get' | 'has' | 'delete' | 'clear'> & {
   /** False for what is too large. */
   set(key: string, cached: Cached): boolean
   entries(): number
   bytes(): number
 }
 
-export function openResultCache<Cached extends CachedAnswer>(maxBytes: number): ResultCache<Cached> {
+export function openResultCache<Cached extends CachedAnswer>(maxBytes: number): AnswerMemory<Cached> {
   const young = memoryOf<Cached>(Math.min(maxBytes, youngBytes), largestYoungBytes)
   const old = memoryOf<Cached>(maxBytes, largestBytes)
   const all = [young, old]

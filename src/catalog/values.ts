@@ -68,9 +68,9 @@ const PARAMETER_TYPES: Partial<Record<Kind, (type: ValueType) => string>> = {
 
 const BOUND_TYPES: Partial<Record<Kind, string>> = { float: 'double precision', decimal: 'numeric' }
 
-type Reader = (raw: unknown, type: ValueType, label: string) => ParamValue
+type ValueReader = (raw: unknown, type: ValueType, label: string) => ParamValue
 
-const READERS: Record<Exclude<Kind, 'json'>, Reader> = {
+const READERS: Record<Exclude<Kind, 'json'>, ValueReader> = {
   text: (raw, _type, label) => readText(raw, label),
   enum: (raw, _type, label) => readText(raw, label),
   integer: (raw, _type, label) => Number(readWhole(raw, label, 'an integer', -(2n ** 31n), 2n ** 31n - 1n)),

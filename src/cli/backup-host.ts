@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { openLogger } from '../adapters/logger.ts'
-import { parseInstallation } from '../config/installation.ts'
+import { parseInstallation } from '../config/config.ts'
 import { openStorages } from '../features/files/storage/storage.ts'
 import type { BackupHost } from '../features/operations/backup/backup.ts'
 import { UsageError } from './command.ts'

@@ -1,7 +1,6 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { ConfigError, loadEnv, parseConfig } from '../config/config.ts'
-import { embeddedDatabase, parseInstallation } from '../config/installation.ts'
+import { ConfigError, embeddedDatabase, loadEnv, parseConfig, parseInstallation } from '../config/config.ts'
 import type { Env } from '../config/variable.ts'
 import { isClaimed } from '../db/embedded/claim.ts'
 import { startEmbedded } from '../db/embedded/embedded.ts'

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { publicLogKey } from '../adapters/log-key.ts'
-import { parseInstallation } from '../config/installation.ts'
+import { parseInstallation } from '../config/config.ts'
 import { readHeads, type SealProblem, type SealVerification, verifySealsOf } from '../events/seals/seals.ts'
 import { type Verification, verifyTablesOf } from '../events/verify.ts'
 import { type Command, UsageError } from './command.ts'

@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util'
-import { parseInstallation } from '../config/installation.ts'
+import { parseInstallation } from '../config/config.ts'
 import type { Env } from '../config/variable.ts'
 import type { MigrationType } from '../events/direct-session.ts'
 import { systemActor } from '../events/types.ts'

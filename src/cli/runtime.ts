@@ -1,5 +1,5 @@
 import { openLogger } from '../adapters/logger.ts'
-import { parseInstallation } from '../config/installation.ts'
+import { parseInstallation } from '../config/config.ts'
 import { openRuntime, type Runtime } from '../process/runtime.ts'
 import { onInstallation } from './installation.ts'
 

@@ -85,7 +85,7 @@ export type HearingState = {
   readonly warned: boolean
 }
 
-type Input =
+type ListenerInput =
   /** It is time for a heartbeat. */
   | { readonly is: 'due' }
   /** Another connection has sent the proof; and it has been heard. */
@@ -96,7 +96,7 @@ type Input =
   | { readonly is: 'refused' }
   | { readonly is: 'lost' }
 
-type Effect =
+type ListenerEffect =
   | { readonly do: 'prove' | 'warn' }
   | { readonly do: 'ask'; readonly isProof: boolean }
   /** Lets the commits of this connection return before they are on disk. */
@@ -106,7 +106,7 @@ type Effect =
 export const unheard: HearingState = { proofs: 1, asked: undefined, warned: false }
 
 /** Nothing counts before the connection has heard what another one said: behind a pooler it never does. */
-export function step(hearing: HearingState, input: Input): readonly [HearingState, readonly Effect[]] {
+export function step(hearing: HearingState, input: ListenerInput): readonly [HearingState, readonly ListenerEffect[]] {
   switch (input.is) {
     case 'due':
       return [hearing, [hearing.proofs > 0 ? { do: 'prove' } : { do: 'ask', isProof: true }]]
@@ -133,10 +133,10 @@ export function step(hearing: HearingState, input: Input): readonly [HearingStat
   }
 }
 
-const warn = (hearing: HearingState): readonly [HearingState, readonly Effect[]] =>
+const warn = (hearing: HearingState): readonly [HearingState, readonly ListenerEffect[]] =>
   hearing.warned ? [hearing, []] : [{ ...hearing, warned: true }, [{ do: 'warn' }]]
 
-const wait = ({ proofs }: HearingState): Effect => ({
+const wait = ({ proofs }: HearingState): ListenerEffect => ({
   do: 'wait',
   ms: proofs > 0 && proofs < proofsAsked ? firstHeartbeatMs : heartbeatMs,
 })
@@ -229,7 +229,7 @@ function query(shell: Shell, client: pg.Client, statement: pg.QueryConfig): Prom
   return answer
 }
 
-function take(shell: Shell, input: Input): readonly Effect[] {
+function take(shell: Shell, input: ListenerInput): readonly ListenerEffect[] {
   const [hearing, effects] = step(shell.hearing, input)
   shell.hearing = hearing
   return effects
@@ -246,7 +246,12 @@ async function beat(shell: Shell): Promise<void> {
   }
 }
 
-async function perform(shell: Shell, client: pg.Client, effects: readonly Effect[], cause?: unknown): Promise<void> {
+async function perform(
+  shell: Shell,
+  client: pg.Client,
+  effects: readonly ListenerEffect[],
+  cause?: unknown,
+): Promise<void> {
   for (const effect of effects) {
     const input = await carryOut(shell, client, effect, cause)
     // Answers of a lost connection say nothing of the next one.
@@ -255,7 +260,12 @@ async function perform(shell: Shell, client: pg.Client, effects: readonly Effect
 }
 
 /** The result of an effect. */
-async function carryOut(shell: Shell, client: pg.Client, effect: Effect, cause: unknown): Promise<Input | undefined> {
+async function carryOut(
+  shell: Shell,
+  client: pg.Client,
+  effect: ListenerEffect,
+  cause: unknown,
+): Promise<ListenerInput | undefined> {
   const { db, log, id } = shell
   switch (effect.do) {
     case 'prove':

@@ -63,7 +63,7 @@ async function giveUp(client: pg.PoolClient, busy: boolean): Promise<void> {
   }
 }
 
-type Statement = { readonly text: string; readonly values: readonly unknown[] }
+type LongStatement = { readonly text: string; readonly values: readonly unknown[] }
 
 /** The SQLSTATE of a statement that took too long. */
 export const timedOut = '57014'
@@ -75,7 +75,7 @@ export const timedOut = '57014'
  */
 export async function runWithin<Row extends pg.QueryResultRow>(
   db: Database,
-  { text, values }: Statement,
+  { text, values }: LongStatement,
   deadline: number,
 ): Promise<Row[]> {
   const gone = goneSignal()

@@ -82,7 +82,7 @@ export function workerShares(max: number, name: string): Record<PoolShare, numbe
   return { reserved: 1, feed: 0, write: name === 'workflows' ? 3 : 2, hotWrite: 1, read: 1 }
 }
 
-type PoolOptions = {
+type ConnectionPoolOptions = {
   config: Config
   log: Logger
   max: number
@@ -98,7 +98,7 @@ type PoolOptions = {
 }
 
 /** Opens a pg pool with the timeouts, TLS and logging of the configuration. Connections are made when needed. */
-export function openPool({ config, log, max, readOnly, name, ...own }: PoolOptions): pg.Pool {
+export function openPool({ config, log, max, readOnly, name, ...own }: ConnectionPoolOptions): pg.Pool {
   const { database } = config
   const { url = databaseUrl(config), idleMs, acquireMs, evictMs } = own
   const line = own.line ?? openLine({ named: database.preparedStatements, log })
@@ -249,8 +249,8 @@ async function queryOn(pool: pg.Pool, options: DatabaseOptions, asked: QueryText
  * A name that did not hold, and a plan that a change of its table has made useless, cost another round trip and nothing
  * else: the statement is a transaction of its own, so nothing of it has happened.
  */
-async function answerOn(client: pg.PoolClient, statement: Statement, { line, settings }: Way) {
-  const send = (client: pg.PoolClient, statement: Statement, callback: Callback) => {
+async function answerOn(client: pg.PoolClient, statement: SentStatement, { line, settings }: Way) {
+  const send = (client: pg.PoolClient, statement: SentStatement, callback: Callback) => {
     if (line.facts().keepsSettings) client.query(statement, callback)
     else client.query(withSettings(settings.ofTransaction, statement, callback))
   }
@@ -374,7 +374,7 @@ async function unlessGone(coming: Promise<pg.PoolClient>, signal: AbortSignal): 
   }
 }
 
-type Statement = { readonly text: string; readonly values: unknown[]; readonly name: string | undefined }
+type SentStatement = { readonly text: string; readonly values: unknown[]; readonly name: string | undefined }
 type Callback = (error: Error | undefined, result: pg.QueryResult) => void
 
 /**
@@ -383,8 +383,8 @@ type Callback = (error: Error | undefined, result: pg.QueryResult) => void
  */
 function answerTo(
   client: pg.PoolClient,
-  statement: Statement,
-  send: (client: pg.PoolClient, statement: Statement, callback: Callback) => void,
+  statement: SentStatement,
+  send: (client: pg.PoolClient, statement: SentStatement, callback: Callback) => void,
 ): Promise<pg.QueryResult> {
   return new Promise((resolve, reject) => {
     send(client, statement, (error, result) => {

@@ -1,5 +1,4 @@
-import { type Config, ConfigError } from '../config/config.ts'
-import { parseInstallation } from '../config/installation.ts'
+import { type Config, ConfigError, parseInstallation } from '../config/config.ts'
 import { issuerOf } from '../config/issuer.ts'
 import type { Env, VariableProblem } from '../config/variable.ts'
 import { type Finding, ok, problem, warning } from './finding.ts'

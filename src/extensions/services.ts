@@ -31,11 +31,11 @@ import {
   type LiveRooms,
   type LiveStats,
   type MessageHandler,
+  type PushTarget,
   push,
   type Room,
   type RoomValidator,
   type Sockets,
-  type Target,
 } from '../features/messaging/rooms/rooms.ts'
 import type { Workflows } from '../features/work/workflows/workflows.ts'
 import { systemAccess } from '../query/access.ts'
@@ -377,7 +377,7 @@ type SocketStats = LiveStats & {
 export function socketServiceFor(deps: ExtensionWrites, owner: string, scope: () => Tx | undefined): SocketService {
   const { sockets } = deps
   const now = () => deps.clock().toISOString()
-  const send = (to: Target, event: string, body: object) =>
+  const send = (to: PushTarget, event: string, body: object) =>
     push(deps, scope(), { to, event, body: { ...body, timestamp: now() } })
   const live = (): LiveRooms => {
     const rooms = sockets.live()

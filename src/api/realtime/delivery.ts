@@ -23,11 +23,11 @@ import type { Outbox } from './connections.ts'
 import { readMessage } from './messages.ts'
 import {
   beginning,
-  type Effect,
   type MessageInput,
   openRegistry,
   type Shape,
   type Subscriber,
+  type SubscriptionEffect,
   type SubscriptionInput,
   shapesOf,
   step,
@@ -345,7 +345,7 @@ function take(shell: Shell, subscriber: Subscriber, input: SubscriptionInput): v
   for (const effect of effects) perform(shell, subscriber, effect)
 }
 
-function perform(shell: Shell, subscriber: Subscriber, effect: Effect): void {
+function perform(shell: Shell, subscriber: Subscriber, effect: SubscriptionEffect): void {
   const { deps, registry } = shell
   const { socket, access, request } = subscriber
   const { collection } = request

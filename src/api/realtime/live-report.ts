@@ -25,7 +25,7 @@ export type LiveReportInput =
   | { readonly is: 'due'; readonly isFree: boolean; readonly at: number }
   | { readonly is: 'evaluated'; readonly tag: string; readonly reads: ReadonlySet<string>; readonly at: number }
 
-type Effect =
+type ReportEffect =
   | { readonly do: 'evaluate' }
   /** Sends the result that was evaluated just now. */
   | { readonly do: 'send' }
@@ -43,7 +43,7 @@ export const beginning: ReportState = {
   restsUntil: 0,
 }
 
-export function step(state: ReportState, input: LiveReportInput): readonly [ReportState, readonly Effect[]] {
+export function step(state: ReportState, input: LiveReportInput): readonly [ReportState, readonly ReportEffect[]] {
   switch (input.is) {
     case 'changed':
       return isConcerned(state, input.collections) ? touch(state, input.at) : [state, []]
@@ -69,7 +69,7 @@ function isConcerned({ reads }: ReportState, collections: ReadonlySet<string>): 
   return false
 }
 
-function touch(state: ReportState, at: number): readonly [ReportState, readonly Effect[]] {
+function touch(state: ReportState, at: number): readonly [ReportState, readonly ReportEffect[]] {
   if (state.phase === 'evaluating') return [state.stale ? state : { ...state, stale: true }, []]
   if (state.phase === 'waiting') return [state, []]
   const inMs = Math.max(0, state.restsUntil - at)

@@ -47,7 +47,7 @@ function deliver(deps: Configuration, io: Server, { to, event, body }: Push): vo
  * How far tasks are, for sockets that have joined them. A socket gets what its user may read of the task at that moment,
  * by the read of `/items/svc_Tasks/{id}`; it is taken out when its user may not read it any more.
  */
-export type TaskProgress = {
+export type TaskProgressRooms = {
   /** `task:join {taskId}`: answers with how far the task is; from then on `task:progress` comes with every change. */
   join(socket: Socket, request: unknown): Promise<{ task: object }>
   leave(socket: Socket, request: unknown): Promise<object>
@@ -56,7 +56,11 @@ export type TaskProgress = {
 const shown = ['id', 'task_status', 'progress', 'progress_message']
 const tasksAtMost = 100
 
-export function openTaskProgress(deps: RealtimeReads, io: Server, accessOf: (socket: Socket) => Access): TaskProgress {
+export function openTaskProgress(
+  deps: RealtimeReads,
+  io: Server,
+  accessOf: (socket: Socket) => Access,
+): TaskProgressRooms {
   const read = async (socket: Socket, id: string): Promise<object> => {
     const reader = { actor: systemActor, access: accessOf(socket) }
     const { body } = await withFreshCatalog(deps.catalog, () =>

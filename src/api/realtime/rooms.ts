@@ -49,7 +49,7 @@ export type RoomChannel = {
 }
 
 /** A room that a socket is in, with the metadata (JSON) that it was admitted with. */
-type Membership = { readonly room: Room; readonly metadata: string | undefined }
+type RoomMembership = { readonly room: Room; readonly metadata: string | undefined }
 
 type Store = RoomStore & Pick<RedisStore, 'isAvailable' | 'forget' | 'audit' | 'close'>
 
@@ -61,7 +61,7 @@ type RoomContext = {
   readonly store: Store
   readonly events: RoomAnnouncements
   /** The rooms of the sockets of this process, by key; a socket that is gone has none. */
-  readonly own: Map<Socket, Map<string, Membership>>
+  readonly own: Map<Socket, Map<string, RoomMembership>>
   readonly queues: Queues
 }
 

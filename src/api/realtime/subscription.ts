@@ -61,7 +61,7 @@ export type SubscriptionInput =
   /** Its user may not have it any more, or it makes no sense any more. */
   | { readonly is: 'refused'; readonly reason: string }
 
-export type Effect =
+export type SubscriptionEffect =
   /** Sends these one after the other, as if each had just come. */
   | { readonly do: 'hand'; readonly messages: readonly Message[] }
   | { readonly do: 'catch up'; readonly from: Cursor }
@@ -87,9 +87,12 @@ const live: SubscriptionState = { phase: 'live', seen: undefined }
 /** By far the most frequent step, which each subscriber takes with each message; it shall not cost memory. */
 const sendIt: Step<Send> = [live, [{ do: 'send', after: undefined }]]
 
-export function step(state: SubscriptionState, input: MessageInput): Step<Effect | Send>
-export function step(state: SubscriptionState, input: SubscriptionInput): Step<Effect>
-export function step(state: SubscriptionState, input: MessageInput | SubscriptionInput): Step<Effect | Send> {
+export function step(state: SubscriptionState, input: MessageInput): Step<SubscriptionEffect | Send>
+export function step(state: SubscriptionState, input: SubscriptionInput): Step<SubscriptionEffect>
+export function step(
+  state: SubscriptionState,
+  input: MessageInput | SubscriptionInput,
+): Step<SubscriptionEffect | Send> {
   switch (input.is) {
     case 'message':
       return receive(state, input)
@@ -109,7 +112,7 @@ export function step(state: SubscriptionState, input: MessageInput | Subscriptio
   }
 }
 
-function receive(state: SubscriptionState, { message, slow }: MessageInput): Step<Effect | Send> {
+function receive(state: SubscriptionState, { message, slow }: MessageInput): Step<SubscriptionEffect | Send> {
   if (state.phase === 'catching up') return [wait(state, message), []]
   const { seen } = state
   if (seen !== undefined && isVisible(message.xid, seen)) return [state, []]
@@ -128,7 +131,7 @@ function wait(state: Extract<SubscriptionState, { phase: 'catching up' }>, messa
 function goOn(
   state: SubscriptionState,
   { cursor, seen }: Extract<SubscriptionInput, { is: 'caught up' }>,
-): Step<Effect> {
+): Step<SubscriptionEffect> {
   if (state.phase === 'live') return [state, []]
   if (state.overflowed) return [{ ...beginning, seen }, [{ do: 'catch up', from: cursor }]]
   return [seen === undefined ? live : { phase: 'live', seen }, [{ do: 'hand', messages: inOrder(state.waiting) }]]

@@ -39,10 +39,10 @@ export type EmbeddedHost = {
   /** e.g. `18` */
   majorVersion: string
   /** The OS user the server runs as; empty: ours. */
-  account: Account
+  account: SystemAccount
 }
 
-type Account = { uid: number; gid: number } | { uid?: never; gid?: never }
+type SystemAccount = { uid: number; gid: number } | { uid?: never; gid?: never }
 
 /** The server and its tools see nothing of our environment: no secret, no `PG…` variable, no locale to trip over. */
 export const hostEnvironment = { PATH: '/usr/local/bin:/usr/bin:/bin', LC_ALL: 'C' }
@@ -79,7 +79,7 @@ export async function runTool(
 }
 
 /** Makes files the property of the user that the server runs as. */
-export async function giveTo({ uid, gid }: Account, ...paths: readonly string[]): Promise<void> {
+export async function giveTo({ uid, gid }: SystemAccount, ...paths: readonly string[]): Promise<void> {
   if (uid !== undefined) for (const path of paths) await chown(path, uid, gid)
 }
 
@@ -145,7 +145,7 @@ async function makeExecutable(binDir: string): Promise<void> {
   }
 }
 
-async function unprivilegedAccount(log: Notes): Promise<Account> {
+async function unprivilegedAccount(log: Notes): Promise<SystemAccount> {
   const known = await findAccount()
   if (known !== undefined) return known
   log.info(`PostgreSQL does not run as root: creating the user ${accountName}`)
@@ -171,7 +171,7 @@ async function unprivilegedAccount(log: Notes): Promise<Account> {
 
 const accountName = 'postgres'
 
-async function findAccount(): Promise<Account | undefined> {
+async function findAccount(): Promise<SystemAccount | undefined> {
   const number = async (flag: string) => Number((await execute('id', [flag, accountName])).stdout)
   try {
     return { uid: await number('-u'), gid: await number('-g') }
@@ -184,7 +184,7 @@ async function findAccount(): Promise<Account | undefined> {
 
 const systemDir = '/var/lib/daybook'
 
-async function reachableBinaries({ native, label }: Binaries, account: Account, log: Notes): Promise<string> {
+async function reachableBinaries({ native, label }: Binaries, account: SystemAccount, log: Notes): Promise<string> {
   if (await canEnter(join(native, 'bin'), account)) return join(native, 'bin')
   const copy = join(systemDir, label)
   if (!(await canEnter(join(copy, 'bin'), account))) {
@@ -200,7 +200,7 @@ async function reachableBinaries({ native, label }: Binaries, account: Account, 
 }
 
 /** Where the rows are: `dataDir/postgres` itself, or what that link points to. */
-async function placeCluster(dataDir: string, account: Account, log: Notes): Promise<string> {
+async function placeCluster(dataDir: string, account: SystemAccount, log: Notes): Promise<string> {
   // A strict umask must not hide the rows from the user that serves them; what is private there has mode 0600.
   if (account.uid !== undefined) await chmod(dataDir, 0o755)
   const place = join(dataDir, 'postgres')
@@ -224,7 +224,7 @@ async function existingTarget(link: string): Promise<string> {
 }
 
 /** Asks the operating system instead of reading modes: parents, access lists and mount options all count. */
-async function canEnter(dir: string, account: Account): Promise<boolean> {
+async function canEnter(dir: string, account: SystemAccount): Promise<boolean> {
   if (account.uid === undefined) return true
   try {
     await execute('/bin/sh', ['-c', 'cd "$0"', dir], { ...account, cwd: '/', env: hostEnvironment })

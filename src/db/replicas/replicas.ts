@@ -75,10 +75,10 @@ type ReplicasOptions = {
   readonly forgetWritePositions: () => Promise<void>
 }
 
-type Member = { readonly replica: Replica; reads: number; faults: number }
+type KnownReplica = { readonly replica: Replica; reads: number; faults: number }
 
 type Shell = ReplicasOptions & {
-  readonly members: readonly Member[]
+  readonly members: readonly KnownReplica[]
   readonly samples: Samples
   readonly missed: { noneServing: number; ownWrites: number }
   /** When the collections changed last for this process. */
@@ -90,7 +90,7 @@ type Shell = ReplicasOptions & {
 export function openReplicas(options: ReplicasOptions): Replicas | undefined {
   const { config, log, name, primary, writePositions } = options
   if (!config.database.readReplicaEnabled) return undefined
-  const members: Member[] = config.database.readReplicaUrls.map((url, i) => ({
+  const members: KnownReplica[] = config.database.readReplicaUrls.map((url, i) => ({
     replica: openReplica({ config, log, name, url, place: i + 1 }),
     reads: 0,
     faults: 0,
@@ -140,7 +140,7 @@ async function read<T>(
   }
 }
 
-async function pick(shell: Shell, { caller, horizon = 0n }: Need): Promise<Member | undefined> {
+async function pick(shell: Shell, { caller, horizon = 0n }: Need): Promise<KnownReplica | undefined> {
   const { members, samples, missed, writePositions } = shell
   const fit = members.filter(({ replica }) => {
     return unfitness(shell, replica) === undefined && reachedBy(replica, samples)!.horizon >= horizon
@@ -196,7 +196,7 @@ function hasReplayed(replica: Replica, position: bigint): boolean {
   return state.isUp && state.replayed >= position
 }
 
-function statsOf({ replica, reads, faults }: Member, samples: Samples, reason: string | undefined): ReplicaStats {
+function statsOf({ replica, reads, faults }: KnownReplica, samples: Samples, reason: string | undefined): ReplicaStats {
   const state = replica.state()
   const latest = samples.latest()
   const reached = reachedBy(replica, samples)

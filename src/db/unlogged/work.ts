@@ -3,13 +3,13 @@ import { run } from './run.ts'
 
 /* Tasks: signs of life and progress of running attempts, and who runs which schedule. Outcomes are events, these are not. */
 
-type Attempt = { readonly id: number; readonly token: string }
+type TaskAttempt = { readonly id: number; readonly token: string }
 
 /**
  * Notes that these attempts are alive and gives the ids of those that still own their task. A row that is locked is being
  * written by its own attempt and need not be touched.
  */
-export async function touchTasks(deps: UnloggedWrites, attempts: readonly Attempt[]): Promise<ReadonlySet<number>> {
+export async function touchTasks(deps: UnloggedWrites, attempts: readonly TaskAttempt[]): Promise<ReadonlySet<number>> {
   const rows = await run<{ id: number }>(
     deps,
     `with claim as (select * from unnest($1::int[], $2::uuid[]) c (id, token)),
@@ -32,7 +32,7 @@ export async function touchTasks(deps: UnloggedWrites, attempts: readonly Attemp
  */
 export async function storeProgress(
   deps: UnloggedWrites,
-  { id, token }: Attempt,
+  { id, token }: TaskAttempt,
   { share, message }: { readonly share: number; readonly message: string | null },
 ): Promise<boolean> {
   const rows = await run(

@@ -44,7 +44,7 @@ export async function startRunner(
     execArgv: [`--max-old-space-size=${memoryLimitMb}`],
   })
   const calls = openCalls()
-  const runs = new Map<number, Run>()
+  const runs = new Map<number, RunningAttempt>()
   let lastRun = 0
   let reason: string | undefined
   const kill = (why: string) => {
@@ -102,7 +102,7 @@ function endOf(child: ChildProcess): Promise<string> {
   })
 }
 
-type Run = { end(outcome: AttemptOutcome): void; onProgress(progress: TaskProgress): void }
+type RunningAttempt = { end(outcome: AttemptOutcome): void; onProgress(progress: TaskProgress): void }
 
 function failToStart(how: string): never {
   throw new Error(`the process for tasks could not start: ${how}`)
@@ -148,7 +148,7 @@ export type RunnerPool = {
   stop(): Promise<void>
 }
 
-type PoolOptions = Omit<RunnerOptions, 'signal'> & {
+type RunnerPoolOptions = Omit<RunnerOptions, 'signal'> & {
   readonly atMost: number
   /** One that has started already. */
   readonly first?: TaskRunner
@@ -156,7 +156,7 @@ type PoolOptions = Omit<RunnerOptions, 'signal'> & {
   readonly onReady?: () => void
 }
 
-export function openRunners(deps: Configuration & Logs, { first, ...options }: PoolOptions): RunnerPool {
+export function openRunners(deps: Configuration & Logs, { first, ...options }: RunnerPoolOptions): RunnerPool {
   const pool: Pool = {
     deps,
     options,
@@ -185,7 +185,7 @@ export function openRunners(deps: Configuration & Logs, { first, ...options }: P
 
 type Pool = {
   readonly deps: Configuration & Logs
-  readonly options: Omit<PoolOptions, 'first'>
+  readonly options: Omit<RunnerPoolOptions, 'first'>
   readonly alive: Set<TaskRunner>
   readonly idle: TaskRunner[]
   readonly waiting: ((runner: TaskRunner | undefined) => void)[]

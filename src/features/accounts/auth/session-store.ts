@@ -84,10 +84,10 @@ const freshForMs = 30_000
 const relatedFreshForMs = 1000
 const sessionsAtMost = 10_000
 
-type Entry = { readonly session: Session; readonly staleAt: number }
+type KeptSession = { readonly session: Session; readonly staleAt: number }
 
 /** A session being read, and what was heard of sessions meanwhile. */
-type PendingRead = { readonly entry: Promise<Entry | undefined>; readonly heard: Concerns[] }
+type PendingRead = { readonly entry: Promise<KeptSession | undefined>; readonly heard: Concerns[] }
 
 /**
  * The sessions of this process's callers: from memory while the listener is live, since whoever ends one waits for that
@@ -95,7 +95,7 @@ type PendingRead = { readonly entry: Promise<Entry | undefined>; readonly heard:
  */
 export function openSessionStore(options: SessionStoreOptions): SessionStore {
   const { listener, leases, catalog, access, log } = options
-  const entries = new Map<string, Entry>()
+  const entries = new Map<string, KeptSession>()
   const readings = openReadings((key) => withFreshPlan(catalog, () => readEntry(options, key)), keepIn(entries))
   const handlers: ((concerns: Concerns) => void)[] = []
 
@@ -113,7 +113,7 @@ export function openSessionStore(options: SessionStoreOptions): SessionStore {
   }
 
   /** Another caller's reading began before the question: it is as good as memory, under the same condition. */
-  const findEntry = async (key: string): Promise<Entry | undefined> => {
+  const findEntry = async (key: string): Promise<KeptSession | undefined> => {
     const other = listener.isLive() ? readings.latest(key) : undefined
     if (other === undefined) return readings.read(key).entry
     const entry = await other.entry
@@ -143,7 +143,10 @@ export function openSessionStore(options: SessionStoreOptions): SessionStore {
 }
 
 /** The statements that run, so that each hears of what changes meanwhile. */
-function openReadings(start: (key: string) => Promise<Entry | undefined>, keep: (key: string, entry: Entry) => void) {
+function openReadings(
+  start: (key: string) => Promise<KeptSession | undefined>,
+  keep: (key: string, entry: KeptSession) => void,
+) {
   const running = new Set<PendingRead>()
   const latest = new Map<string, PendingRead>()
   return {
@@ -171,13 +174,13 @@ function openReadings(start: (key: string) => Promise<Entry | undefined>, keep: 
   }
 }
 
-const keepIn = (entries: Map<string, Entry>) => (key: string, entry: Entry) => {
+const keepIn = (entries: Map<string, KeptSession>) => (key: string, entry: KeptSession) => {
   entries.delete(key)
   entries.set(key, entry)
   if (entries.size > sessionsAtMost) entries.delete(entries.keys().next().value!)
 }
 
-async function readEntry(options: SessionStoreOptions, sessionToken: string): Promise<Entry | undefined> {
+async function readEntry(options: SessionStoreOptions, sessionToken: string): Promise<KeptSession | undefined> {
   const { db, catalog, access, config, log } = options
   const startedAt = performance.now()
   const row = await readSession(db, catalog.current(), hashSecret(sessionToken))
@@ -194,7 +197,7 @@ async function readEntry(options: SessionStoreOptions, sessionToken: string): Pr
 
 const everybody: Concerns = () => true
 
-function isConcerned(heard: readonly Concerns[], entry: Entry | undefined): boolean {
+function isConcerned(heard: readonly Concerns[], entry: KeptSession | undefined): boolean {
   if (entry === undefined) return heard.length > 0
   return heard.some((concerns) => isAbout(concerns, entry.session))
 }

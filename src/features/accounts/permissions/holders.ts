@@ -37,7 +37,7 @@ export type Viewer = {
   readonly people: readonly RoleHolder[]
 }
 
-export type Members = {
+export type RoleHolders = {
   /** Active users with the role. */
   readonly total: number
   readonly viewers: readonly Viewer[]
@@ -56,7 +56,7 @@ export async function membersOf(
   versions: readonly AccessRules[],
   role: Role,
   { isPersonal, atMost }: { readonly isPersonal: boolean; readonly atMost: number },
-): Promise<Members> {
+): Promise<RoleHolders> {
   const tenants = await tenantsOf(deps, role)
   const total = tenants.reduce((sum, { users }) => sum + users, 0)
   if (!isPersonal) {

@@ -16,12 +16,12 @@ import { columnsBehind, type ResolveEnv } from '../../../query/resolve.ts'
 import { createParams, ident } from '../../../query/sql.ts'
 import { permissionProblems } from './check.ts'
 import {
-  type Members,
   membersOf,
   namesCaller,
   type PermissionReads,
   peopleAtMost,
   type RoleHolder,
+  type RoleHolders,
   rowsSql,
   type Viewer,
   within,
@@ -220,7 +220,7 @@ async function answerOf(
 /** The viewers that there was time to ask about. */
 async function decided(
   deps: PermissionReads,
-  { viewers }: Members,
+  { viewers }: RoleHolders,
   item: ItemQuestion,
   until: number,
 ): Promise<readonly (Viewer & { readonly isAllowed: boolean })[]> {

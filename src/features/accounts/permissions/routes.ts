@@ -248,7 +248,7 @@ const once = (name: string) => badQuery(`${name}: is repeated`)
 const asked = (name: string, example: string, description: string) =>
   Type.Optional(Text(example, { description, refusal: once(name) }))
 
-export const ExplainQuery = Type.Object({
+const ExplainQuery = Type.Object({
   collection: Type.String({
     minLength: 1,
     examples: ['products'],
@@ -270,7 +270,7 @@ const MadeUp = Type.Record(Type.String(), Type.Unknown(), {
   examples: [{ status: 'draft' }],
 })
 
-export const ExplainBody = Type.Object({
+const ExplainBody = Type.Object({
   ...ExplainQuery.properties,
   id: Type.Optional(RecordId),
   record: Type.Optional(MadeUp),

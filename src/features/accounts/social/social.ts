@@ -132,7 +132,7 @@ function outOfReach(cause: unknown): AppError {
 /** The parameters of the authorization request. */
 export async function authorizationParameters(
   provider: Provider,
-  { redirectUri, scopes, state, verifier, nonce }: AuthorizationRequest,
+  { redirectUri, scopes, state, verifier, nonce }: ProviderRequest,
 ): Promise<Record<string, string>> {
   return {
     ...provider.parameters,
@@ -144,7 +144,7 @@ export async function authorizationParameters(
   }
 }
 
-type AuthorizationRequest = {
+type ProviderRequest = {
   readonly redirectUri: string
   readonly scopes: readonly string[]
   readonly state: string

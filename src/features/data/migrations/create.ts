@@ -20,12 +20,12 @@ type Schemas = Readonly<Record<string, object | null>>
  *
  * @throws AppError 400 for a name that is no name
  */
-export function migrationScript(migration: NewMigration, now: Date): MigrationScript {
+export function migrationScript(migration: NewMigration, now: Date): NewScript {
   const version = `${timestampOf(now)}_${slugOf(migration.name)}`
   return { version, file: `${version}.ts`, text: scriptText(version, migration) }
 }
 
-type MigrationScript = { readonly version: string; readonly file: string; readonly text: string }
+type NewScript = { readonly version: string; readonly file: string; readonly text: string }
 
 /**
  * Writes a new script into MIGRATIONS_DIR.

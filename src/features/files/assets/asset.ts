@@ -32,12 +32,12 @@ export type Asset = AssetRow & {
 }
 
 /** The caller who reads a file. */
-type Reader = Pick<Caller, 'userId' | 'access'>
+type AssetReader = Pick<Caller, 'userId' | 'access'>
 
 export const fileNotFound = () => new AppError(404, 'File not found')
 
 /** The file, where the reader may have its content. 404 where there is none, 403 where it is not the reader's to see. */
-export async function readableAsset(deps: AssetReads, reader: Reader, id: string): Promise<Asset> {
+export async function readableAsset(deps: AssetReads, reader: AssetReader, id: string): Promise<Asset> {
   if (!isUuid(id)) throw fileNotFound()
   const { rule, refusal } = readRule(deps, reader, id)
   const row = await assetRow(deps, rule)
@@ -67,7 +67,7 @@ export async function settingsAsset(
 }
 
 /** The signer as a reader. 403 if the signer has lost all rights. */
-export async function signerOf(deps: AssetReads, membership: string): Promise<Reader> {
+export async function signerOf(deps: AssetReads, membership: string): Promise<AssetReader> {
   const row = isUuid(membership) ? await principalRow(deps, membership) : undefined
   if (row === undefined) throw badSignature()
   const principal = await principalOf(deps.db, deps.access.current(), deps.config.tenancy.enabled, row, deps.log)
@@ -78,7 +78,7 @@ export const badSignature = () =>
   new AppError(403, 'The signature of this address is not valid', { code: 'INVALID_SIGNATURE' })
 
 /** The condition of the reader's grant as SQL; false with its refusal where there is none, which public files need not. */
-function readRule(deps: AssetReads, { access }: Reader, id: string): { rule: Statement; refusal?: AppError } {
+function readRule(deps: AssetReads, { access }: AssetReader, id: string): { rule: Statement; refusal?: AppError } {
   const params = createParams()
   params.bind(id, 'uuid')
   try {

@@ -21,7 +21,7 @@ import {
   tooLarge,
 } from './content.ts'
 import { type Fields, filePart, payloadOf, readForm } from './form.ts'
-import { folderOf, nameOfReplacement, newName, type Owner, shownName } from './move.ts'
+import { type FileOwner, folderOf, nameOfReplacement, newName, shownName } from './move.ts'
 import { changeableFile, type FileRow, lockedFile, usedBytes } from './queries.ts'
 import { quotaExceeded, requireQuota } from './rules.ts'
 
@@ -147,12 +147,12 @@ type Upload = {
   discard(): Promise<void>
 }
 
-type Target = {
+type UploadTarget = {
   readonly placeOf: (originalFilename: string, fields: Fields) => ContentLocation
   readonly commit: (requester: Requester, stored: StoredContent, fields: Fields) => Promise<string>
 }
 
-function openUpload(deps: FileWrites, { placeOf, commit }: Target): Upload {
+function openUpload(deps: FileWrites, { placeOf, commit }: UploadTarget): Upload {
   let stored: StoredContent | undefined
   return {
     store: async (incoming, fields) => {
@@ -293,14 +293,18 @@ const columnsOf = ({ filename, storage, folder, size, type, typeProven, hash, wi
   height: height ?? null,
 })
 
-function serviceFor({ storages, config }: FileWrites, fields: Fields, owner: Owner): Omit<ContentLocation, 'filename'> {
+function serviceFor(
+  { storages, config }: FileWrites,
+  fields: Fields,
+  owner: FileOwner,
+): Omit<ContentLocation, 'filename'> {
   const wanted = fields.get('storage')
   const service = typeof wanted === 'string' && wanted !== '' ? storages.named(wanted) : storages.usual()
   return { storage: service.name, folder: config.storage.folderStructure ? folderOf(owner) : null }
 }
 
 /** Whether the caller may say so is decided with the row. */
-function ownerOf({ config }: FileWrites, { access }: Requester, fields: Fields): Owner {
+function ownerOf({ config }: FileWrites, { access }: Requester, fields: Fields): FileOwner {
   const said = (name: string, own: string | undefined) => {
     const value = fields.get(name)
     return isUuid(value) ? value.toLowerCase() : own

@@ -176,10 +176,10 @@ async function movable({ db }: Reads, { where, values }: Move, after: string): P
 }
 
 /** The owner of a file; both members may be missing. */
-export type Owner = { readonly tenantId: string | undefined; readonly userId: string | undefined }
+export type FileOwner = { readonly tenantId: string | undefined; readonly userId: string | undefined }
 
 /** The folder of new content with STORAGE_FOLDER_STRUCTURE; ids only, so it is a path of names. */
-export function folderOf({ tenantId, userId }: Owner): string {
+export function folderOf({ tenantId, userId }: FileOwner): string {
   const user = userId === undefined ? 'system' : `users/${userId}`
   return tenantId === undefined ? user : `tenants/${tenantId}/${user}`
 }

@@ -216,7 +216,7 @@ type Prepared = {
   readonly read?: (start: number, end: number) => Promise<Uint8Array>
 }
 
-type PoolJob<T> = {
+type ImageJob<T> = {
   /** The caller who takes turns with others. */
   readonly turn: string
   /** Goes first and is never refused. */
@@ -241,13 +241,13 @@ class JobFault extends Error {
 
 export type ImagePool = {
   /** @throws {JobFault} and 503 where too many wait, or no process can be started */
-  run<T = never>(job: PoolJob<T>): Promise<Result | T>
+  run<T = never>(job: ImageJob<T>): Promise<Result | T>
   /** Jobs that wait, and processes. */
   load(): { readonly waiting: number; readonly processes: number }
   close(): Promise<void>
 }
 
-type PoolOptions = {
+type ImagePoolOptions = {
   readonly log: Logger
   readonly limits: ImageLimits
   /** Megabytes that one process may take. */
@@ -266,7 +266,7 @@ const mostRead = 32 * 1_048_576
 const mostReadAtOnce = 4 * 1_048_576
 
 /** Two processes at most, for what the files of strangers make of a decoder (ADR 0044). */
-export function openPool({ log, limits, memoryMb, tempDir }: PoolOptions): ImagePool {
+export function openPool({ log, limits, memoryMb, tempDir }: ImagePoolOptions): ImagePool {
   const pool = openChildPool<ToChild, FromChild>({
     log,
     name: 'images',

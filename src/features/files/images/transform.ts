@@ -33,14 +33,14 @@ export const extensionOf: Readonly<Record<ImageFormat, string>> = {
   avif: 'avif',
 }
 
-type Query = Readonly<Record<string, unknown>>
+type TransformQuery = Readonly<Record<string, unknown>>
 
 /**
  * The transform that a query asks for; undefined where it has none of `width`, `height`, `quality` and `format`. Values
  * that make no sense count as absent, an unknown format is JPEG, an unknown fit `cover`, and sizes end at
  * `maxDimension`.
  */
-export function transformOf(query: Query, maxDimension: number): Transform | undefined {
+export function transformOf(query: TransformQuery, maxDimension: number): Transform | undefined {
   const width = dimensionOf(query.width, maxDimension)
   const height = dimensionOf(query.height, maxDimension)
   const quality = qualityOf(query.quality)

@@ -64,7 +64,7 @@ export async function readUpload(deps: FileWrites, requester: Requester, id: str
 }
 
 /** The part that a request adds. */
-type Addition = {
+type UploadAddition = {
   readonly offset: number
   readonly content: AsyncIterable<Uint8Array>
   /** As declared; undefined where it is not. */
@@ -72,7 +72,7 @@ type Addition = {
   readonly checksum: Checksum | undefined
 }
 
-const nothing: Addition = { offset: 0, content: Readable.from([]), size: 0, checksum: undefined }
+const nothing: UploadAddition = { offset: 0, content: Readable.from([]), size: 0, checksum: undefined }
 
 /**
  * Adds to an upload. A client that goes away leaves what has come, unless a checksum was to prove it. 409 at another place
@@ -83,7 +83,7 @@ export async function addToUpload(
   deps: FileWrites,
   requester: Requester,
   id: string,
-  addition: Addition,
+  addition: UploadAddition,
 ): Promise<UploadRow> {
   openWrite(deps, requester, 'svc_File', 'create')
   const key = keyOf(requester, id)
@@ -148,7 +148,7 @@ type Adding = { readonly upload: UploadRow; readonly token: string; readonly rem
 async function storeParts(
   deps: FileWrites,
   { upload, token, remaining }: Adding,
-  { content, checksum }: Addition,
+  { content, checksum }: UploadAddition,
 ): Promise<void> {
   const digest = checksum && createHash(checksum.algorithm)
   const source = openSource(content, remaining, digest !== undefined, (piece) => digest?.update(piece))

@@ -61,7 +61,7 @@ import {
 } from './types.ts'
 
 /** The attempt of a job, as the workers' loop gives it. */
-type Attempt = {
+type MailAttempt = {
   readonly retryCount: number
   readonly retryLimit: number
   /** The actor that is recorded as the sender. */
@@ -87,7 +87,12 @@ const abandonedAfterSeconds = 600
  * Throws when the mail shall be tried again (the queue's backoff) and when the last attempt failed; a refused mail is
  * recorded as `failed` and needs no further attempt.
  */
-export async function sendMail(deps: MailWrites, mailer: Mailer, emailLogId: string, attempt: Attempt): Promise<void> {
+export async function sendMail(
+  deps: MailWrites,
+  mailer: Mailer,
+  emailLogId: string,
+  attempt: MailAttempt,
+): Promise<void> {
   throwUnlessOver(await attemptMail(deps, mailer, emailLogId, attempt))
 }
 
@@ -113,7 +118,7 @@ export async function sendMailInLane(
   throwUnlessOver(attempted)
 }
 
-type JobOfGroup = Attempt & { readonly id: string; readonly group: string | undefined }
+type JobOfGroup = MailAttempt & { readonly id: string; readonly group: string | undefined }
 type AttemptResult = MailDelivery | 'busy' | undefined
 
 function throwUnlessOver(attempted: AttemptResult): void {
@@ -126,7 +131,7 @@ export async function attemptMail(
   deps: MailWrites,
   mailer: Mailer,
   emailLogId: string,
-  attempt: Attempt,
+  attempt: MailAttempt,
 ): Promise<AttemptResult> {
   const sender = senderOf(deps, (await mailOwner(deps.db, emailLogId)) ?? undefined)
   const claimed = await claim(deps, attempt.actor ?? systemActor, { id: emailLogId, sender, claimSeconds })
@@ -183,7 +188,7 @@ async function deliver(
   mailer: Mailer,
   sender: SmtpSender | undefined,
   toSend: MailToSend,
-  { signal, known }: Attempt,
+  { signal, known }: MailAttempt,
 ): Promise<DeliveryRecord> {
   if (known !== undefined) return { delivery: known }
   if (sender === undefined) return withoutSender(deps)
@@ -252,7 +257,7 @@ async function record(
   deps: Writes,
   { mail }: MailToSend,
   verdict: MailVerdict,
-  { actor = systemActor, signal }: Attempt,
+  { actor = systemActor, signal }: MailAttempt,
 ): Promise<boolean> {
   const settle = () =>
     commit(deps, actor, async (tx) => ({ result: await settleMail(tx, mail.id, mail.claimToken, verdict) }))
@@ -276,7 +281,7 @@ type MailToSend = {
 }
 
 /** `refused`: failed just now, because it must not be sent any more. */
-type Claim =
+type MailClaim =
   | { readonly state: 'claimed'; readonly toSend: MailToSend }
   | { readonly state: 'refused'; readonly reason: string }
   | { readonly state: 'busy' | 'finished' | 'deleted' }
@@ -295,8 +300,8 @@ export function claim(
   deps: Writes & IdSource,
   actor: Actor,
   { id, sender, claimSeconds }: ClaimRequest,
-): Promise<Claim> {
-  return commit(deps, actor, async (tx): Promise<{ result: Claim }> => {
+): Promise<MailClaim> {
+  return commit(deps, actor, async (tx): Promise<{ result: MailClaim }> => {
     const request = { id, token: deps.newId(), claimSeconds, messageId: sender && messageIdOf(id, sender) }
     const mail = await claimMail(tx, request)
     if (mail === undefined) return { result: { state: await whyNot(tx, id) } }

@@ -22,8 +22,8 @@ export type Presence = {
   /** The name under which this process is known at the moment. */
   name(): string
   isAvailable(): boolean
-  add(room: Room, entry: Entry): void
-  remove(room: Room, socketId: string): Entry | undefined
+  add(room: Room, entry: JoinedRoom): void
+  remove(room: Room, socketId: string): JoinedRoom | undefined
   /** A socket has left while Redis was away, which is yet to be notified. */
   owe(room: Room, socketId: string): void
   /** Resolves when the process is known with all its members. */
@@ -48,7 +48,7 @@ export type PresenceOptions = {
   onRemoved(room: Room, socketId: string): void
 }
 
-type Entry = JoinRequest & { readonly came: string; readonly made: string }
+type JoinedRoom = JoinRequest & { readonly came: string; readonly made: string }
 type RoomSocket = { readonly room: Room; readonly socketId: string }
 
 const beatMs = 2000
@@ -70,7 +70,7 @@ export type PresenceState = {
   readonly refreshedAt: number
 }
 
-type Input =
+type PresenceInput =
   /** Redis has answered the sign of life of a name. `condemned`: processes whose members are to be removed. */
   | ({ readonly is: 'heard'; readonly at: number } & Heard)
   /** All that followed from a sign of life is done, or something of it has failed. */
@@ -84,7 +84,7 @@ type Input =
 /** The answer to a sign of life of a name: whether it is known, and the processes whose members are to be removed. */
 type Heard = { readonly name: string; readonly known: boolean; readonly condemned: readonly string[] }
 
-type Effect =
+type PresenceEffect =
   | { readonly do: 'restore'; readonly name: string }
   | { readonly do: 'pay' | 'refresh' }
   | { readonly do: 'sweep'; readonly name: string }
@@ -98,11 +98,11 @@ export const newcomer = (name: string, at: number): PresenceState => ({
 })
 
 /** The reaction to news from Redis; carry out the effects one after the other. */
-export function step(state: PresenceState, input: Input): readonly [PresenceState, readonly Effect[]] {
+export function step(state: PresenceState, input: PresenceInput): readonly [PresenceState, readonly PresenceEffect[]] {
   switch (input.is) {
     case 'heard': {
       const isDue = input.at - state.refreshedAt > refreshMs
-      const effects: Effect[] = [
+      const effects: PresenceEffect[] = [
         ...(input.known && state.isComplete ? [] : [{ do: 'restore', name: input.name } as const]),
         { do: 'pay' },
         ...input.condemned.map((name) => ({ do: 'sweep', name }) as const),
@@ -130,7 +130,7 @@ export function step(state: PresenceState, input: Input): readonly [PresenceStat
 
 type Shell = PresenceOptions & {
   readonly keysOf: KeysOf
-  readonly members: Map<string, { readonly room: Room; readonly entry: Entry }>
+  readonly members: Map<string, { readonly room: Room; readonly entry: JoinedRoom }>
   state: PresenceState
   restoring: Promise<void> | undefined
 }
@@ -180,7 +180,7 @@ export function openPresence(options: PresenceOptions & { readonly keysOf: KeysO
 
 const memberId = (room: Room, socketId: string) => `${socketId} ${roomKey(room)}`
 
-function take(shell: Shell, input: Input): readonly Effect[] {
+function take(shell: Shell, input: PresenceInput): readonly PresenceEffect[] {
   const [state, effects] = step(shell.state, input)
   shell.state = state
   return effects
@@ -196,7 +196,7 @@ async function beat(shell: Shell): Promise<void> {
   for (const effect of take(shell, { is: 'heard', at: performance.now(), ...heard })) await perform(shell, effect)
 }
 
-function perform(shell: Shell, effect: Effect): Promise<void> {
+function perform(shell: Shell, effect: PresenceEffect): Promise<void> {
   switch (effect.do) {
     case 'restore':
       return restore(shell, effect.name)
@@ -229,7 +229,7 @@ async function register(shell: Shell): Promise<void> {
   if (members.size > 0) log.info({ members: members.size }, 'the members of rooms were put back')
 }
 
-async function putBack(shell: Shell, room: Room, entry: Entry, wasSwept: boolean): Promise<void> {
+async function putBack(shell: Shell, room: Room, entry: JoinedRoom, wasSwept: boolean): Promise<void> {
   const { redis, keysOf, members } = shell
   const { name } = shell.state
   const { socketId, userId, metadata = '', came, made } = entry

@@ -1,4 +1,4 @@
-import { type Left, type Member, type Participant, type Room, roomKey } from './room.ts'
+import { type Left, type Participant, type Room, type RoomMember, roomKey } from './room.ts'
 
 /*
  * The operations on rooms as scripts, which Redis runs as a whole: the keys that they take, their texts, and what they
@@ -219,7 +219,7 @@ export function roomOf(key: string): Room {
 }
 
 /** In the order in which they came, which is what they are stored with first. */
-export function membersOf([, creator, ...pairs]: readonly string[]): readonly Member[] {
+export function membersOf([, creator, ...pairs]: readonly string[]): readonly RoomMember[] {
   return inPairs(pairs)
     .toSorted(([, a], [, b]) => (a < b ? -1 : 1))
     .map(([socketId, stored]) => {

@@ -13,7 +13,7 @@ export type JoinRequest = Participant & {
   readonly metadata: string | undefined
 }
 
-export type Member = JoinRequest & { readonly isCreator: boolean }
+export type RoomMember = JoinRequest & { readonly isCreator: boolean }
 
 export type JoinResult = {
   /** The records of the last messages as JSON texts, the oldest first. */
@@ -42,7 +42,7 @@ export type RoomStore = {
   /** Keeps a record where one is given; false when the socket is not in the room. */
   record(room: Room, socketId: string, record: string | undefined): Promise<boolean>
   /** In the order in which they came. */
-  members(room: Room): Promise<readonly Member[]>
+  members(room: Room): Promise<readonly RoomMember[]>
   /** Removes all sockets of a user; asked by a socket that must be the creator. */
   kick(room: Room, socketId: string, userId: string): Promise<Kick>
   /** By name; of one tenant (null: rooms without one), or of all. */

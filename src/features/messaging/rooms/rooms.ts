@@ -11,9 +11,9 @@ import {
   type Left,
   type ListedRoom,
   listed,
-  type Member,
   type Participant,
   type Room,
+  type RoomMember,
   type RoomStore,
   roomBounds,
   roomKey,
@@ -36,13 +36,13 @@ export {
  * that is not connected misses it.
  */
 export type Push = {
-  readonly to: Target
+  readonly to: PushTarget
   readonly event: string
   readonly body: unknown
 }
 
 /** Tenants: null for sockets without one, undefined for all. */
-export type Target =
+export type PushTarget =
   | { readonly kind: 'user'; readonly userId: string; readonly tenantId?: string | null | undefined }
   | { readonly kind: 'room'; readonly name: string; readonly tenantId: string | null }
   | { readonly kind: 'all'; readonly tenantId?: string | null | undefined }
@@ -120,7 +120,7 @@ export type LiveRooms = {
   /** Whether rooms are shared between processes, and can be used at the moment. */
   state(): { readonly shared: boolean; readonly available: boolean }
   stats(): Promise<LiveStats>
-  members(room: Room): Promise<readonly Member[]>
+  members(room: Room): Promise<readonly RoomMember[]>
   count(room: Room): Promise<number>
   list(): Promise<readonly ListedRoom[]>
 }

@@ -47,7 +47,7 @@ const longestWaitMs = 2000
  * each has slots of its own. Claiming, composing and noting cost a statement each, so they are done for many at once.
  */
 export async function deliverTo(deps: DeliveryWrites, webhookId: string, signal: AbortSignal): Promise<void> {
-  const lane: Lane = {
+  const lane: EndpointLane = {
     ...{ deps, webhookId, token: randomUUID(), queue: [], running: new Set(), noting: new Set() },
     ...{ settle: openSettling(deps), claiming: undefined, isDry: false, changes: 0 },
     ...{ ahead: slotsOfEndpoint, meanMs: undefined },
@@ -64,7 +64,7 @@ export async function deliverTo(deps: DeliveryWrites, webhookId: string, signal:
 }
 
 /** The state of one process for one endpoint. */
-type Lane = {
+type EndpointLane = {
   readonly deps: DeliveryWrites
   readonly webhookId: string
   /** Of its claims. */
@@ -88,7 +88,7 @@ type Lane = {
 type Waiting = Composed & { readonly webhook: Signing; readonly claimedAt: number }
 
 /** Throws nothing that would end the deliveries that are on their way; what failed is tried again by the next lane. */
-async function refill(lane: Lane): Promise<void> {
+async function refill(lane: EndpointLane): Promise<void> {
   const { deps, webhookId, token } = lane
   const claimedAt = performance.now()
   const { changes } = lane
@@ -108,7 +108,7 @@ async function refill(lane: Lane): Promise<void> {
   }
 }
 
-function sendFrom(lane: Lane): void {
+function sendFrom(lane: EndpointLane): void {
   const { deps, queue, running } = lane
   if (queue.length > 0 && performance.now() - queue[0]!.claimedAt > longestWaitMs) noted(lane, giveBack(lane))
   while (running.size < slotsOfEndpoint && lane.queue.length > 0) {
@@ -126,14 +126,14 @@ function sendFrom(lane: Lane): void {
 }
 
 /** Others, or the next claim, take what is waiting here. */
-async function giveBack(lane: Lane): Promise<void> {
+async function giveBack(lane: EndpointLane): Promise<void> {
   const ids = lane.queue.map(({ delivery }) => delivery.id)
   lane.queue = []
   if (ids.length > 0) await returnClaims(lane.deps, lane.token, ids)
 }
 
 /** Has the lane stay for it. */
-function noted(lane: Lane, work: Promise<unknown>): void {
+function noted(lane: EndpointLane, work: Promise<unknown>): void {
   const noting = work
     .then(
       () => change(lane),
@@ -147,7 +147,7 @@ function noted(lane: Lane, work: Promise<unknown>): void {
   lane.noting.add(noting)
 }
 
-function change(lane: Lane): void {
+function change(lane: EndpointLane): void {
   lane.changes += 1
   lane.isDry = false
 }
@@ -224,7 +224,7 @@ const signs: ReadonlySet<string> = new Set(['test', 'resync'])
 type Signing = Webhook & { readonly secrets: readonly string[] }
 
 /** Sends one. A slot is free again when the endpoint has answered; what it took is noted together with others. */
-async function attempt(lane: Lane, { webhook, delivery, text }: Waiting): Promise<void> {
+async function attempt(lane: EndpointLane, { webhook, delivery, text }: Waiting): Promise<void> {
   const { deps, token } = lane
   const { id } = delivery
   const settle = async (result: DeliveryResult) => {
@@ -266,7 +266,7 @@ export function aheadOf(meanMs: number): number {
 
 const longestFailingMs = 86_400_000
 
-type Answer = {
+type EndpointAnswer = {
   readonly status: number | undefined
   readonly retryAfterMs: number | undefined
   readonly response: string | undefined
@@ -280,7 +280,7 @@ type Attempted = { readonly attempts: number; readonly ageMs: number; readonly c
  * late as the endpoint asks for.
  */
 export function verdictOn(
-  { status, retryAfterMs }: Pick<Answer, 'status' | 'retryAfterMs'>,
+  { status, retryAfterMs }: Pick<EndpointAnswer, 'status' | 'retryAfterMs'>,
   { attempts, ageMs, chance }: Attempted,
 ): Pick<DeliveryResult, 'status' | 'inMs'> {
   if (status !== undefined && status >= 200 && status < 300) return { status: 'delivered', inMs: 0 }
@@ -299,7 +299,7 @@ async function post(
   { url, secrets }: Signing,
   { id: deliveryId, depth, request }: ClaimedDelivery,
   text: string,
-): Promise<Answer> {
+): Promise<EndpointAnswer> {
   const at = Math.floor(clock().getTime() / 1000)
   const headers = {
     'content-type': 'application/json',

@@ -153,14 +153,14 @@ export async function deleteWebhook(tx: Tx, id: string): Promise<void> {
   await tx.any(rawQuery(`delete from svc_log.consumer where name = 'webhook:' || $1::uuid`, [id]))
 }
 
-type Owner = {
+type WebhookOwner = {
   readonly email: string
   readonly memberships: readonly { readonly roleId: string; readonly tenantId: string | null }[]
 }
 
 /** An active user and its memberships. */
-export function ownerOf(db: Reader, userId: string): Promise<Owner | undefined> {
-  return db.maybeOne<Owner>(sql.unsafe`
+export function ownerOf(db: Reader, userId: string): Promise<WebhookOwner | undefined> {
+  return db.maybeOne<WebhookOwner>(sql.unsafe`
     select u.email, (select coalesce(jsonb_agg(jsonb_build_object('roleId', ur."role_Id", 'tenantId', ur."tenant_Id")), '[]')
       from "svc_UserRole" ur where ur."user_Id" = u.id) as memberships
     from "svc_User" u where u.id = ${userId} and u.status = 'active'`)

@@ -36,7 +36,7 @@ export { webhookConsumer } from './sight.ts'
 export type WebhookWrites = SightReads & Writes & Reads & IdSource
 
 /** The asking party, as the routes know it. */
-type Asker = { readonly caller: Caller; readonly actor: Actor }
+type WebhookAsker = { readonly caller: Caller; readonly actor: Actor }
 
 /** The members of a webhook; a change gives some of them. */
 type WebhookInput = {
@@ -63,7 +63,7 @@ const formerHours = 24
  * @throws {AppError} 403 without a grant, for a role that the maker may not assign and for what the role may not read; 404
  *   for an unknown collection; 400 for an address that may not be reached and for what makes no sense
  */
-export async function createWebhook(deps: WebhookWrites, { caller, actor }: Asker, input: WebhookInput) {
+export async function createWebhook(deps: WebhookWrites, { caller, actor }: WebhookAsker, input: WebhookInput) {
   permit(caller, 'create')
   const { userId } = identified(caller)
   if ((await webhooksOf(deps.db, userId)).length >= webhooksAtMost)
@@ -105,7 +105,7 @@ export async function readWebhook(
 /** Changes what is given. `paused` keeps its place in the log; `active` has it go on there, with all that happened since. */
 export async function changeWebhook(
   deps: WebhookWrites,
-  { caller, actor }: Asker,
+  { caller, actor }: WebhookAsker,
   id: string,
   { status, ...change }: WebhookChange,
 ): Promise<Webhook> {
@@ -120,13 +120,13 @@ export async function changeWebhook(
 }
 
 /** Ends a webhook with its deliveries. */
-export async function removeWebhook(deps: WebhookWrites, { caller, actor }: Asker, id: string): Promise<void> {
+export async function removeWebhook(deps: WebhookWrites, { caller, actor }: WebhookAsker, id: string): Promise<void> {
   await readWebhook(deps, caller, id, 'delete')
   await commit(deps, actor, async (tx) => ({ result: await deleteWebhook(tx, id) }))
 }
 
 /** Gives a webhook another secret, answered this one time. For a day deliveries are signed with both. */
-export async function rotateSecret(deps: WebhookWrites, { caller, actor }: Asker, id: string) {
+export async function rotateSecret(deps: WebhookWrites, { caller, actor }: WebhookAsker, id: string) {
   await readWebhook(deps, caller, id, 'update')
   const secret = newWebhookSecret()
   return commit(deps, actor, async (tx) => {
@@ -136,7 +136,7 @@ export async function rotateSecret(deps: WebhookWrites, { caller, actor }: Asker
 }
 
 /** Has a delivery sent that says nothing but that it is a test. Gives its id. */
-export async function testWebhook(deps: WebhookWrites, { caller, actor }: Asker, id: string) {
+export async function testWebhook(deps: WebhookWrites, { caller, actor }: WebhookAsker, id: string) {
   const webhook = await readWebhook(deps, caller, id, 'update')
   requireActive(webhook)
   const delivery = deliveryId(id, 'test', deps.newId())
@@ -162,7 +162,7 @@ export async function testWebhook(deps: WebhookWrites, { caller, actor }: Asker,
  */
 export async function replayWebhook(
   deps: WebhookWrites,
-  { caller, actor }: Asker,
+  { caller, actor }: WebhookAsker,
   id: string,
   since: string,
 ): Promise<void> {
@@ -192,7 +192,7 @@ export async function readDelivery(deps: Reads, caller: Caller, id: string, deli
 /** Has one delivery sent once more, under its id; also one that was given up. */
 export async function redeliverOne(
   deps: WebhookWrites,
-  { caller, actor }: Asker,
+  { caller, actor }: WebhookAsker,
   id: string,
   one: string,
 ): Promise<void> {

@@ -12,7 +12,7 @@ import type { BackupHost } from './moment.ts'
 import { writeBackup } from './write.ts'
 
 export { resumeEffects } from '../../../db/unlogged/holds.ts'
-export type { BackupHeader, Keys } from './header.ts'
+export type { BackupHeader, Keys } from './format.ts'
 export type { BackupHost } from './moment.ts'
 export { type PartReport, type RestoredFrom, restoreCollection, restoreTenant } from './part.ts'
 export { type RestoreOptions, type RestoreProgress, type RestoreResult, restoreBackup } from './restore.ts'

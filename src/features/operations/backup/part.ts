@@ -25,8 +25,7 @@ import {
 } from '../../data/undo/undo.ts'
 import { keyOf, type StorageServices } from '../../files/storage/storage.ts'
 import { type BackedUpContent, writeContent } from './contents.ts'
-import { openReader, type Pieces } from './format.ts'
-import type { BackupHeader } from './header.ts'
+import { type BackupHeader, openReader, type Pieces } from './format.ts'
 import { readPlace } from './place.ts'
 
 type PartWrites = UndoWrites & UnloggedWrites & StorageServices & IdSource

@@ -15,8 +15,15 @@ import { lastDeveloped, newestSystemVersion } from '../../data/migrations/migrat
 import type { StorageServices } from '../../files/storage/storage.ts'
 import { type BackedUpContent, type SequencePlace, setSequenceSql, writeContent } from './contents.ts'
 import type { DatabaseDefinition } from './definition.ts'
-import { openReader, type Pieces, type ReadPart } from './format.ts'
-import { type BackupHeader, fingerprintOf, type Keys, openKeys } from './header.ts'
+import {
+  type BackupHeader,
+  fingerprintOf,
+  type Keys,
+  openKeys,
+  openReader,
+  type Pieces,
+  type ReadPart,
+} from './format.ts'
 import type { BackupHost } from './moment.ts'
 import { readPlace } from './place.ts'
 

@@ -80,9 +80,9 @@ const introduction =
 
 /* Families. */
 
-type Family = 'Auth' | 'Schema' | 'Permissions' | 'Settings' | 'Notifications' | 'MultiTenant' | 'Utils'
+type TagFamily = 'Auth' | 'Schema' | 'Permissions' | 'Settings' | 'Notifications' | 'MultiTenant' | 'Utils'
 
-const variables: Readonly<Record<Family, string>> = {
+const variables: Readonly<Record<TagFamily, string>> = {
   Auth: 'OPENAPI_INCLUDE_AUTH',
   Schema: 'OPENAPI_INCLUDE_SCHEMA',
   Permissions: 'OPENAPI_INCLUDE_PERMISSIONS',
@@ -93,7 +93,7 @@ const variables: Readonly<Record<Family, string>> = {
 }
 
 /** The family of the routes of a tag; those of all other tags are always described. */
-const familyOfTag: Readonly<Record<string, Family>> = {
+const familyOfTag: Readonly<Record<string, TagFamily>> = {
   'Signing in': 'Auth',
   Account: 'Auth',
   Sessions: 'Auth',
@@ -123,12 +123,13 @@ function isDescribed(route: DeclaredRoute, { openapi }: Pick<Config, 'openapi'>)
 }
 
 function hiddenFamilies({ openapi }: Pick<Config, 'openapi'>): readonly HiddenFamily[] {
-  return (Object.keys(variables) as Family[])
+  return (Object.keys(variables) as TagFamily[])
     .filter((family) => !openapi[`include${family}`])
     .map((family) => ({ name: tagsOfFamily(family).join(', '), variable: variables[family] }))
 }
 
-const tagsOfFamily = (family: Family): string[] => Object.keys(familyOfTag).filter((tag) => familyOfTag[tag] === family)
+const tagsOfFamily = (family: TagFamily): string[] =>
+  Object.keys(familyOfTag).filter((tag) => familyOfTag[tag] === family)
 
 const tagOf = ({ tags, endpoint }: DeclaredRoute): string => tags?.[0] ?? endpoint ?? 'Other'
 

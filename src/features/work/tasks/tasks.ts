@@ -139,7 +139,7 @@ function statementOf(claim: AttemptClaim, outcome: Exclude<AttemptOutcome, { sta
  * `attempt_token`; `started_at` is when the attempt began, `heartbeat_at` the last sign of life of its worker.
  */
 
-type Statement = { readonly text: string; readonly values: readonly unknown[]; readonly name: string }
+type TaskStatement = { readonly text: string; readonly values: readonly unknown[]; readonly name: string }
 
 const claimable = `t.task_status = 'Not started' and t.status is distinct from 'archived'
   and (t.retry_at is null or t.retry_at <= now())`
@@ -170,7 +170,7 @@ export type ClaimFilter = {
 const isolated = (types: string) => `(t.retry_count > 0 or t.type = any(${types}::text[]))`
 
 /** Claims up to `limit` due tasks, those that have been due the longest. Of rows that others claim none. */
-function claimDueTasks({ types, isolatedTypes, isolatedAtMost }: ClaimFilter, limit: number): Statement {
+function claimDueTasks({ types, isolatedTypes, isolatedAtMost }: ClaimFilter, limit: number): TaskStatement {
   return {
     name: 'claim_due_tasks',
     text: `${actorCte(1)}, earliest as materialized (
@@ -187,7 +187,7 @@ function claimDueTasks({ types, isolatedTypes, isolatedAtMost }: ClaimFilter, li
 }
 
 /** Claims one task, due or not; no row when it is not to be had. */
-function claimTaskById(id: number): Statement {
+function claimTaskById(id: number): TaskStatement {
   return {
     name: 'claim_task',
     text: `${actorCte(1)} ${claim} from ctx where t.id = $2 and ${claimable} returning ${claimed}`,
@@ -199,7 +199,7 @@ const released = 'started_at = null, heartbeat_at = null, attempt_token = null, 
 const held = `t.id = $2 and t.attempt_token = $3 and t.task_status = 'Running'`
 
 /** Ends an attempt in success; no row when it has lost its claim. `result` is JSON text. */
-function completeClaimed({ id, token }: AttemptClaim, result: string | null): Statement {
+function completeClaimed({ id, token }: AttemptClaim, result: string | null): TaskStatement {
   return {
     name: 'complete_task',
     text: `${actorCte(1)} update "svc_Tasks" t
@@ -210,7 +210,7 @@ function completeClaimed({ id, token }: AttemptClaim, result: string | null): St
 }
 
 /** Ends an attempt whose handler has failed. */
-function failClaimed({ id, token }: AttemptClaim, message: string): Statement {
+function failClaimed({ id, token }: AttemptClaim, message: string): TaskStatement {
   return {
     name: 'fail_task',
     text: `${actorCte(1)} update "svc_Tasks" t
@@ -221,7 +221,7 @@ function failClaimed({ id, token }: AttemptClaim, message: string): Statement {
 }
 
 /** Gives a task back that this worker cannot go on with: no attempt was spent. */
-function giveBackClaimed({ id, token }: AttemptClaim): Statement {
+function giveBackClaimed({ id, token }: AttemptClaim): TaskStatement {
   return {
     name: 'give_back_task',
     text: `${actorCte(1)} update "svc_Tasks" t set task_status = 'Not started', ${released}
@@ -239,7 +239,7 @@ const setBack = (message: string) => `
       error_data = jsonb_build_object('message', ${message}, 'stalled_at', now()), ${released}`
 
 /** Ends an attempt that came to no end by itself: the task is tried again while it has retries, else it fails. */
-function setBackClaimed({ id, token }: AttemptClaim, message: string): Statement {
+function setBackClaimed({ id, token }: AttemptClaim, message: string): TaskStatement {
   return {
     name: 'set_back_task',
     text: `${actorCte(1)} update "svc_Tasks" t ${setBack('$4::text')}
@@ -252,7 +252,7 @@ function setBackClaimed({ id, token }: AttemptClaim, message: string): Statement
  * Takes running tasks back that gave no sign of life for that long. A row that is locked is being written by the very
  * attempt (`holdClaim`): that is one.
  */
-function recoverStalledTasks(stallSeconds: number): Statement {
+function recoverStalledTasks(stallSeconds: number): TaskStatement {
   return {
     name: 'recover_tasks',
     text: `${actorCte(1)}, stalled as materialized (

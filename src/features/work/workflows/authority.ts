@@ -61,7 +61,7 @@ export async function authorityOf(deps: WorkflowWrites, behind: Behind): Promise
   return { ...caller, access, userId: caller_Id, mayBypass: true }
 }
 
-type Party = Pick<Authority, 'access' | 'user' | 'tenantId'>
+type ActingParty = Pick<Authority, 'access' | 'user' | 'tenantId'>
 
 /** The role `public`. */
 export function anonymous(deps: WorkflowWrites, tenantId?: string): Omit<Authority, 'mayBypass'> {
@@ -78,7 +78,7 @@ export function anonymous(deps: WorkflowWrites, tenantId?: string): Omit<Authori
 /** The platform's own rights. */
 export const platform: Access = systemAccess
 
-type Kept = { readonly party: Promise<Party | undefined>; readonly rules: object; readonly until: number }
+type Kept = { readonly party: Promise<ActingParty | undefined>; readonly rules: object; readonly until: number }
 
 /** As sessions are: somebody who was suspended may act for a second more. */
 const keptMs = 1000
@@ -90,7 +90,7 @@ export async function partyOf(
   deps: WorkflowWrites,
   userId: string,
   tenantId: string | null,
-): Promise<Party | undefined> {
+): Promise<ActingParty | undefined> {
   const rules = deps.access.current()
   const key = `${userId} ${tenantId ?? ''}`
   const kept = parties.get(deps) ?? new Map<string, Kept>()
@@ -104,7 +104,11 @@ export async function partyOf(
   return party
 }
 
-async function readParty(deps: WorkflowWrites, userId: string, tenantId: string | null): Promise<Party | undefined> {
+async function readParty(
+  deps: WorkflowWrites,
+  userId: string,
+  tenantId: string | null,
+): Promise<ActingParty | undefined> {
   const rules = deps.access.current()
   const { enabled } = deps.config.tenancy
   const row = await deps.reserved.maybeOne<PrincipalRow>(

@@ -24,7 +24,7 @@ import { definitionFor, graphFor, insertExecutions, type NewExecution, triggerab
 import { type LogRow, logRowOf, record, requireKeepable } from './records.ts'
 import { causeOfNext, mayTrigger, refusedChain } from './starting.ts'
 import { begin, goOn, type NodeResult, type State, type StepCommand, step } from './step.ts'
-import { optionsOf } from './trigger.ts'
+import { optionsOf } from './validate.ts'
 
 /**
  * Workflows that run within the change that triggers them: in its process and its transaction, in memory, and within a
@@ -58,7 +58,7 @@ export async function runBefore(
   return left
 }
 
-type Change = {
+type HookedChange = {
   readonly deps: WorkflowWrites
   readonly actor: Actor
   readonly authority: Authority
@@ -165,7 +165,7 @@ function triggerOf(
 }
 
 async function walk(
-  change: Change,
+  change: HookedChange,
   definition: WorkflowDefinition,
   { id }: Pick<HookedWorkflow, 'id'>,
   trigger: unknown,
@@ -187,7 +187,7 @@ async function walk(
 const overBudget = () => errors.unavailable('The workflows of this change took too long. Please try again later.')
 
 async function resultOf(
-  change: Change,
+  change: HookedChange,
   workflowId: string,
   { node, input, scope, step: place }: Extract<StepCommand, { kind: 'run' }>,
 ): Promise<NodeResult> {
@@ -223,7 +223,7 @@ async function resultOf(
 
 /** In the change's transaction, or, at a read, in one of its own. */
 function within<Result>(
-  { deps, scope, actor }: Change,
+  { deps, scope, actor }: HookedChange,
   work: (scope: Run['scope']) => Promise<Result>,
 ): Promise<Result> {
   return scope === undefined ? inTransaction(deps, { actor, access: platform }, (run) => work(run.scope)) : work(scope)
@@ -233,7 +233,7 @@ const calledAtMost = 4
 
 /** A called workflow runs within the same change, under the same rules. */
 async function called(
-  change: Change,
+  change: HookedChange,
   input: Readonly<Record<string, unknown>>,
   scope: Readonly<Record<string, unknown>>,
 ): Promise<object> {

@@ -194,9 +194,9 @@ const synonyms: Readonly<Record<string, string>> = Object.assign(Object.create(n
   '<=': 'less_or_equal',
 })
 
-type Operator = (left: unknown, right: unknown) => boolean
+type ConditionOperator = (left: unknown, right: unknown) => boolean
 
-const operators: Readonly<Record<string, Operator>> = {
+const operators: Readonly<Record<string, ConditionOperator>> = {
   equals: same,
   not_equals: (left, right) => !same(left, right),
   greater_than: (left, right) => compare(left, right) > 0,

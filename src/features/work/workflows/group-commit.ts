@@ -9,7 +9,7 @@ import type { WorkflowDefinition, WorkflowWrites } from './capabilities.ts'
 import { type ClaimedExecution, definitionFor, workflowsActor } from './queries.ts'
 import { ClaimLost, type Recorded, recordAll, type Standing } from './records.ts'
 import type { State } from './step.ts'
-import { optionsOf } from './trigger.ts'
+import { optionsOf } from './validate.ts'
 
 /**
  * One transaction for what several executions do next: its round trips and its wait for the disk are theirs together. While
@@ -27,13 +27,13 @@ type GroupMember<Result> = {
   /** Parts of one kind that break transactions are given their own for a while. */
   readonly kind: string
   /** Run again where it could not be kept. */
-  readonly work: (turn: Turn) => Promise<Kept<Result>>
+  readonly work: (turn: CommitTurn) => Promise<Kept<Result>>
 }
 
 /** The record that is written last, in the transaction of the effects. */
 type Kept<Result> = { readonly record: Recorded; readonly result: Result }
 
-export type Turn = Pick<Run, 'tx' | 'scope'> & {
+export type CommitTurn = Pick<Run, 'tx' | 'scope'> & {
   /** More than one node is kept by it: who fails in it after a statement is done again alone, one node at a time. */
   readonly isShared: boolean
   /** Statements that were sent in this transaction so far. */
@@ -278,7 +278,7 @@ type Ended = {
  */
 export async function tellEnd(
   { deps, claim, actor, definition }: Ended,
-  { scope }: Turn,
+  { scope }: CommitTurn,
   { status, error }: Extract<Standing, { is: 'over' }>,
 ): Promise<void> {
   if (status !== 'failed') return

@@ -7,7 +7,7 @@ import { actorCte } from '../../../events/log.ts'
 import type { AccessScope } from './authority.ts'
 import type { WorkflowDefinition, WorkflowWrites } from './capabilities.ts'
 import { type Graph, graphOf, readFlow } from './flow.ts'
-import { type Claim, storable } from './records.ts'
+import { type ExecutionClaim, storable } from './records.ts'
 
 /**
  * The statements about executions. A claim is `claim_token`: every result needs it, so a process that was given up on, or
@@ -107,7 +107,7 @@ export async function nextExecutionMs({ reserved }: { reserved: Reader }): Promi
 }
 
 /** Puts an execution back as it was before it was claimed. */
-export function giveBack(deps: Writes, { id, token }: Claim): Promise<unknown[]> {
+export function giveBack(deps: Writes, { id, token }: ExecutionClaim): Promise<unknown[]> {
   return commitRow(deps, workflowsActor, {
     text: `${actorCte(1)} update "svc_WorkflowExecution" e set claim_token = null, due_at = now() from ctx
       where e.id = $2 and e.claim_token = $3 and e.status = 'running' returning e.id`,

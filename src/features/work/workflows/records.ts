@@ -1,7 +1,7 @@
 import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
 import { jsonSize } from './expressions.ts'
 import { NodeError } from './nodes.ts'
-import type { Note, State } from './step.ts'
+import type { State, StepNote } from './step.ts'
 
 /** The stored state of executions: the results of their nodes, from which they are brought back, and their status. */
 
@@ -60,7 +60,10 @@ const largestShown = 8_388_608
 /** Outputs are what the execution goes on with. */
 const largestOutput = 1_048_576
 
-export function logRowOf({ seq, step, node, input, output, error }: Note, durationMs: number | null = null): LogRow {
+export function logRowOf(
+  { seq, step, node, input, output, error }: StepNote,
+  durationMs: number | null = null,
+): LogRow {
   const about = { seq, step, nodeId: node.id, nodeType: node.type, nodeLabel: node.label, durationMs }
   const inputData = capped(input, largestInput)
   if (error !== undefined)
@@ -94,7 +97,7 @@ export type Standing =
       readonly state: State
     }
 
-export type Claim = { readonly id: string; readonly token: string }
+export type ExecutionClaim = { readonly id: string; readonly token: string }
 
 /** Somebody else has the execution, or it was cancelled: nothing of this may be. */
 export class ClaimLost extends Error {
@@ -102,7 +105,7 @@ export class ClaimLost extends Error {
 }
 
 /** The stored part of an execution: rows of nodes, and its status after them. */
-export type Recorded = { readonly claim: Claim; readonly rows: readonly LogRow[]; readonly standing: Standing }
+export type Recorded = { readonly claim: ExecutionClaim; readonly rows: readonly LogRow[]; readonly standing: Standing }
 
 /** Keeps what nodes gave and how the execution stands, last in the transaction of what they did. */
 export async function record(tx: Tx, recorded: Recorded): Promise<void> {

@@ -9,7 +9,7 @@ import { type Authority, authorityOf, platform } from './authority.ts'
 import type { WorkflowDefinition, WorkflowWrites } from './capabilities.ts'
 import { databaseEffects, type NodeRun } from './effects.ts'
 import type { Graph } from './flow.ts'
-import { endUnopened, type GroupCommit, type Turn, tellEnd } from './group-commit.ts'
+import { type CommitTurn, endUnopened, type GroupCommit, tellEnd } from './group-commit.ts'
 import { isScript, longestDelayMs, mapped, NodeError } from './nodes.ts'
 import { callHttp, keyOf, Retryable, runExtensionNode, runScriptNode } from './outside.ts'
 import {
@@ -33,7 +33,7 @@ import {
 } from './records.ts'
 import { causeOfNext, mayTrigger, refusedChain } from './starting.ts'
 import { begin, goOn, type NodeResult, type State, type StepCommand, step } from './step.ts'
-import { optionsOf } from './trigger.ts'
+import { optionsOf } from './validate.ts'
 
 /**
  * Runs an execution that this process has claimed, until it is over or waits. A node's output is stored before its
@@ -224,7 +224,7 @@ async function effectsFrom(
   execution: Execution,
   progress: Progress,
   first: Command_<'run'>,
-  turn: Turn,
+  turn: CommitTurn,
 ): Promise<Progress> {
   let now = progress
   for (let command = first; ; ) {
@@ -239,7 +239,7 @@ async function effectsFrom(
 }
 
 /** A member of a shared transaction can fail in it only before it has sent anything; else the transaction is broken. */
-async function effectOf(execution: Execution, command: Command_<'run'>, turn: Turn): Promise<NodeResult> {
+async function effectOf(execution: Execution, command: Command_<'run'>, turn: CommitTurn): Promise<NodeResult> {
   const before = turn.sent()
   try {
     const output =
@@ -287,7 +287,7 @@ function keep(
   { claim, actor, commitInGroup, ...execution }: Execution,
   rows: readonly LogRow[],
   standing: Standing,
-  more?: (turn: Turn) => Promise<void>,
+  more?: (turn: CommitTurn) => Promise<void>,
 ): Promise<void> {
   return commitInGroup({
     ...{ actor, kind: `${claim.workflow_Id} ${claim.version}` },
@@ -386,13 +386,13 @@ async function callWorkflow(
 }
 
 /** One that is not waited for is a row, and nothing more. */
-async function startWorkflow(execution: Execution, command: Command_<'run'>, turn: Turn): Promise<unknown> {
+async function startWorkflow(execution: Execution, command: Command_<'run'>, turn: CommitTurn): Promise<unknown> {
   const child = await calledBy(execution, command, turn.tx)
   await begun(execution, child, turn)
   return { success: true, executionId: child.id, status: 'queued', result: null }
 }
 
-const begun = ({ deps, actor }: Execution, child: NewExecution, { scope }: Turn): Promise<void> =>
+const begun = ({ deps, actor }: Execution, child: NewExecution, { scope }: CommitTurn): Promise<void> =>
   inTransaction(deps, { actor, access: platform, scope }, ({ tx }) => insertExecutions(tx, [child]))
 
 const isAwaited = ({ node, input }: Command_<'run'>) => node.type === 'workflow' && input.waitForCompletion !== false

@@ -12,8 +12,15 @@ import { scriptsRefusal, type Workflows } from './capabilities.ts'
 import { valueAt } from './expressions.ts'
 import { type Flow, readFlow, type WorkflowProblem } from './flow.ts'
 import { isScript, nodeTypes } from './nodes.ts'
-import { optionsOf, type Trigger, webhookPath } from './trigger.ts'
-import { checkShape, runsBefore, type Surroundings, validate } from './validate.ts'
+import {
+  checkShape,
+  optionsOf,
+  runsBefore,
+  type Surroundings,
+  type Trigger,
+  validate,
+  webhookPath,
+} from './validate.ts'
 
 /** The conditions for saving a workflow, and its authority afterwards. */
 

@@ -60,7 +60,7 @@ type Begun = { readonly nodeId: string; readonly seq: number; readonly step: str
 export type NodeResult = { readonly output: unknown } | { readonly error: string }
 
 /** A node that was begun, and what became of it. */
-export type Note = {
+export type StepNote = {
   readonly kind: 'note'
   readonly seq: number
   readonly step: string
@@ -71,7 +71,7 @@ export type Note = {
 }
 
 export type StepCommand =
-  | Note
+  | StepNote
   /** Ends the list, as do all others but notes. */
   | {
       readonly kind: 'run'
@@ -238,7 +238,7 @@ function enter(graph: Graph, draft: Draft, node: FlowNode, commands: StepCommand
 function within(
   graph: Graph,
   draft: Draft,
-  at: Pick<Note, 'seq' | 'step' | 'node'>,
+  at: Pick<StepNote, 'seq' | 'step' | 'node'>,
   commands: StepCommand[],
   input: unknown,
   work: () => unknown,
@@ -257,7 +257,7 @@ function within(
 function refused(
   graph: Graph,
   draft: Draft,
-  at: Pick<Note, 'seq' | 'step' | 'node'>,
+  at: Pick<StepNote, 'seq' | 'step' | 'node'>,
   commands: StepCommand[],
   input: unknown,
   error: unknown,

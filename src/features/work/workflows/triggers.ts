@@ -24,7 +24,7 @@ import {
   workflowsActor,
 } from './queries.ts'
 import { causeOfNext, mayTrigger, refusedChain } from './starting.ts'
-import { optionsOf } from './trigger.ts'
+import { optionsOf } from './validate.ts'
 
 /** Starts workflows without a caller: by changes in the log, and by the clock. */
 
@@ -132,14 +132,14 @@ async function executionsOf(
 const originsSql = `select position::text, "roleId"::text as "roleId", "logRequestId"::text as request, cause, agent->>'scope' as scope from "svc_AuditLog"
   where id = any(array(select ${eventIdSql('p')} from unnest($1::bigint[]) p))`
 
-type Change = {
+type TriggeringChange = {
   readonly action: 'create' | 'update' | 'delete'
   readonly document: Readonly<Record<string, unknown>> | null
   readonly previousDocument: Readonly<Record<string, unknown>> | null
 }
 
 /** Marking a row as deleted is a delete to whoever follows it, and restoring it a create. */
-function changeIn(collection: Collection, { action }: LogEvent, { before, after }: EventImages): Change {
+function changeIn(collection: Collection, { action }: LogEvent, { before, after }: EventImages): TriggeringChange {
   const shown = (row: Readonly<Record<string, unknown>>) =>
     Object.fromEntries(Object.entries(row).filter(([name]) => collection.fields.get(name)?.hidden === false))
   if (action === 'create') return { action, document: shown(after ?? {}), previousDocument: null }
@@ -152,12 +152,12 @@ function changeIn(collection: Collection, { action }: LogEvent, { before, after 
 }
 
 /** A change as the workflow's author may see it; undefined where they may not. */
-function toldOf(change: Change, sight: ChangeSight): Change | undefined {
+function toldOf(change: TriggeringChange, sight: ChangeSight): TriggeringChange | undefined {
   if (sight === 'everything') return change
   if (sight === 'nobody') return { ...change, document: null, previousDocument: null }
   const { fields, isSeen, wasSeen } = sight
   if (!(change.action === 'delete' ? wasSeen : isSeen)) return undefined
-  const shown = (row: Change['document']) =>
+  const shown = (row: TriggeringChange['document']) =>
     row && Object.fromEntries(Object.entries(row).filter(([name]) => fields.has(name)))
   return {
     ...change,
@@ -170,7 +170,7 @@ function executionOf(
   { config, access }: WorkflowWrites,
   workflow: Triggerable,
   { entity, entityId, userId, tenantId, createdAt }: LogEvent,
-  { action, document, previousDocument }: Change,
+  { action, document, previousDocument }: TriggeringChange,
   { roleId, request, cause: before, scope }: Origin,
 ): NewExecution[] {
   const { enabled } = config.tenancy

@@ -18,7 +18,7 @@ import { readFlow } from './flow.ts'
 import { secretsNamed } from './outside.ts'
 import { definitionFor, type Triggerable, triggerableColumns } from './queries.ts'
 import { executionFor, mayTrigger, queue, type WorkflowCaller } from './starting.ts'
-import { optionsOf, webhookPath } from './trigger.ts'
+import { optionsOf, webhookPath } from './validate.ts'
 
 /** `ANY /webhook/{path}`: a request from outside starts a workflow, and may be answered by it. */
 
