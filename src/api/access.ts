@@ -172,8 +172,8 @@ const collectionsOfRoutes: Readonly<Record<string, string>> = {
 
 /**
  * Refuses the routes of the table after the caller is known and before the body is read: 404 for an unknown collection,
- * 403 without any grant. Before it refuses, the process reads collections and permissions again, so that a change that
- * it has not heard of refuses nobody.
+ * 403 without any grant. Before it refuses, the process reads collections and permissions again, so that it refuses
+ * no caller for a change that it has not heard of.
  */
 export function checkPermissionFirst(app: App, deps: WebWrites): void {
   const refresh = spaced(refreshEveryMs, async () => {

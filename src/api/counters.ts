@@ -38,7 +38,7 @@ const shareEveryMs = 250
 
 /**
  * Decides by memory and shares it in the background, in one statement for all clients (docs/decisions/0010). Exact within
- * a process; clients that have made less than a tenth of their requests are nobody's business but this process's.
+ * a process; clients that have made less than a tenth of their requests are counted by this process alone.
  */
 export function openRequestLimit({ limit, windowMs, counters, log }: RequestLimitOptions): RequestLimit {
   const windows = openWindows<Requests>(rememberedAtMost)
@@ -231,8 +231,8 @@ function tightest(verdicts: readonly LimitVerdict[]): LimitVerdict {
 /** Counters that all processes share. */
 type Counters = {
   /**
-   * Adds to counters of different keys; what each has come to, in the same order. `additions` is asked again when another
-   * one has to count. Rejects when nobody can.
+   * Adds to counters of different keys; what each has come to, in the same order. `additions` is asked again when the
+   * other store has to count. Rejects when neither can.
    */
   add(additions: () => readonly Addition[]): Promise<Count[]>
   close(): Promise<void>
@@ -240,7 +240,7 @@ type Counters = {
 
 /**
  * In Redis where one is configured, in PostgreSQL otherwise and whenever Redis fails to answer. Each addition says what
- * its counter is known to have come to, so whoever takes over goes on from there and not from nothing.
+ * its counter is known to have come to, so the store that takes over goes on from there, not from zero.
  */
 export function openCounters(deps: UnloggedWrites & Configuration & Logs): Counters {
   const { redisUrl } = deps.config.rateLimit

@@ -16,7 +16,7 @@ export function openMcp(app: App, deps: WebWrites, declared: () => readonly Decl
   const callerOfToken = async (request: FastifyRequest, reply: FastifyReply): Promise<Caller> => {
     const found = await resolveCaller(deps, request, reply)
     if (typeof found === 'string') throw errors.badCredential(found)
-    // A cookie is what a browser sends whoever asks it to.
+    // A browser sends its cookie for every page that makes it ask.
     if (request.sessionCookie !== 'none' || found.userId === undefined) throw errors.unauthorized()
     return found
   }

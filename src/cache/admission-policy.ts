@@ -1,9 +1,8 @@
 import { openBoundedMemory } from '../adapters/bounded-memory.ts'
 
 /**
- * Which answers are worth keeping although nobody asked for it: those that are requested again and cost more than what a
- * kept one costs, which is a look at the log for each hit, and to keep it anew after each change. Pure: it knows no clock
- * and no answer.
+ * Decides which answers to keep without being told to: those that are requested again and cost more than keeping them, which
+ * takes a look at the log for each hit and a new answer after each change. Pure: it knows no clock and no answer.
  *
  * Requests are counted in a sketch that forgets by halves (as TinyLFU does), so that those that never come again take no
  * memory. Of those that do come again it remembers how much a kept answer was used: an answer that changes before it is

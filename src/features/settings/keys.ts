@@ -111,7 +111,7 @@ export const imageNames: readonly string[] = [...settingsKeys].flatMap(([name, o
   one === fileKey ? [name.slice(0, -'_Id'.length)] : [],
 )
 
-/** Members that GET /settings answers besides, so that its answer can be given back as it is; nobody sets these. */
+/** Members that GET /settings answers besides, so that its answer can be given back as it is; no request sets them. */
 const derived: ReadonlySet<string> = new Set([
   ...['id', 'tenant_Id', 'createdAt', 'updatedAt', 'web_session_limit', 'mobile_session_limit', ...imageNames],
 ])

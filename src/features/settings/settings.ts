@@ -293,7 +293,7 @@ async function insertSettings(tx: Tx, tenantId: string, values: SettingsValues):
 async function updateSettingsRow(tx: Tx, id: number, values: SettingsValues): Promise<void> {
   const columns = columnsOf(Object.keys(values).filter((name) => settingsKeys.has(name)))
   const assignments = [...columns.map((column) => `${column} = v.${column}`), '"updatedAt" = now()']
-  // A password is for the server that it was given for: nobody may have it sent to another one by changing the host.
+  // A password belongs to the server that it was given for: changing the host must not send it to another one.
   if ('smtp_host' in values && !('smtp_pass' in values))
     assignments.push('smtp_pass = case when s.smtp_host is not distinct from v.smtp_host then s.smtp_pass end')
   await tx.any(

@@ -225,7 +225,7 @@ function openSharedWork<T>() {
   const running = new Map<string, Shared>()
   const begin = (name: string, work: (signal: AbortSignal) => Promise<T>): Shared => {
     const left = new AbortController()
-    // It belongs to nobody in particular: statements must not end with the first one who asked.
+    // Several callers share it: its statements must not end when the first of them leaves.
     const nobody = { caller: 'assets', gone: undefined, places: 0 }
     const result = workFor(nobody, () => work(left.signal)).finally(() => running.delete(name))
     const shared: Shared = { result, left, waiting: 0 }

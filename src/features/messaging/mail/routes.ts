@@ -48,7 +48,7 @@ type TestMail = {
   readonly tenantId: string | undefined
 }
 
-/** Long enough for a slow server, short enough for whoever waits. Milliseconds. */
+/** Long enough for a slow server, short enough for the person who waits. Milliseconds. */
 const longest = 30_000
 
 /**

@@ -212,7 +212,6 @@ const Columns = Members(
   'Columns of svc_Workflow: name, status (draft, active, inactive), trigger_type and what belongs to it, flow_data, variables, options.',
   { name: 'Approve orders', status: 'draft', trigger_type: 'manual' },
 )
-const pagedRows = { filter: optional(Filter), sort: optional(Sort), page: Page, limit: Limit }
 type Paged = { readonly filter?: object; readonly sort?: string; readonly page: number; readonly limit: number }
 const listQuery = ({ filter, sort, ...page }: Paged) => ({ filter, sort: sortText(sort), ...paging(page) })
 const needs = (action: 'create' | 'read' | 'update' | 'delete') => ({ action, collection: 'svc_Workflow' })
@@ -225,7 +224,7 @@ const defining: readonly Tool[] = [
     description: 'Workflows that the caller may read: what starts them, and whether they are active.',
     group: 'read',
     needs: needs('read'),
-    input: { ...pagedRows, fields: optional(Fields) },
+    input: { ...paged, fields: optional(Fields) },
     route: 'GET /workflows',
     call: ({ fields, ...rest }) => ({
       query: {
@@ -306,7 +305,7 @@ const executing: readonly Tool[] = [
     description: 'Executions of one workflow, the newest first: how they stand, and why they failed.',
     group: 'read',
     needs: { action: 'read', collection: 'svc_WorkflowExecution' },
-    input: { id: WorkflowId, ...pagedRows },
+    input: { id: WorkflowId, ...paged },
     route: 'GET /workflows/:id/executions',
     call: ({ id, ...rest }) => ({ params: { id }, query: listQuery(rest) }),
   }),
