@@ -300,7 +300,7 @@ export function judgeSkew(skewMs: number): Finding {
 }
 
 const longestLagSeconds = 10
-const check = 'read replica'
+const replicaCheck = 'read replica'
 
 /** Each replica: there, a standby, and not far behind. None where they are not enabled. */
 export async function checkReplicas(config: Config): Promise<Finding[]> {
@@ -314,7 +314,7 @@ async function checkReplica(config: Config, url: string): Promise<Finding> {
     db = openForLooking(config, url, await lookForLine(config, url))
     return judgeReplica(placeOf(url), await readReplicaFacts(db))
   } catch (error) {
-    return unreachable(check, 'DATABASE_READ_REPLICA_URLS', url, error)
+    return unreachable(replicaCheck, 'DATABASE_READ_REPLICA_URLS', url, error)
   } finally {
     await db?.pool.end()
   }
@@ -333,17 +333,17 @@ function readReplicaFacts(db: Reader): Promise<ReplicaFacts> {
 export function judgeReplica(place: string, { recovering, lagSeconds }: ReplicaFacts): Finding {
   if (!recovering)
     return warning(
-      check,
+      replicaCheck,
       `${place} is no standby: it answers what it has itself`,
       'name a streaming standby in DATABASE_READ_REPLICA_URLS',
     )
   if (lagSeconds > longestLagSeconds)
     return warning(
-      check,
+      replicaCheck,
       `${place} is ${lagSeconds.toFixed(0)} s behind`,
       'look for long queries and a full disk on the standby',
     )
-  return ok(check, `${place} is a standby and up to date`)
+  return ok(replicaCheck, `${place} is a standby and up to date`)
 }
 
 const connectTimeoutMs = 5000

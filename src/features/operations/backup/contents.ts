@@ -1,4 +1,4 @@
-/** What a backup has: the rows, with the statements that copy them out and in, and the content of files. */
+/** The contents of a backup: the rows, with the statements that copy them out and in, and the content of files. */
 import { createHash } from 'node:crypto'
 import { logSchema, logTable } from '../../../catalog/log-triggers.ts'
 import type { PgClient } from '../../../db/pools.ts'

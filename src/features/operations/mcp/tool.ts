@@ -182,3 +182,15 @@ type Paged = { readonly page?: number; readonly limit?: number; readonly cursor?
 
 /** Pages by cursor where one is given, else by number. */
 export const paging = ({ page, limit, cursor }: Paged) => ({ limit, ...(cursor === undefined ? { page } : { cursor }) })
+
+/** The input of tools that list rows by filter; some have a `cursor` besides. */
+export const filtered = { filter: optional(Filter), sort: optional(Sort), page: Page, limit: Limit }
+
+type Filtered = Paged & { readonly filter?: object; readonly sort?: string }
+
+/** As the routes of lists have it. */
+export const filteredQuery = ({ filter, sort, ...page }: Filtered) => ({
+  filter,
+  sort: sortText(sort),
+  ...paging(page),
+})

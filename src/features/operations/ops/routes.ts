@@ -15,7 +15,7 @@ import {
 } from '../../../events/consumer-state.ts'
 import { bossSchema } from '../../../events/jobs.ts'
 import { type App, actorOf } from '../../../http/http.ts'
-import { type Declaration, route, routesOf } from '../../../http/route.ts'
+import { type Declaration, route } from '../../../http/route.ts'
 import {
   Count,
   Filled,
@@ -288,7 +288,6 @@ function schedules({ db }: Reads): Promise<readonly Schedule[]> {
   )
 }
 
-const operation = routesOf('Operations')
 const NameParams = Type.Object({ name: Text('cache-invalidation') })
 const Place = Type.Object({
   to: Filled('beginning', { description: '`now`, `beginning`, a moment, or a cursor of `GET /changes`.' }),
@@ -300,9 +299,8 @@ const OnePosition = Type.Object({
 })
 const Counted = (message: string) => Type.Object({ message: Text(message), events: Count(1) })
 
-const consumersRoute = operation({
+const consumersRoute = declared({
   summary: 'List the consumers of the log, with the events that they have set aside',
-  scope: 'admin',
   response: {
     200: Type.Object({
       data: Type.Array(
@@ -332,39 +330,34 @@ const consumersRoute = operation({
     }),
   },
 })
-const resetRoute = operation({
+const resetRoute = declared({
   summary: 'Have a consumer go on at another place of the log',
-  scope: 'admin',
   description: 'Events after the place are handled again.',
   params: NameParams,
   body: Place,
   response: { 200: Said('cache-invalidation goes on at beginning') },
 })
-const skipRoute = operation({
+const skipRoute = declared({
   summary: 'Have a halted consumer go on after the event that it halts at',
-  scope: 'admin',
   description: 'The event is set aside. 409 for one that is not halted.',
   params: NameParams,
   response: { 200: Said('cache-invalidation goes on after position 4711, which is set aside') },
 })
-const retryEventRoute = operation({
+const retryEventRoute = declared({
   summary: 'Have events handled again that were set aside',
-  scope: 'admin',
   params: NameParams,
   body: OnePosition,
   response: { 200: Counted('1 events are tried again') },
 })
-const forgetRoute = operation({
+const forgetRoute = declared({
   summary: 'Forget events that were set aside',
-  scope: 'admin',
   description: 'They are never handled.',
   params: NameParams,
   body: OnePosition,
   response: { 200: Counted('1 events are not handled') },
 })
-const schedulesRoute = operation({
+const schedulesRoute = declared({
   summary: 'List what runs at set times',
-  scope: 'admin',
   response: {
     200: Type.Object({
       data: Type.Array(

@@ -1,19 +1,6 @@
 import { Type } from '../../../../adapters/typebox.ts'
 import { Text } from '../../../../http/shapes.ts'
-import {
-  Cursor,
-  Filter,
-  Limit,
-  Members,
-  optional,
-  Page,
-  paging,
-  RowId,
-  Sort,
-  sortText,
-  type Tool,
-  tool,
-} from '../tool.ts'
+import { Cursor, filtered, filteredQuery, Members, optional, RowId, type Tool, tool } from '../tool.ts'
 
 const FileId = RowId('file')
 const read = { action: 'read', collection: 'svc_File' } as const
@@ -25,15 +12,9 @@ export const fileTools: readonly Tool[] = [
     description: 'Files that the caller may read, by filter. The content of a file is not in the answer.',
     group: 'read',
     needs: read,
-    input: {
-      filter: optional(Filter),
-      sort: optional(Sort),
-      page: Page,
-      limit: Limit,
-      cursor: optional(Cursor),
-    },
+    input: { ...filtered, cursor: optional(Cursor) },
     route: 'GET /files',
-    call: ({ filter, sort, ...page }) => ({ query: { filter, sort: sortText(sort), ...paging(page) } }),
+    call: (asked) => ({ query: filteredQuery(asked) }),
   }),
   tool({
     name: 'svc_get_file_info',

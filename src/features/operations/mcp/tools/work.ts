@@ -2,7 +2,8 @@ import { Type } from '../../../../adapters/typebox.ts'
 import { Text } from '../../../../http/shapes.ts'
 import {
   Fields,
-  Filter,
+  filtered,
+  filteredQuery,
   ItemId,
   Limit,
   listText,
@@ -11,14 +12,11 @@ import {
   Page,
   paging,
   RowId,
-  Sort,
-  sortText,
   type Tool,
   tool,
 } from '../tool.ts'
 
 const read = (collection: string) => ({ action: 'read', collection }) as const
-const paged = { filter: optional(Filter), sort: optional(Sort), page: Page, limit: Limit }
 
 const settings: readonly Tool[] = [
   tool({
@@ -57,12 +55,9 @@ const settings: readonly Tool[] = [
     description: 'The stored mail templates.',
     group: 'read',
     needs: read('svc_Template'),
-    input: paged,
+    input: filtered,
     route: 'GET /items/:collection',
-    call: ({ filter, sort, ...page }) => ({
-      params: { collection: 'svc_Template' },
-      query: { filter, sort: sortText(sort), ...paging(page) },
-    }),
+    call: (asked) => ({ params: { collection: 'svc_Template' }, query: filteredQuery(asked) }),
   }),
   tool({
     name: 'svc_get_template',
@@ -146,11 +141,11 @@ const tasks: readonly Tool[] = [
     description: 'Background tasks: what waits, runs, has ended or failed.',
     group: 'read',
     needs: read(collection),
-    input: paged,
+    input: filtered,
     route: 'GET /items/:collection',
-    call: ({ filter, sort, ...page }) => ({
+    call: ({ sort = 'scheduled_time:desc', ...rest }) => ({
       params: { collection },
-      query: { filter, sort: sortText(sort ?? 'scheduled_time:desc'), ...paging(page) },
+      query: filteredQuery({ sort, ...rest }),
     }),
   }),
   tool({
@@ -212,8 +207,6 @@ const Columns = Members(
   'Columns of svc_Workflow: name, status (draft, active, inactive), trigger_type and what belongs to it, flow_data, variables, options.',
   { name: 'Approve orders', status: 'draft', trigger_type: 'manual' },
 )
-type Paged = { readonly filter?: object; readonly sort?: string; readonly page: number; readonly limit: number }
-const listQuery = ({ filter, sort, ...page }: Paged) => ({ filter, sort: sortText(sort), ...paging(page) })
 const needs = (action: 'create' | 'read' | 'update' | 'delete') => ({ action, collection: 'svc_Workflow' })
 const ofExecution = { id: WorkflowId, execution: ExecutionId }
 
@@ -224,11 +217,11 @@ const defining: readonly Tool[] = [
     description: 'Workflows that the caller may read: what starts them, and whether they are active.',
     group: 'read',
     needs: needs('read'),
-    input: { ...paged, fields: optional(Fields) },
+    input: { ...filtered, fields: optional(Fields) },
     route: 'GET /workflows',
     call: ({ fields, ...rest }) => ({
       query: {
-        ...listQuery(rest),
+        ...filteredQuery(rest),
         fields: listText(fields ?? 'id,name,description,status,trigger_type,version,updatedAt'),
       },
     }),
@@ -305,9 +298,9 @@ const executing: readonly Tool[] = [
     description: 'Executions of one workflow, the newest first: how they stand, and why they failed.',
     group: 'read',
     needs: { action: 'read', collection: 'svc_WorkflowExecution' },
-    input: { id: WorkflowId, ...paged },
+    input: { id: WorkflowId, ...filtered },
     route: 'GET /workflows/:id/executions',
-    call: ({ id, ...rest }) => ({ params: { id }, query: listQuery(rest) }),
+    call: ({ id, ...rest }) => ({ params: { id }, query: filteredQuery(rest) }),
   }),
   tool({
     name: 'svc_get_workflow_execution',
