@@ -28,7 +28,7 @@ import { openRuntime, type Runtime } from '../../src/process/runtime.ts'
 import { runSetup } from '../../src/setup.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { contentOf } from '../support/database-content.ts'
-import { createEmptyDatabase, type TestDatabase } from '../support/postgres.ts'
+import { createDatabase, createEmptyDatabase, type TestDatabase } from '../support/postgres.ts'
 import { testConfig } from '../support/prepare.ts'
 import { withClient } from '../support/server.ts'
 import { storeFile } from '../support/stored-files.ts'
@@ -536,6 +536,27 @@ describe('refused restores', () => {
   it('is a file that is none', async () => {
     await expect(restoring(Buffer.from('not a backup at all'))).rejects.toThrow('no backup of Daybook')
     await expect(restoreBackup(hostOf(empty.url), join(dir, 'nothing'))).rejects.toMatchObject({ status: 404 })
+  })
+})
+
+describe('a backup of another version', () => {
+  it.each([
+    ['0.1.20', /^The backup was made by an early development version, whose database is at 0\.1\.20: /],
+    ['0.99.1', /^The backup was made by version .+, whose database is at 0\.99\.1; this program knows /],
+  ])('is refused with what to do, and nothing is restored (%s)', async (version, message) => {
+    const other = await createDatabase()
+    await withClient(other.url, (client) =>
+      client.query(`update "svc_Migration" set version = $1 where version = '0.1.24'`, [version]),
+    )
+    const path = join(dir, `other-${version}.daybook`)
+    await writeBackup(hostOf(other.url), path)
+    const empty = await createEmptyDatabase()
+    const failure = await restoreBackup(hostOf(empty.url), path).catch((error) => error)
+    expect(failure).toMatchObject({ status: 409, message: expect.stringMatching(message) })
+    const { rows } = await withClient(empty.url, (client) =>
+      client.query(`select count(*)::int as n from pg_class where relnamespace = 'public'::regnamespace`),
+    )
+    expect(rows).toEqual([{ n: 0 }])
   })
 })
 

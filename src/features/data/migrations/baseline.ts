@@ -106,7 +106,11 @@ const developed: ReadonlyMap<string, string> = new Map([
 ])
 
 /** The last of them: a database that has it has the schema of 0.1.0. */
-export const lastDeveloped = [...developed.keys()].at(-1)!
+const lastDeveloped = [...developed.keys()].at(-1)!
+
+/** Whether a database whose newest migration is this one lacks some of the development migrations. */
+export const isPartlyDeveloped = (newest: string): boolean =>
+  developed.has(newest) && newest !== lastDeveloped && newest !== '0.1.0'
 
 /** The name of 0.1.0 in databases that only the first development versions have set up. */
 const firstName = 'system schema'

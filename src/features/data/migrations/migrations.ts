@@ -1,5 +1,5 @@
 /** Migrations: scripts that change an installation's database in the order of their versions, and the record of them. */
-export { adoptDeveloped, createBaseline, lastDeveloped, refuseNewer } from './baseline.ts'
+export { adoptDeveloped, createBaseline, isPartlyDeveloped, refuseNewer } from './baseline.ts'
 export { createMigration, migrationScript } from './create.ts'
 export { lintSql, type MigrationFinding, readSubject } from './lint.ts'
 export { type MigrationRecord, pendingOf, statusOf } from './records.ts'

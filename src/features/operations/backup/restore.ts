@@ -11,7 +11,7 @@ import { holdEffects, holdTableSql } from '../../../db/unlogged/holds.ts'
 import { AppError } from '../../../errors.ts'
 import { beginChainAnew } from '../../../events/seals/seals.ts'
 import { actorJson, systemActor } from '../../../events/types.ts'
-import { lastDeveloped, newestSystemVersion } from '../../data/migrations/migrations.ts'
+import { isPartlyDeveloped, newestSystemVersion } from '../../data/migrations/migrations.ts'
 import type { StorageServices } from '../../files/storage/storage.ts'
 import { type BackedUpContent, type SequencePlace, setSequenceSql, writeContent } from './contents.ts'
 import type { DatabaseDefinition } from './definition.ts'
@@ -101,7 +101,12 @@ async function judge(
 ): Promise<void> {
   const newest = await newestSystemVersion()
   const { migration } = header
-  if (migration !== undefined && migration !== lastDeveloped && compareVersions(migration, newest) > 0)
+  if (migration !== undefined && isPartlyDeveloped(migration))
+    throw new AppError(
+      409,
+      `The backup was made by an early development version, whose database is at ${migration}: restore it with that version, set the database up with the last development version, and back it up again`,
+    )
+  if (migration !== undefined && compareVersions(migration, newest) > 0)
     throw new AppError(
       409,
       `The backup was made by version ${header.program}, whose database is at ${migration}; this program knows ${newest}: use that version or a later one`,
