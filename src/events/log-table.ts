@@ -11,6 +11,19 @@ import { eventIdSql, logDoors, publicationName } from './log.ts'
 const guardFunction = `${logSchema}."$guard"`
 
 /**
+ * The indexes of the log, each of which every write pays for. Safe to run again. Ids of requests and times grow with the
+ * log, so a write touches the last page of each.
+ */
+export const logIndexesSql: readonly string[] = [
+  `create index if not exists "${logTable}_xid_idx" on "${logTable}" (xid)`,
+  `create index if not exists "${logTable}_entity_idx" on "${logTable}" (entity, "entityId", position)`,
+  `create index if not exists "${logTable}_createdAt_idx" on "${logTable}" ("createdAt")`,
+  `create index if not exists "${logTable}_request_idx" on "${logTable}" ("logRequestId")`,
+  // Events that have a cause are few, and no other is in this one.
+  `create index if not exists "${logTable}_cause_idx" on "${logTable}" ((cause->>'request')) where cause is not null`,
+]
+
+/**
  * Creates the log with its guards and the partitions from this month to two months ahead. Safe to run again.
  *
  * - `createdAt` is the wall clock when the event was appended, not the start of its transaction: per record it grows
@@ -48,10 +61,7 @@ export function logTableSql(): string[] {
   cause jsonb,
   primary key (id, "createdAt")
 ) partition by range ("createdAt")`,
-    `create index if not exists "${logTable}_xid_idx" on "${logTable}" (xid)`,
-    `create index if not exists "${logTable}_entity_idx" on "${logTable}" (entity, "entityId", position)`,
-    `create index if not exists "${logTable}_createdAt_action_idx" on "${logTable}" ("createdAt", action)`,
-    causesSql,
+    ...logIndexesSql,
     ...floorSql,
     ...lineageSql(),
     ...historySql(),
@@ -197,9 +207,6 @@ const storedColumns = [
   'position, id, xid, horizon, "createdAt", type, entity, "entityId", action, changes',
   'ipaddress, "userId", "roleId", "tenant_Id", "requestId", "userAgent", "logRequestId", agent, cause',
 ].join(', ')
-
-/** Events that have a cause are few, and no other is in this index. */
-const causesSql = `create index if not exists "${logTable}_cause_idx" on "${logTable}" ((cause->>'request')) where cause is not null`
 
 /**
  * An event's changes as the API shows them: both images whole, null where there is none, without the fields that are

@@ -72,8 +72,11 @@ describe('a database of the last development version', () => {
     await setUp(database)
   })
 
-  it('counts as 0.1.0, and keeps when it was set up', async () => {
-    expect(await records(database)).toEqual([{ version: '0.1.0', name: 'initial schema', status: 'completed' }])
+  it('counts as 0.1.0, keeps when it was set up, and has run what came later', async () => {
+    expect(await records(database)).toEqual([
+      { version: '0.1.0', name: 'initial schema', status: 'completed' },
+      { version: '0.1.24', name: 'index of requests', status: 'completed' },
+    ])
     const [record] = await rowsOf(
       database,
       `select batch, checksum, "executedAt" from "svc_Migration" where version = '0.1.0'`,

@@ -16,12 +16,7 @@ import type { LoggedChange } from './reversal.ts'
 
 /** Events, in one of the ways in which they are chosen. */
 export type EventChoice =
-  | {
-      readonly by: 'requests'
-      readonly requests: readonly string[]
-      /** When the first and the last of the events were written, where that is known already. */
-      readonly span?: Span
-    }
+  | { readonly by: 'requests'; readonly requests: readonly string[] }
   | {
       readonly by: 'transaction'
       readonly xid: string
@@ -40,16 +35,6 @@ export type EventChoice =
     }
   | { readonly by: 'point'; readonly point: Point; readonly part: RestorablePart }
 
-/** Times as PostgreSQL writes them, both included. */
-type Span = { readonly first: string; readonly last: string }
-
-/**
- * The same events as an outline has just counted. All that is written about the time of a request has to be looked at to find its
- * events; this looks no further than they reach, and leaves out what is written from now on.
- */
-export const asOutlined = (chosen: EventChoice, { first, last }: Outline): EventChoice =>
-  chosen.by === 'requests' && first !== null && last !== null ? { ...chosen, span: { first, last } } : chosen
-
 /** Rows that are brought back together: of whole collections, or those of a tenant in them. */
 export type RestorablePart = { readonly collections: readonly string[]; readonly tenant?: TenantRows | undefined }
 
@@ -61,7 +46,10 @@ export type TenantRows = {
   readonly parts: readonly { readonly collection: string; readonly column: string; readonly of: string }[]
 }
 
-/** All that a request does is written from a little before the time in its id (clocks differ) until so much later. */
+/**
+ * All that a request does is written from a little before the time in its id (clocks differ) until so much later: so a statement
+ * names the months of the log that it has to look into.
+ */
 export const requestWindow = { before: '2 minutes', after: '15 minutes' } as const
 
 /** Whether the log may have a request of this id: a UUIDv7 of the server, whose time a statement can name. */
@@ -73,25 +61,18 @@ export const madeAt = (id: string): number => Number.parseInt(id.replaceAll('-',
 
 /** A condition on an event. */
 function chosenSql(chosen: EventChoice, params: Params, event = 'l'): string {
-  const ofRequests = (requests: readonly string[], within: string) =>
-    `${event}."logRequestId" = any(${params.bind([...requests], 'uuid[]')}) and ${within}`
+  const ofRequests = (requests: readonly string[]) =>
+    `${event}."logRequestId" = any(${params.bind([...requests], 'uuid[]')}) and ${withinSql(requests, params, event)}`
   switch (chosen.by) {
-    case 'requests': {
-      const { requests, span } = chosen
-      return ofRequests(
-        requests,
-        span === undefined ? withinSql(requests, params, event) : spanSql(span, params, event),
-      )
-    }
+    case 'requests':
+      return ofRequests(chosen.requests)
     case 'transaction': {
       const whole = `${event}.xid = ${params.bind(chosen.xid, 'xid8')}`
       const own =
         chosen.only === undefined
           ? whole
           : `${whole} and ${requestSql(event)} = any(${params.bind([...chosen.only], 'text[]')})`
-      return chosen.requests.length === 0
-        ? own
-        : `(${own} or (${ofRequests(chosen.requests, withinSql(chosen.requests, params, event))}))`
+      return chosen.requests.length === 0 ? own : `(${own} or (${ofRequests(chosen.requests)}))`
     }
     case 'user': {
       const { userId, from, to, collections, withCaused } = chosen
@@ -138,11 +119,6 @@ function withinSql(requests: readonly string[], params: Params, event: string): 
   const time = (ms: number) => params.bind(new Date(ms).toISOString(), 'timestamptz')
   return `${event}."createdAt" >= ${time(Math.min(...times))} - interval '${requestWindow.before}'
         and ${event}."createdAt" < ${time(Math.max(...times))} + interval '${requestWindow.after}'`
-}
-
-function spanSql({ first, last }: Span, params: Params, event: string): string {
-  const time = (text: string) => params.bind(text, 'timestamptz')
-  return `${event}."createdAt" >= ${time(first)} and ${event}."createdAt" <= ${time(last)}`
 }
 
 /** The requests that these led to, and those that they led to, and so on. */
@@ -221,9 +197,8 @@ export type Outline = {
   readonly owners: readonly { readonly collection: string; readonly tenant: string | null }[]
   /** Facts beside the row changes, such as mails that were queued. */
   readonly facts: readonly LoggedFact[]
-  /** When the first and the last of them were written. */
+  /** When the first of them was written. */
   readonly first: string | null
-  readonly last: string | null
 }
 
 export type LoggedFact = { readonly event: string; readonly id: string | null; readonly at: string }
@@ -244,7 +219,7 @@ export async function outlineOf(
          from "${logTable}" l where ${where})
        select (count(*) filter (where type = 'data'))::int as events,
          (count(distinct (entity, "entityId")) filter (where type = 'data'))::int as rows,
-         min("createdAt")::text as first, max("createdAt")::text as last,
+         min("createdAt")::text as first,
          (select coalesce(json_agg(o), '[]') from (
            select distinct entity as collection, "tenant_Id" as tenant from chosen where type = 'data') o) as owners,
          (select coalesce(json_agg(f), '[]') from (

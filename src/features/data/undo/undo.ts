@@ -12,7 +12,6 @@ import { applyPlan, clearedOf } from './apply.ts'
 import { factsSeen, mayReadLog } from './log-sight.ts'
 import { largestUndo, lockAll, type PlannedRow, pastOfLog, planUndo, type Reason, type UndoPlan } from './plan.ts'
 import {
-  asOutlined,
   causedBy,
   type EventChoice,
   imagesWithin,
@@ -94,8 +93,8 @@ export async function undo(deps: UndoWrites, requester: Requester, request: Undo
   }
   return inTransaction(deps, requester, async (run) => {
     const { tx, scope } = run
-    const before = await outlined(deps, tx, requester, chosen)
-    await lockAll(tx, deps.catalog.current(), asOutlined(chosen, before))
+    await outlined(deps, tx, requester, chosen)
+    await lockAll(tx, deps.catalog.current(), chosen)
     // The snapshot shows all changes that others made until their rows were locked; they can make no more.
     const { plan, outline } = await planned(deps, tx, requester, chosen)
     const { token, rows } = plan
@@ -178,7 +177,7 @@ async function planned(
   chosen: EventChoice,
 ): Promise<{ readonly plan: UndoPlan; readonly outline: Outline }> {
   const outline = await outlined(deps, db, { access }, chosen)
-  return { plan: await planUndo(deps, db, asOutlined(chosen, outline), outline), outline }
+  return { plan: await planUndo(deps, db, chosen, outline), outline }
 }
 
 /** Refuses what the log does not hold, what is too much, and what concerns other tenants. */
