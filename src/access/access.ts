@@ -344,13 +344,13 @@ export function relatedPath(catalog: Catalog, variable: CallerVariable): Related
   return { key: variableKey(variable), path, many: target.many }
 }
 
-/** The administrator role is known by its name, which nobody can rename, create twice or delete. */
+/** The administrator role is known by its name, which cannot be changed, used twice or deleted. */
 export const administratorRole = 'administrator'
 export const publicRole = 'public'
 
 /**
  * Whether a caller may give others a role, or take it from them: administrators any, others one of `canInviteRoleIds` of
- * their own role, and never `administrator`. Nobody has `public`. Decides over invitations and memberships alike.
+ * their own role, and never `administrator`. No user has `public`. Decides over invitations and memberships alike.
  */
 export function mayAssign({ admin, role: own }: { readonly admin: boolean; readonly role: Role }, role: Role): boolean {
   if (role.name === publicRole) return false

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 
-/** Values in memory that may take so many bytes; the one that nobody has asked for the longest goes first. */
+/** Values in memory that may take so many bytes; the least recently used one goes first. */
 export type BoundedMemory<Value extends object> = {
   get(key: string): Value | undefined
   /** As `get`, but it doesn't count as being asked for. */

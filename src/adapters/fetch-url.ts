@@ -31,7 +31,7 @@ type UrlResponse = {
 
 /**
  * Why a URL was not fetched. `address`: it leads where the server may not go, or is no http(s) URL. `size`, `time`: a
- * limit was passed. `network`: nobody answered, or the line broke. `redirects`: too many.
+ * limit was passed. `network`: no answer came, or the line broke. `redirects`: too many.
  */
 export class UrlFetchError extends Error {
   readonly reason: 'address' | 'size' | 'time' | 'network' | 'redirects'

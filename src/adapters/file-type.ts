@@ -1,13 +1,13 @@
 /** So many bytes of the beginning tell most types. */
 export const tellingBytes = 4100
 
-/** The type that the first bytes of a file prove; undefined for text and for what nobody knows. */
+/** The type that the first bytes of a file prove; undefined for text and for unknown types. */
 export async function provenType(head: Uint8Array): Promise<string | undefined> {
   const { fileTypeFromBuffer } = await import('file-type')
   return (await fileTypeFromBuffer(head))?.mime
 }
 
-/** The type that files with such a name usually have; undefined for an extension that nobody knows. */
+/** The type that files with such a name usually have; undefined for an unknown extension. */
 export async function usualType(name: string): Promise<string | undefined> {
   // Without an extension the library would take the name itself for one.
   const extension = /\.([a-z0-9]+)$/i.exec(name)?.[1]?.toLowerCase()

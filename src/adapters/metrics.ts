@@ -46,7 +46,7 @@ export function openMetrics(): Metrics {
       const collect = async function (this: Gauge) {
         const readings = await read()
         this.reset()
-        // Without labels a reset leaves a zero, which nobody has measured.
+        // Without labels a reset leaves a zero, which was not measured.
         if (readings.length === 0) this.remove({})
         for (const { labels = {}, value } of readings) this.set(labels, value)
       }

@@ -24,9 +24,9 @@ export type Tracing = {
   begin(name: string, options?: SpanOptions): Span
   /** Does the work in a span; only does it where nothing is traced. */
   span<T>(name: string, options: SpanOptions, work: () => Promise<T>): Promise<T>
-  /** As `span`, but only within another one: by itself nobody would look for it. */
+  /** As `span`, but only within another one: by itself it would not be looked for. */
   part<T>(name: string, options: SpanOptions, work: () => Promise<T>): Promise<T>
-  /** To be handed on to whoever continues the work; undefined outside of a span. */
+  /** To be handed on to the process that continues the work; undefined outside of a span. */
   traceparent(): string | undefined
   /** Sends what has ended, for at most five seconds. Never rejects. */
   close(): Promise<void>

@@ -26,7 +26,7 @@ export function openFanout(url: string, key: string, log: Logger): Fanout {
   subscriber.on('error', (error) => log.debug({ err: error }, 'the subscription to Redis is broken'))
   for (const client of [publisher, subscriber])
     client.connect().catch((error: unknown) => log.debug({ err: error }, 'Redis is not there yet'))
-  // A line that is cut without a word shows only to whoever speaks.
+  // A line that is cut without a word shows only to the side that sends.
   const pings = setInterval(() => void subscriber.ping().catch(() => undefined), pingEveryMs)
   return {
     adapter: redisAdapter().createAdapter(publisher, subscriber, { key, requestsTimeout: answersWithinMs }),
@@ -47,7 +47,7 @@ export function openFanout(url: string, key: string, log: Logger): Fanout {
 
 const methods = ['publish', 'subscribe', 'psubscribe', 'unsubscribe', 'punsubscribe'] as const
 
-/** The adapter does not look at the outcome of its commands: a rejection that nobody handles would end the process. */
+/** The adapter does not look at the outcome of its commands: an unhandled rejection would end the process. */
 function forgiving(client: Client, log: Logger): Client {
   for (const name of methods) {
     const command = client[name].bind(client) as (...values: unknown[]) => Promise<unknown>

@@ -11,7 +11,7 @@ export type TokenClaims = {
   readonly userId: string
   readonly roleId: string
   readonly tenantId: string | undefined
-  /** The role assignment that the session is for; told to clients, asked by nobody. */
+  /** The role assignment that the session is for; told to clients, and not read by the server. */
   readonly userRoleId: string | undefined
   /** 64 hex digits; the database knows their hash only. */
   readonly sessionToken: string

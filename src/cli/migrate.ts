@@ -112,7 +112,7 @@ const commands: Readonly<Record<string, Subcommand>> = {
   },
 }
 
-/** As an operator wants it: after whoever is at it already. */
+/** As an operator wants it: after a runner that is at it already. */
 function asRunner<T>(host: MigrationHost, work: (runner: MigrationRunner) => Promise<T>): Promise<T> {
   return withRunner(host, { requester: { ...systemActor, userAgent: 'daybook migrate' }, busy: 'wait' }, work)
 }

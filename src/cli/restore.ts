@@ -180,7 +180,7 @@ const options = {
   quiet: { type: 'boolean', short: 'q' },
 } as const
 
-/** Where nothing is yet, readable by nobody else. */
+/** Where nothing is yet, readable by the owner alone. */
 async function writeKeys(file: string, keys: Keys): Promise<void> {
   const lines = Object.entries(keys).map(([name, value]) => `${name}=${JSON.stringify(value)}\n`)
   await writeFile(file, lines.join(''), { flag: 'wx', mode: 0o600 })

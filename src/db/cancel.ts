@@ -4,7 +4,7 @@ import { sqlState } from './errors.ts'
 
 /**
  * Runs a statement that ends when `signal` aborts: its query is cancelled and the work fails with 499. It does not
- * settle before the server has dealt with the cancellation, so that whoever borrows the connection next cannot be hit.
+ * settle before the server has dealt with the cancellation, so that the next borrower of the connection cannot be hit.
  */
 export function cancellable<T>(
   client: pg.ClientBase,

@@ -219,7 +219,7 @@ const prefix = 'svc_sessions '
 
 /**
  * The message of a notice about sessions: triggers tell the connection that changes them what they notify everybody of, since
- * whoever answers for the change must know (migrations/schema/notifications.ts). Undefined for every other notice.
+ * the code that answers for the change must know (migrations/schema/notifications.ts). Undefined for every other notice.
  */
 export function sessionNotice(notice: string | undefined): string | undefined {
   return notice?.startsWith(prefix) ? notice.slice(prefix.length) : undefined

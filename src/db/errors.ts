@@ -148,9 +148,9 @@ const answers: Readonly<Record<string, (error: unknown) => AppError | undefined>
   /** Raised by `svc_log.reach()`; the message is the oldest moment of which the history is whole. */
   SV410: (cause) => errors.historyGone(source(cause).message ?? null),
   SV416: () => errors.badQuery('asOf: has not happened yet'),
-  /** Raised by `svc_keep_administrator()`, whoever writes and by whatever statement. */
+  /** Raised by `svc_keep_administrator()`, for any writer and any statement. */
   SV409: (cause) => errors.lastAdministrator(cause),
-  /** Raised by `svc_take_content()` when nobody holds what an upload has stored any more. */
+  /** Raised by `svc_take_content()` when the hold on an upload's content is over. */
   SV503: (cause) => errors.unavailable(source(cause).message, cause),
   /** Raised by `svc_refuse()` when a written row would leave the caller's scope. */
   SV403: (cause) => new AppError(403, source(cause).message ?? 'Forbidden', { cause }),

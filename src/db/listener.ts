@@ -317,7 +317,7 @@ async function reconnect(shell: Shell, attempt: number): Promise<void> {
   if (shell.closed) return
   try {
     await connect(shell)
-    // Before anything counts again, what was kept is forgotten: nobody heard what was said in between.
+    // Before anything counts again, what was kept is forgotten: this process missed what was said in between.
     for (const handler of shell.reconnectHandlers) handler()
     log.info('the notification connection is back')
     void beat(shell)

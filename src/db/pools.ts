@@ -237,7 +237,7 @@ async function queryOn(pool: pg.Pool, options: DatabaseOptions, asked: QueryText
     if (isLost && onLoss === 'repeat' && repeats < mostRepeats && signal?.aborted !== true)
       return queryOn(pool, options, asked, { ...more, signal, repeats: repeats + 1 })
     if (isLost && onLoss === 'tell' && !wasRefused(error)) throw new AnswerLost(error, processOf(client))
-    // Its own stack ends at the socket; this one leads to whoever has asked.
+    // Its own stack ends at the socket; this one leads to the caller.
     Error.captureStackTrace(error as Error)
     throw error
   } finally {

@@ -1,5 +1,5 @@
 /**
- * Asks for many at once, one question at a time: whoever comes while one is under way shares the next one. A busy process
+ * Asks for many at once, one question at a time: requests that come meanwhile share the next one. A busy process
  * thus sends no more statements than an idle one, and no answer is older than its question.
  */
 export function inRounds<Key, Answer>(

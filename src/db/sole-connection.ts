@@ -7,7 +7,7 @@ import { databaseUrl, directUrl, type PgClient, tlsOptions, withoutOwnParameters
 
 /**
  * Works on a connection of its own, past any pooler and without a limit on the time of a transaction. It only reads, unless
- * `writes` says otherwise: that is for a restore, which makes a database that nobody uses yet.
+ * `writes` says otherwise: that is for a restore, which makes a database that is not in use yet.
  */
 export async function onSoleConnection<T>(
   config: Config,

@@ -20,7 +20,7 @@ export type Cause = {
   readonly by: (typeof causedBy)[number]
   /** The workflows that led to it one after the other, each with the record that it was triggered by. */
   readonly chain?: readonly string[]
-  /** With whose rights it was done, where not with those of who triggered it all; null: with nobody's. */
+  /** The user whose rights it had, where these are not those of the user who triggered it all; null: no user's. */
   readonly as?: string | null
 }
 

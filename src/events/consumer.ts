@@ -1,5 +1,5 @@
 /**
- * Consumers follow the log and miss none of it, whoever has written (ADR 39). The database stores the place of a
+ * Consumers follow the log and miss none of it, by any writer (ADR 39). The database stores the place of a
  * consumer, and the effects of a page of events commit together with the next place: in the database each event is
  * handled exactly once. Effects elsewhere become jobs of the same transaction.
  *

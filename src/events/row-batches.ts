@@ -31,7 +31,7 @@ export type RowKind = {
 
 type AnsweredRow = { readonly place?: number }
 
-/** `gone` aborts when nobody waits for the answer any more: what has not begun then is not written. */
+/** `gone` aborts when the client no longer waits: a row that has not begun then is not written. */
 type WritingRequest = { readonly actor: Actor; readonly gone: AbortSignal | undefined }
 
 type Writer = {

@@ -98,7 +98,7 @@ export type ConsoleExtension = {
   readonly page?: { readonly file: string }
   /** Editors by name: a field has one whose definition says `editor: '{extension}/{editor}'`. */
   readonly editors?: Readonly<Record<string, { readonly file: string }>>
-  /** The collections that its frames may ask the console for, with the rights of whoever is signed in and never more. */
+  /** The collections that its frames may ask the console for, with the rights of the signed-in user and never more. */
   readonly collections?: { readonly read?: readonly string[]; readonly write?: readonly string[] }
   /** The names of the roles that see it; everybody who is signed in where it is not given. Administrators always do. */
   readonly roles?: readonly string[]

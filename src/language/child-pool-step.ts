@@ -27,7 +27,7 @@ export type ChildPoolState = {
 
 export type PoolInput =
   | { readonly kind: 'asked'; readonly job: PoolJob }
-  /** Nobody waits for it any more. */
+  /** Its caller no longer waits for it. */
   | { readonly kind: 'abandoned'; readonly job: number }
   | { readonly kind: 'started'; readonly child: number }
   | { readonly kind: 'finished'; readonly child: number }

@@ -45,7 +45,7 @@ type ChildJob<T, To, From> = {
   readonly turn: string
   /** Goes first and is never refused. */
   readonly isQuick: boolean
-  /** Aborts when nobody waits for it any more. A running job comes to its end. */
+  /** Aborts when its caller no longer waits for it. A running job comes to its end. */
   readonly signal?: AbortSignal | undefined
   /** Called anew where its process died and `mostDeaths` allows it. */
   readonly run: (line: ChildLine<To, From>) => Promise<T>

@@ -88,7 +88,7 @@ async function bringUp(it: Launch, dir: string, processEnv: NodeJS.ProcessEnv): 
   it.output.say(banner({ url, docs: await docsAddress(url), config, admin }))
 }
 
-/** The console follows changes over the realtime channel, so whoever starts all at once has it, and every row rule with it. */
+/** The console follows changes over the realtime channel, so a start of everything has it, and every row rule with it. */
 function realtimeUnlessDecided(given: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   const isDecided = given.SOCKET_ENABLED !== undefined || given.REALTIME_ROW_LEVEL_SCOPING !== undefined
   return isDecided ? {} : { SOCKET_ENABLED: 'true', REALTIME_ROW_LEVEL_SCOPING: 'true' }

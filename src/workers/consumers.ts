@@ -172,7 +172,7 @@ async function release(deps: ConsumerWrites, places: readonly ConsumerRun[]): Pr
   }
 }
 
-/** Renews what this process holds, and takes what nobody does. */
+/** Renews what this process holds, and takes what no process does. */
 async function hold(shell: Shell): Promise<void> {
   const { deps, timing, stopping } = shell
   while (!stopping.signal.aborted) {
@@ -271,7 +271,7 @@ function rest(shell: Shell, { consumer: { paceMs }, wakeup }: ConsumerRun): Prom
   return paceMs === undefined ? wakeup.wait(unwokenMs) : pause(shell, paceMs)
 }
 
-/** Nobody knows whether the last page was handled: its place does. */
+/** Whether the last page was handled is unknown here: its stored place shows it. */
 async function readAgain({ deps, timing }: Shell, place: ConsumerRun, smaller = 1): Promise<void> {
   const { held } = place
   if (held === undefined) return

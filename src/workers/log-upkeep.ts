@@ -105,7 +105,7 @@ function reportTo({ log }: Logs): (soFar: Expiry) => void {
 const batchSize = 1000
 
 /**
- * Deletes what nobody can use any more: one-time secrets, tries, challenges, idempotency keys, counters and locks. Each
+ * Deletes what has become useless: one-time secrets, tries, challenges, idempotency keys, counters and locks. Each
  * batch is a statement of its own; stops between two.
  */
 export async function deleteWhatExpired(deps: Writes, signal: AbortSignal): Promise<void> {

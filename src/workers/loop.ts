@@ -21,7 +21,7 @@ type JobAttempt = {
   readonly group: string | undefined
   /** For whom it is done: everything that the job changes is written by this actor, who names what led to it. */
   readonly actor: Actor
-  /** Aborts when the attempt lapses and when the worker cannot wait any longer; whoever goes on then is a zombie. */
+  /** Aborts when the attempt lapses and when the worker cannot wait any longer; a handler that goes on then is a zombie. */
   readonly signal: AbortSignal
 }
 
@@ -134,7 +134,7 @@ async function work<Name extends QueueName>(
     failures = jobs === undefined ? failures + 1 : 0
     if (failures > 0) await wait(pauseAfter(failures, backoff))
     else if (jobs!.length === 0) await wait(free === 0 ? undefined : pollMs)
-    // The next look leaves out the groups of these; where it cannot, looking again and again would help nobody.
+    // The next look leaves out the groups of these; where it cannot, looking again and again would not help.
     else if (refused!.length === jobs!.length) await wait(Math.min(pollMs, afterRefusalMs))
   }
 }

@@ -1,6 +1,6 @@
 import type { Logs } from '../adapters/logger.ts'
 
-/** A signal for one waiter. A wakeup that comes while nobody waits ends the next wait at once. */
+/** A signal for one waiter. A wakeup that comes without a waiter ends the next wait at once. */
 export function openWakeup() {
   let isAwake = false
   let end: (() => void) | undefined

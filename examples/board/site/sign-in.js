@@ -5,7 +5,7 @@ import { go } from './main.js'
 const email = () => field('E-mail', { name: 'email', type: 'email', autocomplete: 'username' })
 const password = (autocomplete) => field('Password', { name: 'password', type: 'password', autocomplete, minLength: 8 })
 
-/** Who registers founds a team, or joins the one that has invited them. */
+/** A user who registers founds a team, or joins the one that the invitation names. */
 export function signInPage(main, invitation) {
   const names = [
     field('First name', { name: 'firstName', autocomplete: 'given-name' }),

@@ -81,7 +81,7 @@ const isJsonp = (request: IncomingMessage): boolean => queryOf(request).has('j')
 
 const queryOf = (request: IncomingMessage) => new URLSearchParams(targetOf(request)[1])
 
-/** Path and query, by the text: it need not be an address, and nobody would catch what parsing one throws here. */
+/** Path and query, by the text: it need not be an address, and an exception of a parser would go uncaught here. */
 const targetOf = ({ url = '/' }: IncomingMessage) => url.split('?', 2)
 
 /** The limits of clients in a process (docs/realtime.md). */

@@ -289,7 +289,7 @@ async function kick(context: RoomContext, socket: Socket, request: unknown): Pro
   const given = readMessage('room:kick', request)
   const room = roomOf(context, socket, given.room)
   const userId = given.userId.toLowerCase()
-  // Nobody has the id `-`: creators who name themselves are first refused for what else is wrong.
+  // The id `-` exists for no user: creators who name themselves are first refused for their other mistakes.
   const target = userId === userOf(socket) ? '-' : userId
   const kicked = await context.store.kick(room, socket.id, target)
   if (kicked.outcome === 'not in the room' && target !== '-') throw await notThere(context, userId)

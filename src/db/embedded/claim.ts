@@ -59,7 +59,7 @@ async function succeeded(own: string, file: string, dataDir: string): Promise<bo
     return false
   }
   await rename(own, file)
-  // From here on nobody can come after the dead ones.
+  // From here on no process can come after the dead ones.
   const left = (await readdir(dataDir)).filter((name) => name.startsWith(successorPrefix))
   await Promise.all(left.map((name) => rm(join(dataDir, name), { force: true })))
   return true

@@ -101,7 +101,7 @@ async function launch(host: EmbeddedHost, url: URL, options: EmbeddedOptions): P
   return { pid: child.pid!, ended, stop }
 }
 
-/** The process becomes the server when it is told that it has a guardian, and ends when whoever could tell is gone. */
+/** The process becomes the server when it is told that it has a guardian, and ends when the one that could tell is gone. */
 const becomeServer = 'read -r _ && exec "$@" < /dev/null'
 
 /**
@@ -307,12 +307,12 @@ async function readIfPresent(file: string): Promise<string | undefined> {
   }
 }
 
-/** Systems hand out those above to whoever connects somewhere, so that one of them may be taken a moment later. */
+/** Systems hand out those above for outgoing connections, so that one of them may be taken a moment later. */
 const [lowest, highest] = [20_000, 32_767]
 const triesAtMost = 100
 
 /**
- * A port of `host` that nobody uses, for a server that is to have it a little later and to be found there again. Rejects
+ * A free port of `host`, for a server that is to have it a little later and to be found there again. Rejects
  * with the error of `listen` for an address that can't be had.
  */
 export async function freePort(host = '127.0.0.1'): Promise<number> {

@@ -4,7 +4,7 @@ import { quoteText } from '../sql.ts'
 /** Facts of the way between a process and a server. */
 export type LineFacts = {
   readonly isPooled: boolean
-  /** A session stays with whoever has opened it: LISTEN, advisory locks and whatever else outlives a transaction work. */
+  /** A session stays with the client that has opened it: LISTEN, advisory locks and whatever else outlives a transaction work. */
   readonly keepsSessions: boolean
   /** Settings that a session is opened with reach it. */
   readonly keepsSettings: boolean

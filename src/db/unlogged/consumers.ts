@@ -22,7 +22,7 @@ type SetAside = { readonly position: string; readonly reason: string }
 /** The lock for registering a consumer and for removing events: later removals respect a registered place. */
 export const placesLockSql = `pg_advisory_xact_lock(hashtextextended('daybook log consumers', 0))`
 
-/** Why a consumer was stopped by whoever removed what it had yet to read. */
+/** Why a consumer was stopped: the events that it had yet to read were removed. */
 export const logRemoved = 'log removed'
 
 /** Makes consumers known that are not yet; they begin at the snapshot. Gives the names of the new ones. */
@@ -47,7 +47,7 @@ export async function unregisterConsumer(deps: UnloggedWrites, name: string): Pr
   await run(deps, 'delete from svc_log.consumer where name = $1', [name])
 }
 
-/** Takes the consumers that nobody works for, each under a token of its own. */
+/** Takes the consumers that no process works for, each under a token of its own. */
 export function claimConsumers(
   deps: UnloggedWrites,
   names: readonly string[],
@@ -118,7 +118,7 @@ export async function moveConsumer(tx: Tx, move: Move): Promise<boolean> {
   return (await tx.any(rawQuery(moveSql, moveValues(move)))).length === 1
 }
 
-/** The same past events that nobody wanted. */
+/** The same past events that were not wanted. */
 export async function moveIdleConsumer(deps: UnloggedWrites, move: Move): Promise<boolean> {
   return (await run(deps, moveSql, moveValues(move))).length === 1
 }
@@ -177,7 +177,7 @@ export async function stopConsumer(
   )
 }
 
-/** Has a consumer go on elsewhere, whoever works for it and whatever has stopped it. False when there is none. */
+/** Has a consumer go on elsewhere, also if a process works for it or something has stopped it. False when there is none. */
 export async function resetConsumer(deps: UnloggedWrites, name: string, to: StoredCursor): Promise<boolean> {
   const rows = await run(
     deps,

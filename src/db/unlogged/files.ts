@@ -89,7 +89,7 @@ const scheduled = (contents: readonly ContentKey[], seconds: number) => [
 export type RemovableContent = ContentKey & { readonly variants: readonly string[]; readonly attempts: number }
 
 /**
- * Takes content that is due and that no row names; nobody can hold it from then on. Content that a row names is forgotten
+ * Takes content that is due and that no row names; no upload can hold it from then on. Content that a row names is forgotten
  * here. One that is not forgotten in time is due again: in two minutes, then later and later, up to an hour.
  */
 export function claimDueContent(deps: UnloggedWrites, atMost: number): Promise<RemovableContent[]> {
@@ -115,7 +115,7 @@ export function claimDueContent(deps: UnloggedWrites, atMost: number): Promise<R
 }
 
 /*
- * Content derived from files, such as smaller images. It can be made again, so nobody asks the log about it. A row is
+ * Content derived from files, such as smaller images. It can be made again, so the log need not have it. A row is
  * there before the content is written; `size` is 0 until that is whole.
  */
 
@@ -125,7 +125,7 @@ type NewVariant = { readonly storage: string; readonly key: string; readonly ori
 /** Since when somebody writes it; text, because it has to be given back exactly. */
 export type VariantClaim = NewVariant & { readonly since: string }
 
-/** Longer than anything that is made takes: whoever began it was killed. */
+/** Longer than making anything takes: the process that began it was killed. */
 const abandonedAfter = '2 minutes'
 
 /**
@@ -151,7 +151,7 @@ export async function claimVariant(
   return row && { storage, key, original, since: row.since }
 }
 
-/** Notes that the content is whole. False where the claim is gone: the content then belongs to nobody. */
+/** Notes that the content is whole. False where the claim is gone: the content then has no owner. */
 export async function completeVariant(deps: UnloggedWrites, claim: VariantClaim, size: number): Promise<boolean> {
   const rows = await run(
     deps,

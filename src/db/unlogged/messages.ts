@@ -13,7 +13,7 @@ export async function renewMailClaim(deps: UnloggedWrites, emailLogId: string, c
   return rows.length === 1
 }
 
-// The development inbox: mails that nobody sends, with the secrets in them. It has no rows in production.
+// The development inbox: mails that are not sent, with the secrets in them. It has no rows in production.
 
 type DevelopmentMail = {
   readonly emailLogId: string

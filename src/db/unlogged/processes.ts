@@ -19,7 +19,7 @@ export async function storeWritePositions(deps: UnloggedWrites, callers: readonl
   )
 }
 
-/** Raises the floor to the positions of more than a minute ago and deletes them: what is that far behind serves nobody. */
+/** Raises the floor to the positions of more than a minute ago and deletes them: a process that far behind serves no reads. */
 export async function forgetWritePositions(deps: UnloggedWrites): Promise<void> {
   await run(
     deps,

@@ -35,7 +35,7 @@ export async function renewSecret(tx: Tx, { identifier, hash, lifetimeSeconds }:
   return rows.length > 0
 }
 
-/** Makes the secrets of these identifiers worthless. Lock the user's row first, as whoever uses one of them does. */
+/** Makes the secrets of these identifiers worthless. Lock the user's row first, as the use of one of them does. */
 export async function deleteSecrets(tx: Tx, identifiers: readonly string[]): Promise<void> {
   await tx.any(
     sql.unsafe`delete from "svc_Verification" where identifier = any(${sql.array([...identifiers], 'text')})`,
@@ -160,7 +160,7 @@ const challengeSeconds = 300
 export type Challenge = {
   /** `{purpose}:{subject or hash}`: a challenge of one purpose answers no other one. */
   readonly identifier: string
-  /** The user it belongs to; null when nobody has said yet. */
+  /** The user it belongs to; null when it is not known yet. */
   readonly userId: string | null
   readonly data: Readonly<Record<string, unknown>>
 }

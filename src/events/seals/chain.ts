@@ -230,7 +230,7 @@ type Sealed = {
   readonly salts?: Buffer
 }
 
-/** The end of the chain, which nobody else moves until the transaction ends. */
+/** The end of the chain, which no other transaction moves before this one ends. */
 function holdChain(tx: Tx): Promise<State> {
   return tx.one<State>(
     rawQuery(`select number::float8 as number, hash, key, "from"::text as "from", "upTo"::text as "upTo", position::text as position, sweep::text as sweep,

@@ -78,7 +78,7 @@ async function main(): Promise<void> {
   })
 }
 
-/** Nobody listens any more when the worker has just ended. */
+/** The worker may just have ended, and then no process listens any more. */
 function say(message: FromRunner): void {
   if (process.connected) process.send!(message)
 }

@@ -135,7 +135,7 @@ async function answer(
   if (child.connected) child.send({ kind: 'answer', call, ...reply })
 }
 
-/** Processes for tasks: those that run one, and one that waits so that a death delays nobody. */
+/** Processes for tasks: those that run one, and one that waits so that a death delays no task. */
 export type RunnerPool = {
   /** How many tasks would have a process at once; before there was any use for one, as many as may come to have one. */
   ready(): number

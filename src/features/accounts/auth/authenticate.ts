@@ -93,7 +93,7 @@ export function bearerOf(authorization: string): string | undefined {
 
 type CallerResult = Caller | CredentialFault
 
-/** On routes where nobody is anybody a bad header is refused all the same. */
+/** Refuses a bad header also on routes that need no caller. */
 function forgotten(deps: CurrentAccess & CurrentCatalog & CurrentSettings, found: PendingCaller): PendingCaller {
   if (found instanceof Promise) return found.then((settled) => forgotten(deps, settled))
   return typeof found === 'string' ? found : publicCaller(deps)
@@ -221,7 +221,7 @@ function previewed(
   const limits = { isPreview: true, scope: 'read' } as const
   if (of === undefined || of.role.name === publicRole) {
     const nobody = publicCaller(deps)
-    // Nobody at all, not even the public, where there is nothing to look at any more.
+    // No caller at all, not even the public, where nothing is left to look at.
     const access = of === undefined ? withGrants(nobody.access, () => undefined, { admin: false }) : nobody.access
     return { ...nobody, sessionId: owner.sessionId, access: { ...access, ...limits }, preview: { owner } }
   }
@@ -271,7 +271,7 @@ type Held = { readonly email: string; readonly password: string }
 /** A verified password: the account with the hash that its password had. */
 type Believed = { readonly userId: string; readonly password: string; readonly userRoleId: string }
 
-/** Keys are of this process: nobody else can tell what password an entry is of. */
+/** Keys are of this process: no other can tell the password of an entry. */
 const key = randomBytes(32)
 const believed = openBoundedMemory<Believed>({ maxBytes: 10_000, maxEntryBytes: 1, sizeOf: () => 1 })
 

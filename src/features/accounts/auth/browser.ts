@@ -192,12 +192,12 @@ export function refuseForeignVisit(config: Config, request: FastifyRequest): voi
   if ((origin !== undefined || site !== 'none') && !fromTrustedPage(config, request, origin)) throw crossSite()
 }
 
-/** Of what is no address, an origin that nobody trusts. */
+/** For a text that is no address, an origin that is never trusted. */
 const originOf = (address: string): string => (URL.canParse(address) ? new URL(address).origin : 'null')
 
 /**
  * Refuses (403) a sign-in that another site's page or mail starts: it would sign its victim in as somebody else. A
- * navigation or an image has no Origin, but browsers say `Sec-Fetch-Site`; whoever says neither is no browser.
+ * navigation or an image has no Origin, but browsers say `Sec-Fetch-Site`; a client that says neither is no browser.
  */
 export function refuseForeignPage(config: Config, request: FastifyRequest): void {
   const { origin, 'sec-fetch-site': site } = request.headers

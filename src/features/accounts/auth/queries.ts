@@ -44,7 +44,7 @@ export function accountOf(db: Reader, userId: string): Promise<Account | undefin
   return db.maybeOne<Account>(sql.unsafe`${accountSql} where id = ${userId}`)
 }
 
-/** The account as it is now; until the transaction ends nobody else changes it. */
+/** The account as it is now; no other transaction changes it before this one ends. */
 export function lockAccount(tx: Tx, userId: string): Promise<Account | undefined> {
   return tx.maybeOne<Account>(sql.unsafe`${accountSql} where id = ${userId} for no key update`)
 }
@@ -190,7 +190,7 @@ export function liveSessionsOf(db: Reader, catalog: Catalog, userId: string): Pr
   return db.any<SessionRow>(rawQuery(text, [userId]))
 }
 
-/** Until the transaction ends nobody else counts the user's sessions; gives the limits of the user's own. */
+/** No other transaction counts the user's sessions before this one ends; gives the limits of the user's own. */
 export async function lockSessionsOf(tx: Tx, userId: string): Promise<unknown> {
   await tx.any(sql.unsafe`select pg_advisory_xact_lock(hashtextextended(${`sessions of ${userId}`}, 0))`)
   const user = await tx.maybeOne<{ limits: unknown }>(
@@ -235,7 +235,7 @@ export async function wasMailedRecently(
   return recent
 }
 
-/** Until the transaction ends nobody else sends to the address; false when somebody is at it now. */
+/** No other transaction sends to the address before this one ends; false when another one is at it now. */
 export async function lockVerificationOf(tx: Tx, email: string): Promise<boolean> {
   const { locked } = await tx.one<{ locked: boolean }>(sql.unsafe`
     select pg_try_advisory_xact_lock(hashtextextended(${`email-verification:${email}`}, 0)) as locked`)

@@ -80,7 +80,7 @@ type SessionStoreOptions = {
 
 /** After this a session is read again, so that its use is noted and its end moved. */
 const freshForMs = 30_000
-/** The same where rules follow relations: of changes of what they lead to nobody is notified. */
+/** The same where rules follow relations: changes of the rows that they lead to notify no process. */
 const relatedFreshForMs = 1000
 const sessionsAtMost = 10_000
 

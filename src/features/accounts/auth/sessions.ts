@@ -127,7 +127,7 @@ type LimitedSession = {
 /**
  * Refuses (403) a session over the limit of its type. The user's other sign-ins wait until this transaction has ended,
  * so any number at the same time gets no more sessions than one after the other. Sessions without a type
- * and administrators have no limit. A limit that cannot be looked up lets nobody in: its failure is the transaction's.
+ * and administrators have no limit. If a limit cannot be looked up, the sign-in fails: its failure is the transaction's.
  */
 async function checkSessionLimit(deps: CurrentAccess & CurrentSettings, tx: Tx, wanted: LimitedSession): Promise<void> {
   const { userId, roleId, tenantId, type } = wanted

@@ -147,7 +147,7 @@ export function signingIn(request: FastifyRequest, { account, membership }: Firs
 }
 
 /**
- * The role at the tenant that was asked for, else the oldest one. Outside multi-tenant mode nobody can ask. 403 where
+ * The role at the tenant that was asked for, else the oldest one. Outside multi-tenant mode no request can ask. 403 where
  * there is none.
  */
 export async function membershipOf(

@@ -39,7 +39,7 @@ type UserChange = {
 
 /** The consequences of an allowed change. */
 type Effects = {
-  /** The address is nobody's proven one any more. */
+  /** No account has proven the address any more. */
   readonly unverified: boolean
   /** The sessions of the user end. */
   readonly sessionsEnd: boolean

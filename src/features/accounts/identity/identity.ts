@@ -123,7 +123,7 @@ export const sessionRules: CollectionRules = {
   },
 }
 
-/** Without `administrator`, `public` or `user` nobody could get in. */
+/** Without `administrator`, `public` or `user` no one could sign in or register. */
 export const roleRules: CollectionRules = {
   ownKey: ({ roleId }) => roleId,
   beforeWrite: async (deps, _context, cells, id) => {
@@ -270,7 +270,7 @@ type StoredUser = {
   readonly memberships: readonly RoleAssignment[]
 }
 
-/** The users with these ids that the caller may change so; nobody else changes them until the transaction ends. */
+/** The users with these ids that the caller may change so; no other transaction changes them before this one ends. */
 async function storedUsers(run: Run, context: WriteContext, ids: readonly string[]): Promise<readonly StoredUser[]> {
   const params = createParams()
   return usersWhere(run.tx, context, lockedRows(context, ids, params), params)

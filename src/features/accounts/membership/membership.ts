@@ -31,7 +31,7 @@ export const invalidInvite = (members?: { valid: false }) =>
 
 const batchSize = 500
 
-/** Says of invitations that nobody has accepted in time that they are over; they stay, as a record of who was invited. */
+/** Marks invitations that were not accepted in time as over; they stay, as a record of who was invited. */
 export async function endInvites(deps: Writes, signal: AbortSignal): Promise<void> {
   for (let count = batchSize; count === batchSize; ) {
     signal.throwIfAborted()
@@ -124,7 +124,7 @@ function expireOldInvites(atMost: number) {
   }
 }
 
-/** Reasons against inviting an address to a tenant. Until the transaction ends nobody else invites it there. */
+/** Reasons against inviting an address to a tenant. No other transaction invites it there before this one ends. */
 export async function lockInvitee(
   tx: Tx,
   email: string,
@@ -143,7 +143,7 @@ type NewInvite = {
   readonly email: string
   readonly roleId: string
   readonly tenantId: string
-  /** The hash of a secret that nobody knows: the mail worker makes the one that is sent. */
+  /** The hash of an unknown secret: the mail worker makes the one that is sent. */
   readonly tokenHash: string
   readonly invitedBy: string
   readonly lifetimeSeconds: number

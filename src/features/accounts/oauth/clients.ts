@@ -127,7 +127,7 @@ async function fetchDocument(address: string, allowPrivate: boolean): Promise<un
 const badDocument = (why: string, cause?: unknown) =>
   new AppError(400, `The metadata document of the program cannot be used: ${why}`, { code: 'INVALID_CLIENT', cause })
 
-/** Programs of one network that nobody has used yet, and of all. */
+/** Programs without a user so far: of one network, and of all. */
 const clientsPerNetwork = 20
 const clientsAtMost = 10_000
 /** Until somebody signs in to it, and since then. */

@@ -47,7 +47,7 @@ export function clientIdOf(query: string): string {
 /**
  * The request of a known client: a request, or a refusal that the client is told.
  *
- * @throws {AppError} 400 where the client must not be answered: without an address of its own, nobody knows whose it is
+ * @throws {AppError} 400 where the client must not be answered: without an address of its own, its owner is unknown
  */
 export function readRequest(
   config: Config,

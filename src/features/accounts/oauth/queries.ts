@@ -21,7 +21,7 @@ export async function readClient(db: Reader, id: string): Promise<StoredMetadata
   return row?.metadata
 }
 
-/** Until the transaction ends nobody else registers one. */
+/** No other request registers one before the transaction ends. */
 export async function lockRegistrations(tx: Tx): Promise<void> {
   await tx.any(sql.unsafe`select pg_advisory_xact_lock(hashtextextended('registrations of programs', 0))`)
 }

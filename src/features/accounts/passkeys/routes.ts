@@ -161,7 +161,7 @@ async function removePasskey(deps: Writes, request: FastifyRequest, id: string):
   return { deleted: true }
 }
 
-/** A challenge for whoever has a passkey; it names no account, so it tells nothing about any. */
+/** A challenge for any user with a passkey; it names no account, so it tells nothing about any. */
 async function beginAuthentication(deps: Writes, request: FastifyRequest) {
   const options = await authenticationOptions(enabledPasskeys(deps))
   const challengeId = newSecret()

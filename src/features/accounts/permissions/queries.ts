@@ -73,7 +73,7 @@ export function permissionsOfRoles(db: Reader, roles: readonly string[]): Promis
     order by r.name, p.collection, p.action`)
 }
 
-/** Until the transaction ends nobody else changes these roles or gives them permissions; the names of those there are. */
+/** The names of those of the roles that exist. No other transaction changes them or their permissions before this one ends. */
 export async function lockRoles(tx: Tx, names: readonly string[]): Promise<ReadonlySet<string>> {
   const rows = await tx.any<{ name: string }>(sql.unsafe`
     select name from "svc_Role" where name = any(${sql.array([...names], 'text')}) order by id for update`)

@@ -74,7 +74,7 @@ export function storedProblems(rules: AccessRules, env: ResolveEnv, row: Permiss
   return unknown.map((spec) => ({ field: 'fields', message: `${spec} names no field or relation`, rule: 'permission' }))
 }
 
-/** The relations that a stored permission opens for whoever has this access. */
+/** The relations that a stored permission opens for callers with this access. */
 export function openedBy(rules: AccessRules, access: Access, row: PermissionRow): readonly OpenedRelation[] {
   const { catalog } = rules
   const collection = catalog.collections.get(row.collection)

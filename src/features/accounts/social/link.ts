@@ -68,7 +68,7 @@ async function openedAccount(
 
 type LinkRules = { readonly allowUnverifiedLink: boolean; readonly registers: boolean }
 
-/** In multi-tenant mode an account needs a tenant, which nobody names here: it registers, or is invited, first. */
+/** In multi-tenant mode an account needs a tenant, which is not named here: it registers, or is invited, first. */
 const rulesOf = ({ config }: Configuration): LinkRules => ({
   allowUnverifiedLink: config.oauth.allowUnverifiedLink,
   registers: config.auth.publicRegistration && !config.tenancy.enabled,

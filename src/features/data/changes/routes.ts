@@ -6,7 +6,7 @@ import { Key, queryOf } from '../items/items.ts'
 import { readChanges } from './changes.ts'
 import type { ChangesReads } from './request.ts'
 
-/** Pull synchronisation: open to whoever may read a collection, like the items themselves. */
+/** Pull synchronisation: open to callers who may read a collection, like the items themselves. */
 export function changesRoutes(app: App, deps: ChangesReads): void {
   app.get('/changes', changesRoute, async (request, reply) => {
     const changes = await readChanges(deps, request.caller.access, queryOf(request))

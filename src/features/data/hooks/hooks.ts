@@ -26,7 +26,7 @@ type HookMembers = { readonly collection: string; readonly [member: string]: unk
 type Hook = (context: never) => unknown
 
 type Hooks = {
-  /** True as long as nobody has registered anything. */
+  /** True as long as no extension has registered a hook. */
   isEmpty(): boolean
   /**
    * Hooks of `*` run before those of the collection, each in the order of registration. `owner` names the hook in the

@@ -151,7 +151,7 @@ function readCacheRequest(value: unknown): CacheRequest {
   throw errors.badQuery('cache: expected true, false, reload or a number of seconds')
 }
 
-/** For how many seconds the answer may be kept, and whether that is nobody's wish but the program's. */
+/** For how many seconds the answer may be kept, and whether the program alone decided that. */
 type Wish = { readonly seconds: number; readonly isAutomatic: boolean }
 
 type WishOptions = {

@@ -138,7 +138,7 @@ async function writeRows(
   }
 }
 
-/** Nobody is told how far it is: a notification would be a change. */
+/** Sends no progress: a notification would be a change. */
 async function triedRows(
   deps: ItemWrites,
   { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },

@@ -119,7 +119,7 @@ type Each = { readonly kind: RowKind; readonly values: readonly ParamValue[] }
 
 /**
  * Undefined where the rows have to be written one by one: by what follows from them (links, a place at the end of its tenant's
- * rows), or because nobody logs which of them is whose.
+ * rows), or because no log says which of them is whose.
  */
 function eachOf(context: WriteContext, row: RowToWrite): Each | undefined {
   const { action, catalog, collection, condition } = context

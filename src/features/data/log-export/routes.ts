@@ -5,7 +5,7 @@ import { routesOf } from '../../../http/route.ts'
 import { Id, Moment, NullableText, Text } from '../../../http/shapes.ts'
 import { exportLog, type LogReads, readHead, readLogKeys } from './log-export.ts'
 
-/** The log for programs that keep a copy of it; open to whoever was granted reading svc_AuditLog (docs/audit-log.md). */
+/** The log for programs that keep a copy of it; open to callers who may read svc_AuditLog (docs/audit-log.md). */
 export function logRoutes(app: App, deps: LogReads): void {
   app.get('/log/export', exportRoute, async (request, reply) => {
     const { collection, action, ...others } = request.query

@@ -109,7 +109,7 @@ function dropFindings(
   { removeType, objects, concurrent = false }: ParseTree,
   { created, subject }: LintedScript,
 ): LintFinding[] {
-  // Functions and the like are named in another way, and nobody waits for them.
+  // Functions and the like are named in another way, and no other session waits for them.
   if (removeType !== 'OBJECT_INDEX' && removeType !== 'OBJECT_TABLE') return []
   const names: string[] = objects.map(nameOf)
   if (removeType === 'OBJECT_INDEX') return concurrent ? [] : names.map((name) => objectOf('drop-index', name))

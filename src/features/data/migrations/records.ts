@@ -278,7 +278,7 @@ export async function storeEnding(tx: Tx, version: string, ending: Ending): Prom
     where version = ${version}`)
 }
 
-/** Versions that are under way; nobody runs them when the lock of the runners is free. */
+/** Versions that are under way; they are not running when the lock of the runners is free. */
 export async function runningVersions(
   db: Reader,
 ): Promise<readonly { version: string; direction: RunDirection | null }[]> {

@@ -324,7 +324,7 @@ type Execution = {
   readonly direction: RunDirection
   /** Of an up: migrations that are run together share it. */
   readonly batch: number
-  /** For whoever watches: `2 of 7`. */
+  /** For people who watch: `2 of 7`. */
   readonly place?: string
   /** Of a down: why, in the requester's words. */
   readonly reason?: string | undefined

@@ -24,7 +24,7 @@ export type MigrationHost = {
   readonly env: Readonly<Record<string, string | undefined>>
 }
 
-/** The one who may run migrations now: whoever holds the lock, in all processes. */
+/** The one process that may run migrations now, of all processes: it holds the lock. */
 export type MigrationRunner = MigrationHost & {
   readonly session: DirectSession
   /** In whose name the domain events are; undefined for setup's own scripts, which may come before the log. */

@@ -27,7 +27,7 @@ import {
 } from '../items/items.ts'
 import { failure, parseReport, type ReportReads, resolveReport, tookTooLong } from './reports.ts'
 
-/** Statements of one request at a time, where nobody else waits; else one. */
+/** Statements of one request at a time, where no other request waits; else one. */
 const atOnce = 3
 
 /**

@@ -130,7 +130,7 @@ function facetsStatement(sight: LogSight, open: typeof dimensions, filter: Facet
   return { text, values: params.values }
 }
 
-/** Moments at which something changed: the steps of whoever goes through the past with `asOf`. */
+/** Moments at which something changed: the steps for a reader who goes through the past with `asOf`. */
 
 type MomentsQuery = {
   /** Names by commas. */

@@ -156,7 +156,7 @@ async function planState(deps: UndoReads, tx: Tx, part: RestorablePart, state: P
 
 type Found = { readonly reversals: readonly RowReversal[]; readonly past: PastRows; readonly at: string }
 
-/** Everything since the moment is to be undone, whoever did it. */
+/** Everything since the moment is to be undone, by any actor. */
 async function fromLog(deps: UndoReads, tx: Tx, part: RestorablePart, at: string): Promise<Found> {
   const point = parsePoint(at)
   await requireReached(tx, point)

@@ -54,7 +54,7 @@ export function assetRoutes(app: App, deps: AssetWrites): void {
       const { id } = request.params
       const wanted = wantedOf(request.query as AssetQuery, deps.config)
       const isNamedBySettings = isSettingsImage(id)
-      // Nobody's signature is about these.
+      // No signature covers these.
       checkTransform(isNamedBySettings ? { ...wanted, signature: undefined } : wanted, deps.config)
       const asset = isNamedBySettings
         ? await settingsAsset(deps, id, (request.query as AssetQuery).tenant_id)

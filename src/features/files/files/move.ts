@@ -186,7 +186,7 @@ export function folderOf({ tenantId, userId }: FileOwner): string {
 
 /** A new id and the name of its content, from what it was sent as. */
 export function newName(originalFilename: string): { readonly id: string; readonly filename: string } {
-  // Not made of the time: an id is part of a key that nobody shall guess.
+  // Not made of the time: an id is part of a key that must not be guessed.
   const id = randomUUID()
   return { id, filename: `${id}-${leafOf(originalFilename)}` }
 }

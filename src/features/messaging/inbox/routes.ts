@@ -15,7 +15,7 @@ import { attachment } from '../../files/assets/assets.ts'
 import { AttachmentError, attachmentsOf, hasInbox } from '../mail/mail.ts'
 import { type LogoReads, withEmbeddedLogo } from '../templates/templates.ts'
 
-/** The development inbox: mails that nobody sends, on the machine that they would have left. Not there in production. */
+/** The development inbox: mails that are kept instead of sent, on this machine. Not there in production. */
 export function inboxRoutes(app: App, deps: Reads & Configuration & LogoReads): void {
   if (!hasInbox(deps)) return
   app.addHook('onRequest', async (request) => refuseStrangers(request))

@@ -138,7 +138,7 @@ const style = {
   footer: 'margin:24px 0 0;padding-top:16px;border-top:1px solid #e4e4ea;color:#5c6370;font-size:14px',
 } as const
 
-/** The texts of types for which nobody has stored a template. */
+/** The texts of types without a stored template. */
 export const builtInTemplates: Readonly<Record<TemplateType, Template>> = {
   verification: {
     subject: 'Confirm your e-mail address for {{ project_name }}',

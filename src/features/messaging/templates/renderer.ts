@@ -34,7 +34,7 @@ const resourceLimits = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 1
 
 /**
  * Renders templates in a thread of their own (ADR 0016): what one cannot end by itself ends with its thread, and
- * whoever waits gets a new one. Starts with the first job; does not keep the process alive while idle.
+ * waiting jobs get a new one. Starts with the first job; does not keep the process alive while idle.
  */
 export function openRenderer(): Renderer {
   let thread: Promise<Worker> | undefined

@@ -22,7 +22,7 @@ const formatVersion = 1
 
 const magic = Buffer.from('DAYBOOK BACKUP\n')
 const recordHead = 5
-/** Nobody writes longer records; who reads one keeps it in memory. */
+/** No writer makes longer records; a reader keeps one in memory. */
 const longestRecord = 64 * 1024 * 1024
 
 /** The identity of a part: `name` distinguishes it from others of its kind. */
@@ -253,7 +253,7 @@ export type BackupHeader = {
   readonly migration: string | undefined
   readonly server: string
   readonly database: string
-  /** {@link fingerprintOf} the key that sealed what is sealed in it; null where whoever made it did not have it. */
+  /** {@link fingerprintOf} the key that sealed what is sealed in it; null where its writer did not have the key. */
   readonly key: string | null
   readonly sealed: readonly SealedValues[]
   /** Whether the keys are in it, under a passphrase. */

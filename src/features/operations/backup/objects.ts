@@ -187,7 +187,7 @@ export async function readObjects(db: Reader): Promise<Objects> {
   }
 }
 
-/** Made by an extension, or with another object: whoever makes that makes this too. */
+/** Made by an extension, or with another object: making that makes this too. */
 const made = (catalog: string, oid: string, how: string) =>
   `exists (select from pg_depend made where made.classid = '${catalog}'::regclass and made.objid = ${oid} and made.deptype in (${how}))`
 const byExtension = (catalog: string, oid: string) => made(catalog, oid, `'e'`)

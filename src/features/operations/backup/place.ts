@@ -103,7 +103,7 @@ export type FolderDraft = {
 
 export type Written = { readonly bytes: number; readonly sha256: string }
 
-/** Readable by nobody else. 404 where nothing can be made, 409 where something has the name. */
+/** Readable by the owner alone. 404 where nothing can be made, 409 where something has the name. */
 export async function openFolder(path: string): Promise<FolderDraft> {
   const whole = resolve(path)
   const [above, name] = [dirname(whole), basename(whole)]
@@ -205,7 +205,7 @@ async function inStorage(storage: Storage, key: string): Promise<Draft> {
   if (!isShownLate) await storage.delete(name)
   const content = new PassThrough({ highWaterMark: atOnce })
   const written = storage.write(name, content)
-  // Told by whoever writes next.
+  // The next write reports it.
   let failure: unknown
   written.catch((error: unknown) => {
     failure = error

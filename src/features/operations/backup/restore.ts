@@ -236,7 +236,7 @@ const ownedSql = `select count(*)::int as count, min(c.oid::regclass::text) as f
     and pg_has_role(c.relowner, 'usage') and not exists (
       select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'e')`
 
-/** Nobody sets the database up, or restores into it, meanwhile. */
+/** Keeps other processes from setting the database up, or restoring into it, meanwhile. */
 async function requireEmpty(db: Reader): Promise<void> {
   const { free } = await db.one<{ free: boolean }>(
     rawQuery(`select pg_try_advisory_xact_lock(hashtext('daybook setup')) as free`),

@@ -62,7 +62,7 @@ const sharedFields = {
 
 /**
  * Writes everything of a tenant (by its id or name) that the tenant may know into a new directory, while everything runs. The
- * directory has its name when all of it is on the disk, and nobody else may read it.
+ * directory has its name when all of it is on the disk, and only its owner may read it.
  *
  * @throws {AppError} 400 where there are no tenants, 404 for an unknown one, 409 where the directory is there already
  */

@@ -9,7 +9,7 @@ export type ToolListener = {
   readonly userId: string
   /** The names of its tools when it began to listen. */
   readonly names: string
-  /** Those of now; 401 or 403 when nobody may listen by its credential any more. */
+  /** Those of now; 401 or 403 when its credential no longer allows listening. */
   readonly namesNow: () => Promise<string>
 } & ListeningClient
 

@@ -135,7 +135,7 @@ const instructions = [
 
 type Wanted = { readonly mode: (typeof modes)[number]; readonly groups: readonly string[] }
 
-/** Read by hand: a parameter that nobody knows is refused, because it would have meant something to whoever wrote it. */
+/** Read by hand: an unknown parameter is refused, because its sender expects an effect. */
 function wantedOf({ query }: FastifyRequest): Wanted {
   const { mode = 'tools', groups, ...others } = query as Readonly<Record<string, unknown>>
   const [unknown] = Object.keys(others)

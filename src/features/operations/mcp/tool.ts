@@ -17,7 +17,7 @@ export type RouteInput = {
   readonly token?: string
 }
 
-/** A call of a route in the name of whoever called a tool, by this program. */
+/** A call of a route in the name of the caller of a tool, by this program. */
 export type RouteCall = RouteInput & { readonly route: string; readonly agent: string }
 
 export type ToolAnswer = Readonly<Record<string, unknown>>
@@ -45,7 +45,7 @@ export type Tool = {
   readonly input: TObject
   /** The shape of its answer; by default that of its route. */
   readonly output?: TObject
-  /** The routes that it calls, as `METHOD /path`: who may call them may call the tool, and nobody else. */
+  /** The routes that it calls, as `METHOD /path`: callers who may call them may call the tool, and no others. */
   readonly routes: readonly string[]
   /** An action on a collection, or on any where none is named: it is offered to those who were granted it. */
   readonly needs?: { readonly action: Action; readonly collection?: string }
@@ -100,7 +100,7 @@ export function tool<Members extends TProperties>(declared: OfOneRoute<Members> 
   }
 }
 
-/** Arguments with a default are there for whoever reads them, and need not be given. */
+/** Readers always find arguments with a default, and callers need not give them. */
 export function argumentsShape<Members extends TProperties>(members: Members): TObject<Members> {
   const required = Object.keys(members).filter((name) => {
     const member = members[name] as TSchema & { readonly default?: unknown }

@@ -7,7 +7,7 @@ import { rawQuery, sql } from '../../../db/sql.ts'
 import { consumerStatesSql } from '../../../events/consumer-state.ts'
 import { bossSchema, deadLetterQueues, queues } from '../../../events/jobs.ts'
 
-/** A scrape that takes longer than this helps nobody; Prometheus waits ten seconds. */
+/** A longer scrape is useless: Prometheus waits ten seconds. */
 const timeoutMs = 2000
 
 export type DatabaseReads = Reads & ReservedReads & Logs

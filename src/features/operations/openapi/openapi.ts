@@ -270,7 +270,7 @@ type Current = {
   readonly callerKind: CallerKind
 }
 
-/** By what the role may do now, whoever has it: the caller's own access may be a moment older than the rules. */
+/** By the present rights of the role, for all who have it: the caller's own access may be a moment older than the rules. */
 function describe(deps: DescriptionReads, { role, tenantId }: Caller, { routes, catalog, rules, callerKind }: Current) {
   const access = { ...accessOfRole(deps, rules, role, tenantId), byKey: callerKind.by === 'key' }
   return describeApi({

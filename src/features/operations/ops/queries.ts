@@ -126,7 +126,7 @@ export type StoredJob = Pick<JobRow, 'queue' | 'state' | 'data'> & {
   readonly group: string | null
 }
 
-/** For who changes it: until the transaction ends nobody else does. `storedIn` is the queue or the dead letters. */
+/** For a change: no other transaction changes it before this one ends. `storedIn` is the queue or the dead letters. */
 export async function lockedJob(tx: Tx, id: string): Promise<StoredJob | undefined> {
   return tx.maybeOne<StoredJob>(sql.unsafe`
     select ${queue} as queue, ${state} as state, coalesce(j.data, '{}') as data, j.name as "storedIn", j.group_id as "group"

@@ -22,7 +22,7 @@ import {
 } from '../../../http/shapes.ts'
 import { isUuid } from '../../../language/text.ts'
 
-/** Saved views of whoever is signed in. Row changes are their only events. */
+/** Saved views of the signed-in user. Row changes are their only events. */
 export function viewRoutes(app: App, deps: Reads & Writes & CurrentAccess): void {
   app.get('/views', listRoute, async (request) => ({ data: await listViews(deps, request, request.query) }))
   app.post('/views', createRoute, async (request, reply) =>

@@ -180,7 +180,7 @@ function ownLines(stack: string): string[] {
   return stack.match(new RegExp(`${scriptName.replace('.', '\\.')}:\\d+(:\\d+)?`, 'g'))?.slice(0, 10) ?? []
 }
 
-/** Nobody listens any more when the parent has just ended. */
+/** The parent may just have ended, and then no process listens any more. */
 function say(message: FromScript): void {
   if (process.connected) process.send!(message)
 }

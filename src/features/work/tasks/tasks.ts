@@ -15,7 +15,7 @@ export type TaskState = 'created' | 'retry' | 'active' | 'completed' | 'failed'
 export const taskStateSql = sql.fragment`case t.task_status when 'Running' then 'active' when 'Completed' then 'completed'
   when 'Error' then 'failed' else case when t.retry_count > 0 then 'retry' else 'created' end end`
 
-/** Undefined when there is no such task. Until the transaction ends nobody claims or ends it. */
+/** Undefined when there is no such task. No other process claims or ends it before the transaction ends. */
 export async function lockTask(tx: Tx, id: number): Promise<TaskState | undefined> {
   const row = await tx.maybeOne<{ state: TaskState }>(
     sql.unsafe`select ${taskStateSql} as state from "svc_Tasks" t where t.id = ${id} for update`,
@@ -83,7 +83,7 @@ export async function claimById(deps: Writes, id: number): Promise<ClaimedTask |
 
 /**
  * Records how an attempt ended; false when it has lost its task, to which nothing happens then. Insists while the
- * database is away, as long as nobody aborts: what is not recorded would be done again.
+ * database is away, until it is aborted: work that is not recorded would be done again.
  */
 export async function record(
   deps: Writes,
@@ -359,7 +359,7 @@ export type ClaimedTask = {
   /** 0 for the first attempt. */
   readonly retry_count: number
   readonly max_retries: number
-  /** Stable over all attempts, for whoever is told something outside of the database. */
+  /** The same in all attempts, for systems outside of the database. */
   readonly idempotencyKey: string
   /** The tenant has lost the user who created the task. */
   readonly creatorLeft: boolean

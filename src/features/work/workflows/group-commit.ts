@@ -56,7 +56,7 @@ const largestGroup = 100
 const longestMs = 100
 const aloneMs = 30_000
 const kindsAtMost = 1000
-/** Nobody waits long for a lock of somebody else, */
+/** No execution waits long for another transaction's lock, */
 const limits = `select set_config('lock_timeout', '200', true)`
 /** nor those who share a transaction for what takes long. */
 const sharedLimits = `${limits}, set_config('statement_timeout', '2000', true)`
@@ -218,7 +218,7 @@ const inTurn = (notifications: readonly (() => Promise<void>)[]) => async () => 
   for (const notify of notifications) await notify()
 }
 
-/** How executions stand is nobody's change in particular. */
+/** The status of executions changes in the name of no user. */
 function recordIn(
   deps: WorkflowWrites,
   scope: Run['scope'],

@@ -46,7 +46,7 @@ type NodeType = {
   readonly give?: (data: Data, scope: TemplateScope, room: ExpansionRoom) => unknown
 }
 
-/** Why a node failed, in words for whoever made or watches the workflow. */
+/** Why a node failed, in words for the people who made or watch the workflow. */
 export class NodeError extends Error {
   override readonly name = 'NodeError'
   /** Answered to whom a before-hook refuses. */

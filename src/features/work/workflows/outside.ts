@@ -202,7 +202,7 @@ function modulesFor({ deps, change, workflowId }: NodeRun) {
         const begin = async () => work(...args)
         return (await (change === undefined ? begin() : insideScope(deps, change.scope, begin))) ?? null
       } catch (error) {
-        // A script is told nothing of an unexpected error; whoever runs the installation is.
+        // A script learns nothing of an unexpected error; the log of the process has it for the operator.
         if (!(error instanceof AppError))
           deps.log.error(
             { err: error, workflow: workflowId, function: `${module}.${name}` },

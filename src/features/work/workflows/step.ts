@@ -197,7 +197,7 @@ function earliest({ rank }: Graph, ready: readonly string[]): string | undefined
   return ready.length < 2 ? ready[0] : ready.reduce((a, b) => (rank.get(a)! <= rank.get(b)! ? a : b))
 }
 
-/** Runs a node that needs nobody else, or says who is to be asked; gives the command that ends the step, if any. */
+/** Runs a node that only computes, or says which part has to run it; gives the command that ends the step, if any. */
 function enter(graph: Graph, draft: Draft, node: FlowNode, commands: StepCommand[]): StepCommand | undefined {
   const { id, type, data } = node
   const at = { seq: draft.seq, step: stepOf(draft, id), node }

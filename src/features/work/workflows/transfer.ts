@@ -204,7 +204,7 @@ async function usersKnown(
   return new Set(data.map(({ id }: { readonly id: string }) => id))
 }
 
-/** Several may be named, with commas between; what a template stands for nobody knows yet. */
+/** Several may be named, with commas between; the value of a template is not known yet. */
 const textsOf = (value: unknown): readonly string[] =>
   (Array.isArray(value) ? value : [value])
     .flatMap((one) => (typeof one === 'string' ? one.split(',') : []))

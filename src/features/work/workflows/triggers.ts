@@ -138,7 +138,7 @@ type TriggeringChange = {
   readonly previousDocument: Readonly<Record<string, unknown>> | null
 }
 
-/** Marking a row as deleted is a delete to whoever follows it, and restoring it a create. */
+/** Followers see the marking of a row as deleted as a delete, and its restoration as a create. */
 function changeIn(collection: Collection, { action }: LogEvent, { before, after }: EventImages): TriggeringChange {
   const shown = (row: Readonly<Record<string, unknown>>) =>
     Object.fromEntries(Object.entries(row).filter(([name]) => collection.fields.get(name)?.hidden === false))
@@ -204,7 +204,7 @@ function executionOf(
 
 type Scheduled = Triggerable & { readonly trigger_cron: string }
 
-/** A tick that is later than this was missed: nobody was there. */
+/** A tick that is later than this was missed: no process was running. */
 const missedMs = 60_000
 
 /** Starts the scheduled workflows that are due, each tick once; gives the milliseconds until the next is. */
