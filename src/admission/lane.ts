@@ -21,6 +21,7 @@ import {
   unknownCost,
   type Weight,
   type Work,
+  weightAlone,
   weightOf,
 } from './step.ts'
 
@@ -162,9 +163,11 @@ export function openLane({ places, patience, refusal }: LaneOptions): Lane {
   }
 }
 
+type Assessment = Pick<Work, 'weight' | 'expectedMs'>
+
 /** The costs of work by its shape, as they were seen here. */
 type Costs = {
-  assess(entering: EntryRequest, now: number): Pick<Work, 'weight' | 'expectedMs'>
+  assess(entering: EntryRequest, now: number): Assessment
   /** After a run that began at `since`. */
   ended(entering: EntryRequest, since: number, now: number): void
   /** While a run lasts that began at `since`. */
@@ -200,12 +203,24 @@ function enter(state: LaneState, entering: EntryRequest, who: Asker | undefined)
   if (entering.presumed === 'heavy') noteMuch(who)
   const caller = who?.caller ?? ''
   const since = performance.now()
-  const assessed = state.costs.assess(entering, since)
+  const assessed = assess(state, entering, since)
   const { isPatient = false } = entering
   const run: RunningWork = { caller, since, isPatient, entering, ...assessed }
   return state.waiting.length === 0 && hasRoom(run.weight, state.running, state.places())
     ? hold(state, run, who)
     : wait(state, run, who)
+}
+
+/** What work that comes now is like. */
+function assess(state: LaneState, entering: EntryRequest, now: number): Assessment {
+  const assessment = state.costs.assess(entering, now)
+  const weight = weightAlone(assessment.weight, entering.presumed)
+  return weight === assessment.weight || isUnderWay(state, entering.shape) ? assessment : { ...assessment, weight }
+}
+
+function isUnderWay({ running, waiting }: LaneState, shape: string): boolean {
+  for (const { entering } of running) if (entering.shape === shape) return true
+  return waiting.some(({ entering }) => entering.shape === shape)
 }
 
 /** Has the work run from now on. */
@@ -253,7 +268,7 @@ function turnAway(state: LaneState, entering: EntryRequest & { readonly isHeavy?
   if (entering.presumed === 'heavy') noteMuch(asker())
   if (state.waiting.length === 0) return undefined
   const now = performance.now()
-  const { weight: assessed, expectedMs } = state.costs.assess(entering, now)
+  const { weight: assessed, expectedMs } = assess(state, entering, now)
   const weight = entering.isHeavy ? 'heavy' : assessed
   if (!refusesComer(state, boundsOf(state), now, { caller, since: now, isPatient: false, weight, expectedMs }))
     return undefined
@@ -292,11 +307,19 @@ function reassess(state: LaneState, now: number): void {
   const { costs, running, waiting } = state
   if (now - state.assessedAt < tickMs) return
   state.assessedAt = now
+  const underWay = new Set<string>()
   for (const run of running) {
     costs.lasts(run.entering, run.since, now)
     Object.assign(run, costs.assess(run.entering, now))
+    underWay.add(run.entering.shape)
   }
-  for (const work of waiting) Object.assign(work, costs.assess(work.entering, now))
+  for (const work of waiting) {
+    const { shape, presumed } = work.entering
+    const { weight, expectedMs } = costs.assess(work.entering, now)
+    work.weight = underWay.has(shape) ? weight : weightAlone(weight, presumed)
+    work.expectedMs = expectedMs
+    underWay.add(shape)
+  }
 }
 
 function admit(state: LaneState, works: readonly WaitingWork[]): void {

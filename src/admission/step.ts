@@ -7,8 +7,10 @@
  * `quick`: of a kind that may be heavy, and never is. It leaves one place to what is cheap.
  * `doubtful`: of a kind that may be heavy and has not been slow, or of one that mostly is quick and has been. It takes places of
  * heavy work, but there may wait as much of it as comes to its turn in time.
+ * `trial`: work of a kind that mostly is quick and has been slow, while none of its like runs. It leaves one place to what is cheap,
+ * and takes no place of heavy work: a doubt would last as long as heavy work does.
  */
-export type Weight = 'cheap' | 'quick' | 'doubtful' | 'heavy'
+export type Weight = 'cheap' | 'quick' | 'trial' | 'doubtful' | 'heavy'
 
 export type Work = {
   /** The key by which callers take turns. */
@@ -120,9 +122,17 @@ export function hasRoom(weight: Weight, running: ReadonlySet<Work>, places: Plac
 }
 
 /** Of the places, how many work of this weight may find taken by work that is not cheap. */
-function placesOf(weight: Weight, { heavy, quick }: PlaceCounts): number {
-  if (weight === 'cheap') return Number.POSITIVE_INFINITY
-  return weight === 'quick' ? quick : heavy
+function placesOf(weight: Weight, { all, heavy, quick }: PlaceCounts): number {
+  switch (weight) {
+    case 'cheap':
+      return Number.POSITIVE_INFINITY
+    case 'trial':
+      return Math.max(heavy, all - 1)
+    case 'quick':
+      return quick
+    default:
+      return heavy
+  }
 }
 
 /**
@@ -200,7 +210,7 @@ function refusedFrom<W extends Work>(
   let heavyLength = 0
   return waiting.filter((work) => {
     if (work.isPatient) return false
-    const line = isNotCheap(work) ? inHeavy : inAll
+    const line = waitsForHeavy(work) ? inHeavy : inAll
     const waited = now - work.since
     const isSettled = waited > settledMs
     const isLate = isSettled ? waited > places.deadlineMs : waited + line.wait() > places.foreseenMs
@@ -214,6 +224,8 @@ function refusedFrom<W extends Work>(
 }
 
 const isNotCheap = ({ weight }: Work): boolean => weight !== 'cheap'
+
+const waitsForHeavy = ({ weight }: Work): boolean => weight !== 'cheap' && weight !== 'trial'
 
 const isHeavy = ({ weight, isPatient }: Work): boolean => weight === 'heavy' && !isPatient
 
@@ -288,6 +300,10 @@ export function weightOf({ ms, quickAt, slowSince }: Cost, presumed: CostPresump
   if (presumed === 'cheap') return 'cheap'
   return slowSince === undefined && ms !== undefined && ms <= quickMs ? 'quick' : 'doubtful'
 }
+
+/** The weight of work of which no other run of its shape is under way. */
+export const weightAlone = (weight: Weight, presumed: CostPresumption): Weight =>
+  weight === 'doubtful' && presumed === 'cheap' ? 'trial' : weight
 
 /**
  * Of the connections that reads have, how many admitted work may hold at a time. The rest is for what is never admitted:

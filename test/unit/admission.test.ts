@@ -19,6 +19,7 @@ import {
   unknownCost,
   type Weight,
   type Work,
+  weightAlone,
   weightOf,
 } from '../../src/admission/step.ts'
 import { waitFor } from '../support/wait.ts'
@@ -68,8 +69,15 @@ describe('a step', () => {
     expect(stepOf(many(2, 'c'), waiting.slice(0, 6), 30).admitted).toHaveLength(1)
   })
 
+  it('gives a trial any place but one', () => {
+    const heavy = many(2, 'a')
+    const trials = many(3, 'b', { weight: 'trial' })
+    expect(stepOf(heavy, trials).admitted).toEqual(trials.slice(0, 1))
+    expect(stepOf([...heavy, trials[0]!], [work('c', { weight: 'cheap' })]).admitted).toHaveLength(1)
+  })
+
   it('refuses nobody where a glance says that it may not', () => {
-    const weights: Weight[] = ['cheap', 'quick', 'doubtful', 'heavy']
+    const weights: Weight[] = ['cheap', 'quick', 'trial', 'doubtful', 'heavy']
     let glances = 0
     for (let seed = 1; seed <= 3000; seed += 1) {
       const random = (below: number, salt: number) => ((seed * 2654435761 + salt * 40503) >>> 7) % below
@@ -195,6 +203,11 @@ describe('the cost of a shape', () => {
   it('is doubtful where what is cheap to most has been slow for long', () => {
     expect(weightOf(duringRun(unknownCost, 'cheap', 0, 999), 'cheap', 999)).toBe('cheap')
     expect(weightOf(duringRun(unknownCost, 'cheap', 0, 1001), 'cheap', 1001)).toBe('doubtful')
+  })
+
+  it('is a trial where what is doubtful but cheap to most comes alone', () => {
+    expect(weightAlone('doubtful', 'cheap')).toBe('trial')
+    expect([weightAlone('doubtful', 'heavy'), weightAlone('cheap', 'cheap')]).toEqual(['doubtful', 'cheap'])
   })
 
   it('is quick where what may be heavy never is', () => {
@@ -377,6 +390,24 @@ describe('a lane', () => {
     const first = (await enter(lane)) as HeldPlace
     expect(lane.enter(heavy)).not.toBeInstanceOf(Promise)
     first.leave()
+  })
+
+  it('tries again what is cheap to most and has been slow, one run at a time, while heavy work holds all of its places', async () => {
+    const lane = openLane({ places: () => ({ all: 3, heavy: 1, quick: 1 }), refusal: 'Busy' })
+    const list = { shape: 'a list', presumed: 'cheap' } as const
+    const ask = () => workFor(somebody(), () => lane.enter(list))
+    const report = (await enter(lane)) as HeldPlace
+    const began = performance.now()
+    const slow = (await ask()) as HeldPlace
+    await waitFor(() => performance.now() - began > 1001)
+    slow.leave()
+    const trial = ask()
+    const next = ask()
+    expect([trial instanceof Promise, next instanceof Promise]).toEqual([false, true])
+    ;(trial as HeldPlace).leave()
+    ;(await next).leave()
+    expect(lane.stats()).toMatchObject({ running: { heavy: 1 }, refused: { light: 0, heavy: 0 } })
+    report.leave()
   })
 
   it('gives more places to the same work while nobody waits', async () => {
