@@ -15,6 +15,18 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     chunkSizeWarningLimit: 1000,
+    rolldownOptions: {
+      output: {
+        // A file for each set of pages that share a module would be fifty requests before a page shows. So there is one of what is
+        // loaded at once, and one of what many of the pages need.
+        codeSplitting: {
+          groups: [
+            { name: 'initial', tags: ['$initial'], priority: 2 },
+            { name: 'common', minShareCount: 6, priority: 1 },
+          ],
+        },
+      },
+    },
   },
   server: {
     port: 8056,
