@@ -1,11 +1,11 @@
-import { run } from '../src/cli/log-verify.ts'
+import { verify } from '../src/cli/log.ts'
 
 /*
  * `npm run log:verify`: the same as `npx daybook log verify`. Without DATABASE_URL it looks at the embedded server that
  * `npm start` runs.
  */
 try {
-  process.exitCode = await run(process.argv.slice(2))
+  process.exitCode = await verify(process.argv.slice(2))
 } catch (error) {
   const { message, code } = error as Error & { code?: string }
   process.stderr.write(`${message || code}\n`)

@@ -6,7 +6,7 @@ import { parseArgs } from 'node:util'
  */
 export type Command = (args: readonly string[]) => Promise<number>
 
-/** The exports of a file of this folder. */
+/** A command: the exports of a file of this folder, or one of several in it. */
 export type CommandModule = {
   readonly run: Command
   /** The text of `--help`. */

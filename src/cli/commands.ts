@@ -18,11 +18,11 @@ export const commands: Readonly<Record<string, ListedCommand>> = {
   },
   web: {
     about: 'one web process',
-    load: () => import('./web.ts'),
+    load: async () => (await import('./processes.ts')).web,
   },
   worker: {
     about: 'one worker process: mail, tasks, log-cleanup, cache-invalidation, webhooks or workflows',
-    load: () => import('./worker.ts'),
+    load: async () => (await import('./processes.ts')).worker,
   },
   backup: {
     about: 'FILE: backs up the database and the files, as of one moment, while everything runs',
@@ -38,7 +38,7 @@ export const commands: Readonly<Record<string, ListedCommand>> = {
   },
   erase: {
     about: 'erases the images of one item from the log, for ever',
-    load: () => import('./erase.ts'),
+    load: async () => (await import('./history.ts')).erase,
   },
   'export-tenant': {
     about: 'ID-OR-NAME: exports the rows and files of a tenant into a directory',
@@ -46,7 +46,7 @@ export const commands: Readonly<Record<string, ListedCommand>> = {
   },
   'export-user': {
     about: 'exports everything that the log holds about a user, one JSON object a line',
-    load: () => import('./export-user.ts'),
+    load: async () => (await import('./history.ts')).userExport,
   },
   files: {
     about: 'verify: compares files with their content; migrate: moves them to another service or to folders',
@@ -66,7 +66,7 @@ export const commands: Readonly<Record<string, ListedCommand>> = {
   },
   resume: {
     about: 'lets a copy that was restored with --hold send mails, call webhooks and run tasks',
-    load: () => import('./resume.ts'),
+    load: async () => (await import('./restore.ts')).resume,
   },
   types: {
     about:

@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util'
 import { exportTenant } from '../features/operations/backup/backup.ts'
 import { startStreaming } from '../process/start-up.ts'
-import { openProgressLine, sizeText, withBackupHost } from './backup-host.ts'
+import { openProgressLine, sizeText, withBackupHost } from './backup.ts'
 import { type Command, UsageError } from './command.ts'
 
 export const usage = `Usage: daybook export-tenant ID-OR-NAME --out DIR [--quiet] [--json]

@@ -10,11 +10,12 @@ import {
   restoreBackup,
   restoreCollection,
   restoreTenant,
+  resumeEffects,
 } from '../features/operations/backup/backup.ts'
 import { startStreaming } from '../process/start-up.ts'
 import { runSetup } from '../setup.ts'
-import { openProgressLine, passphraseOf, withBackupHost } from './backup-host.ts'
-import { type Command, UsageError } from './command.ts'
+import { openProgressLine, passphraseOf, withBackupHost } from './backup.ts'
+import { type Command, type CommandModule, UsageError } from './command.ts'
 import { withRuntime } from './runtime.ts'
 
 export const usage = `Usage: daybook restore FILE [--hold] [--end-sessions] [--keys-to FILE] [--passphrase-file FILE] [--other-key] [--no-verify]
@@ -202,4 +203,19 @@ async function verified({ config }: BackupHost): Promise<number> {
   if (wrong.length + differences > 0) return 1
   process.stderr.write(`${rows} rows are what the log says, and the files are what their rows say\n`)
   return 0
+}
+
+/** The end of a restore with `--hold`. */
+export const resume: CommandModule = {
+  usage: `Usage: daybook resume
+  Ends the hold of daybook restore --hold: from now on mails are sent, webhooks are called, and schedules, workflows and tasks
+  run, waiting ones too.
+`,
+  run: async (args) => {
+    parseArgs({ args: [...args], options: {} })
+    return withRuntime(async (runtime) => {
+      const wasHeld = await resumeEffects(runtime)
+      process.stdout.write(wasHeld ? 'resumed\n' : 'nothing was held\n')
+    })
+  },
 }

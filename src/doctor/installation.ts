@@ -12,7 +12,7 @@ import { sealLag } from '../events/seals/seals.ts'
 import { type Review, reviewPermissions } from '../features/accounts/permissions/permissions.ts'
 import { pendingSystemMigrations } from '../features/data/migrations/migrations.ts'
 import { type RefusedSql, refusedObjects, refusedTexts } from '../features/data/schemas/schemas.ts'
-import { envOf } from '../query/env.ts'
+import { envOf } from '../query/resolve.ts'
 import { type Finding, ok, problem, warning } from './finding.ts'
 
 const runSetup = 'run npx daybook setup'

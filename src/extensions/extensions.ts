@@ -1,5 +1,6 @@
-import { existsSync, lstatSync, statSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { existsSync, lstatSync, readdirSync, statSync } from 'node:fs'
+import { dirname, join, resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { parseCron } from '../adapters/cron.ts'
 import { fits, Type } from '../adapters/typebox.ts'
 import { ConfigError } from '../config/config.ts'
@@ -7,7 +8,6 @@ import { groups } from '../config/variables.ts'
 import type { ItemHooks } from '../features/data/hooks/hooks.ts'
 import type { ExtensionNode } from '../features/work/workflows/workflows.ts'
 import { contextFor, type ExtensionContext } from './context.ts'
-import { broken, defaultExport, explained, type Folder, foldersOf } from './folders.ts'
 import type { ExtensionWrites, TasksService } from './services.ts'
 import type {
   ConsoleExtension,
@@ -249,4 +249,58 @@ function checkCron({ file }: LoadedExtension<ScheduleExtension>, cron: string): 
   } catch (error) {
     throw broken(file, `has the schedule ${JSON.stringify(cron)}: ${(error as Error).message}`)
   }
+}
+
+const kinds = ['hook', 'endpoint', 'schedule', 'task', 'node', 'module', 'console'] as const
+type Kind = (typeof kinds)[number]
+
+/** An extension on disk: `svc-{kind}-{anything}/index.ts`. */
+type Folder = { readonly kind: Kind; readonly name: string; readonly file: string }
+
+const entryFiles = ['index.ts', 'index.js', 'index.mjs']
+
+/**
+ * The extensions of a directory in the order of their names. Of what begins with `svc-` everything must be one: a
+ * misspelt folder would otherwise be a rule that silently does not hold. Other entries are none of ours.
+ */
+function foldersOf(directory: string): readonly Folder[] {
+  const names = readdirSync(directory).filter((name) => name.startsWith('svc-'))
+  return names.sort().map((name) => folderOf(resolve(directory), name))
+}
+
+/** The default export of an extension's file. Throws a ConfigError of one line that names the file. */
+async function defaultExport({ file }: Folder): Promise<unknown> {
+  const loaded = await explained(file, 'cannot be loaded', () => import(pathToFileURL(file).href))
+  return (loaded as { default?: unknown }).default
+}
+
+/** Runs code of an extension while the process starts; what it throws stops the start and names the file. */
+export async function explained<Result>(
+  file: string,
+  what: string,
+  work: () => Result | Promise<Result>,
+): Promise<Result> {
+  try {
+    return await work()
+  } catch (error) {
+    if (error instanceof ConfigError) throw error
+    const [reason = ''] = (error instanceof Error ? error.message : String(error)).split('\n')
+    throw Object.assign(broken(file, `${what}: ${reason}`), { cause: error })
+  }
+}
+
+export function broken(file: string, what: string): ConfigError {
+  return new ConfigError(`EXTENSIONS_DIR: ${file} ${what}`)
+}
+
+function folderOf(directory: string, name: string): Folder {
+  const folder = join(directory, name)
+  const kind = kinds.find((one) => name.startsWith(`svc-${one}-`))
+  if (kind === undefined)
+    throw broken(folder, `is no kind of extension; folders are named ${kinds.map((one) => `svc-${one}-*`).join(', ')}`)
+  if (!statSync(folder).isDirectory()) throw broken(folder, 'is not a folder with an index.ts or index.js in it')
+  const [entry, other] = entryFiles.filter((file) => existsSync(join(folder, file)))
+  if (entry === undefined) throw broken(folder, `has none of ${entryFiles.join(', ')}`)
+  if (other !== undefined) throw broken(folder, `has both ${entry} and ${other}`)
+  return { kind, name, file: join(folder, entry) }
 }

@@ -4,7 +4,9 @@
  *
  * Errors: 404 unknown collection, 403 no grant, 400 everything that does not resolve.
  */
+
 import type { Catalog, Collection, Field, Relation } from '../catalog/catalog.ts'
+import type { Config } from '../config/config.ts'
 import { type Action, errors } from '../errors.ts'
 import type { Access } from './access.ts'
 import { MAX_CURSOR_ROWS, quoted } from './guards.ts'
@@ -355,3 +357,23 @@ function limitOf({ page, cursor }: ListQuery, byDefault: number | undefined): nu
 }
 
 const isGrouped = ({ aggregate, groupBy }: ListQuery): boolean => aggregate.length > 0 || groupBy.length > 0
+
+/** The part of a query's meaning that the configuration and the clock of a request decide. */
+export const resolveEnv = ({ config, clock }: { readonly config: Config; clock(): Date }): ResolveEnv =>
+  envOf(config, clock())
+
+/** The same at a given time. */
+export function envOf(config: Config, now: Date): ResolveEnv {
+  return {
+    now,
+    multiTenant: {
+      enabled: config.tenancy.enabled,
+      strict: config.tenancy.strictIsolation,
+      ignored: new Set(config.tenancy.ignoredTables),
+    },
+    countByDefault: config.query.countByDefault,
+    maxLimit: config.query.maxLimit,
+    postgis: config.database.postgis,
+    vector: config.database.vector,
+  }
+}

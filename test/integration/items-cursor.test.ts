@@ -1,9 +1,8 @@
 import fc from 'fast-check'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { compilePage } from '../../src/query/compile.ts'
-import { resolveEnv } from '../../src/query/env.ts'
 import { parseListQuery } from '../../src/query/parse.ts'
-import { resolveList } from '../../src/query/resolve.ts'
+import { resolveEnv, resolveList } from '../../src/query/resolve.ts'
 import { type Api, type Call, startApi } from '../support/api.ts'
 import { admin as adminAccess } from '../unit/query/support/access.ts'
 

@@ -1,8 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { compileList } from '../../src/query/compile.ts'
-import { resolveEnv } from '../../src/query/env.ts'
 import { parseListQuery } from '../../src/query/parse.ts'
-import { resolveList } from '../../src/query/resolve.ts'
+import { resolveEnv, resolveList } from '../../src/query/resolve.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { admin as adminAccess } from '../unit/query/support/access.ts'
 

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { logTriggersSql } from '../../src/catalog/log-triggers.ts'
-import { report } from '../../src/cli/log-verify.ts'
+import { report } from '../../src/cli/log.ts'
 import { erasedMarker, logDoors } from '../../src/events/log.ts'
 import { verifyLog } from '../../src/events/verify.ts'
 import { catalogOf, clearLog, collectionOf, connect, createLogDatabase, createLogged, run } from '../support/log.ts'

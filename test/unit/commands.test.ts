@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { commands } from '../../src/cli/commands.ts'
-import { usage as workerUsage } from '../../src/cli/worker.ts'
+import { worker } from '../../src/cli/processes.ts'
 import { workerNames } from '../../src/workers/names.ts'
 
 it.each(Object.entries(commands))('daybook %s says how it is used', async (name, { load }) => {
@@ -11,6 +11,6 @@ it.each(Object.entries(commands))('daybook %s says how it is used', async (name,
 })
 
 it('daybook worker names every worker', () => {
-  const named = [...workerUsage.matchAll(/^ {2}([a-z-]+) {2,}/gm)].map(([, name]) => name)
+  const named = [...worker.usage.matchAll(/^ {2}([a-z-]+) {2,}/gm)].map(([, name]) => name)
   expect(named.toSorted()).toEqual([...workerNames].sort())
 })

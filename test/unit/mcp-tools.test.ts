@@ -5,8 +5,7 @@ import { exampleOf } from '../../scripts/reference/example.ts'
 import { platformRoutes } from '../../scripts/reference/routes.ts'
 import { parseConfig } from '../../src/config/config.ts'
 import { clientLines } from '../../src/doctor/configuration.ts'
-import { readArguments } from '../../src/features/operations/mcp/arguments.ts'
-import { type Tool, tools } from '../../src/features/operations/mcp/mcp.ts'
+import { readArguments, type Tool, tools } from '../../src/features/operations/mcp/mcp.ts'
 
 const routes = await platformRoutes()
 const named = (name: string) => tools.find((tool) => tool.name === name)!

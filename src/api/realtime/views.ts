@@ -19,9 +19,8 @@ import {
 } from '../../features/data/changes/changes.ts'
 import { notifications } from '../../features/messaging/notifications/notifications.ts'
 import type { Access } from '../../query/access.ts'
-import { resolveEnv } from '../../query/env.ts'
 import { type Filter, parseListQuery, readBoolean } from '../../query/parse.ts'
-import { readableFields, requestedFields } from '../../query/resolve.ts'
+import { readableFields, requestedFields, resolveEnv } from '../../query/resolve.ts'
 import type { RealtimeReads } from '../capabilities.ts'
 import { readMessage } from './messages.ts'
 

@@ -10,13 +10,13 @@ import { type Action, AppError, errors, type FieldProblem } from '../../../error
 import { systemActor } from '../../../events/types.ts'
 import { type Access, type Grant, withGrants } from '../../../query/access.ts'
 import { compileCondition } from '../../../query/compile.ts'
-import { resolveEnv } from '../../../query/env.ts'
 import { parseListQuery } from '../../../query/parse.ts'
 import {
   checkConditions,
   type ResolvedFilter,
   readableFields,
   resolveCondition,
+  resolveEnv,
   resolveList,
   variableScope,
 } from '../../../query/resolve.ts'

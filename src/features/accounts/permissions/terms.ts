@@ -9,10 +9,9 @@ import { rawQuery } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { systemAccess } from '../../../query/access.ts'
 import { compileCondition, compileOne } from '../../../query/compile.ts'
-import { resolveEnv } from '../../../query/env.ts'
 import { isObject } from '../../../query/guards.ts'
 import { type Filter, parseListQuery, parseUntrustedFilter } from '../../../query/parse.ts'
-import { type ResolvedFilter, resolveOne } from '../../../query/resolve.ts'
+import { type ResolvedFilter, resolveEnv, resolveOne } from '../../../query/resolve.ts'
 import { createParams, ident, type Params } from '../../../query/sql.ts'
 
 /**

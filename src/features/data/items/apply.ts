@@ -3,8 +3,7 @@ import { rawQuery } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { compileCondition } from '../../../query/compile.ts'
 import { projectionSql } from '../../../query/compile-rows.ts'
-import { resolveEnv } from '../../../query/env.ts'
-import { resolveCondition } from '../../../query/resolve.ts'
+import { resolveCondition, resolveEnv } from '../../../query/resolve.ts'
 import { createParams, ident, literal, type Params } from '../../../query/sql.ts'
 import {
   type Cell,

@@ -3,15 +3,23 @@ import type { Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
 import { rawQuery } from '../../../db/sql.ts'
 import { errors } from '../../../errors.ts'
-import type { Writes } from '../../../events/commit.ts'
-import { commit, commitRow } from '../../../events/commit.ts'
+import { commit, commitRow, type Writes } from '../../../events/commit.ts'
 import { compileOne } from '../../../query/compile.ts'
-import { resolveEnv } from '../../../query/env.ts'
 import { parseListQuery } from '../../../query/parse.ts'
-import { resolveList, resolveOne } from '../../../query/resolve.ts'
+import { resolveEnv, resolveList, resolveOne } from '../../../query/resolve.ts'
 import { createTrees, deleteRows, isPlain, rowsPerStatement, updateTrees } from './apply.ts'
-import type { ItemReads, ItemWrites, StoredValues } from './context.ts'
-import { placed, placeOf, type Requester, type RequestPlace, type Run, rulesOf, runWrite } from './context.ts'
+import {
+  type ItemReads,
+  type ItemWrites,
+  placed,
+  placeOf,
+  type Requester,
+  type RequestPlace,
+  type Run,
+  rulesOf,
+  runWrite,
+  type StoredValues,
+} from './context.ts'
 import { guardInserts, isGuarded } from './guard.ts'
 import { inTransaction, meetsHooks } from './hooking.ts'
 import { deleteOf, insertOf, type KeptWrite, updateOf } from './kept-writes.ts'

@@ -5,14 +5,13 @@ import { decidesForOthers, writersOf } from '../../../catalog/system-collections
 import { AppError, errors } from '../../../errors.ts'
 import { breather } from '../../../language/breather.ts'
 import type { FieldGrant } from '../../../query/access.ts'
-import { resolveEnv } from '../../../query/env.ts'
 import { isObject, MAX_NODES, MAX_RELATION_DEPTH, member } from '../../../query/guards.ts'
-import type { ResolveEnv } from '../../../query/resolve.ts'
-import type { ItemReads } from './context.ts'
+import { type ResolveEnv, resolveEnv } from '../../../query/resolve.ts'
 import {
   type Cell,
   type ChangeAction,
   type Document,
+  type ItemReads,
   isJunction,
   openProblems,
   type Problems,

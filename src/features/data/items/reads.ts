@@ -20,11 +20,10 @@ import {
   isWhole,
 } from '../../../query/compile.ts'
 import { clause, conditions, selectionSql, startCompiling } from '../../../query/compile-rows.ts'
-import { resolveEnv } from '../../../query/env.ts'
 import { NEVER_MS, nextChange } from '../../../query/next-change.ts'
 import { parseListQuery } from '../../../query/parse.ts'
 import { horizonOf } from '../../../query/past.ts'
-import { ofItem, type Plan, resolveAny, resolveList } from '../../../query/resolve.ts'
+import { ofItem, type Plan, resolveAny, resolveEnv, resolveList } from '../../../query/resolve.ts'
 import { writePageCursor } from '../../../query/resolve-sort.ts'
 import { createParams, ident, type Statement, statement } from '../../../query/sql.ts'
 import type { ItemReads } from './context.ts'

@@ -1,8 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { rawQuery } from '../../../db/sql.ts'
 import { type App, actorOf, sendJson } from '../../../http/http.ts'
-import { resolveEnv } from '../../../query/env.ts'
-import { resolveCondition } from '../../../query/resolve.ts'
+import { resolveCondition, resolveEnv } from '../../../query/resolve.ts'
 import type { ItemHooks } from '../hooks/hooks.ts'
 import { acceptBulkBodies } from './bulk-body.ts'
 import { isFresh, itemTag, listTag, readCached, type ServedAnswer, versionsOf } from './cached-reads.ts'
@@ -22,7 +21,7 @@ import {
   updateRoute,
   upsertRoute,
 } from './declarations.ts'
-import { exportItems } from './export.ts'
+import { exportItems } from './file-rows.ts'
 import { listItems, readItem } from './hooking.ts'
 import { sortItem } from './manual-sort.ts'
 import { type DependencyRecorder, type Via, versionOf } from './reads.ts'

@@ -23,8 +23,7 @@ import { oldestMoment } from '../../../events/log-reader.ts'
 import { type Head, keysOfChain, newestHead } from '../../../events/seals/seals.ts'
 import { type Access, systemAccess } from '../../../query/access.ts'
 import { compileCondition } from '../../../query/compile.ts'
-import { resolveEnv } from '../../../query/env.ts'
-import { readableFields, resolveCondition } from '../../../query/resolve.ts'
+import { readableFields, resolveCondition, resolveEnv } from '../../../query/resolve.ts'
 import { createParams, literal } from '../../../query/sql.ts'
 
 /** The choice of an export; without members the whole kept log. */

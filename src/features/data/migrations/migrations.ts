@@ -1,19 +1,476 @@
 /** Migrations: scripts that change an installation's database in the order of their versions, and the record of them. */
+
+import * as manager from '../../../catalog/change.ts'
+import { readerOf } from '../../../db/pools.ts'
+import { type Reader, rawQuery, sql, type Tx } from '../../../db/sql.ts'
+import { AppError } from '../../../errors.ts'
+import { appendEvent } from '../../../events/commit.ts'
+import { type DirectSession, type MigrationContext, openDirectSession } from '../../../events/direct-session.ts'
+import { type Actor, type DomainEvent, systemActor } from '../../../events/types.ts'
+import { missingDeveloped } from './baseline.ts'
+import { type LintSubject, lintSql, type MigrationFinding, readSubject } from './lint.ts'
+import {
+  type Ending,
+  findMigration,
+  hasMigrationTable,
+  joined,
+  lastBatch,
+  type Migration,
+  type MigrationRecord,
+  type MigrationSelection,
+  pendingOf,
+  type RunDirection,
+  type Runnable,
+  ranBy,
+  runnable,
+  selectRun,
+  storeCompleted,
+  storedRows,
+  storeEnding,
+  storeRollingBack,
+  storeRunning,
+} from './records.ts'
+import {
+  findInterrupted,
+  finishRun,
+  type MigrationHost,
+  type MigrationRunner,
+  migrationsOf,
+  withRunner,
+} from './runner.ts'
+import { type LoadedScript, loadScripts, loadSystemScripts } from './scripts.ts'
+
 export { adoptDeveloped, createBaseline, isPartlyDeveloped, refuseNewer } from './baseline.ts'
 export { createMigration, migrationScript } from './create.ts'
 export { lintSql, type MigrationFinding, readSubject } from './lint.ts'
 export { type MigrationRecord, pendingOf, statusOf } from './records.ts'
-export {
-  migrateAtStart,
-  newestSystemVersion,
-  type Preview,
-  pendingSystemMigrations,
-  previewRun,
-  previewSql,
-  rollbackBatch,
-  rollbackOne,
-  runMigrations,
-  runSystemMigrations,
-} from './run.ts'
 export { type MigrationHost, type MigrationRunner, readOnce, withRunner } from './runner.ts'
 export { migrationTypes } from './scripts.ts'
+
+type RunResult = {
+  readonly results: readonly MigrationRecord[]
+  readonly summary: { readonly total: number; readonly completed: number; readonly failed: number }
+}
+
+/** Runs what is selected as one batch, in order, up to the first that fails. */
+export async function runMigrations(runner: MigrationRunner, selection: MigrationSelection): Promise<RunResult> {
+  return runBatch(runner, selectRun(await migrationsOf(runner), selection))
+}
+
+/**
+ * The program's own scripts that this database has not seen; part of every setup, which fails with them. One that has
+ * failed is tried again: it ran in a transaction, so nothing of it has happened.
+ */
+export async function runSystemMigrations(runner: MigrationRunner): Promise<void> {
+  const rows = (await hasMigrationTable(runner.session)) ? await storedRows(runner.session) : []
+  const missing = pendingOf(joined(await loadSystemScripts(), rows)).filter(({ script }) => script !== undefined)
+  throwFailed((await runBatch(runner, missing as Runnable[])).results)
+}
+
+/** The program's scripts that are not completed in this database; empty when the schema is up to date. */
+export async function pendingSystemMigrations(db: Reader): Promise<readonly string[]> {
+  const rows = await storedRows(db)
+  const pending = pendingOf(joined(await loadSystemScripts(), rows)).flatMap(({ script }) => script?.version ?? [])
+  return [...new Set([...pending, ...missingDeveloped(rows)])]
+}
+
+/** The newest of the program's scripts: what a database is brought to. */
+export async function newestSystemVersion(): Promise<string> {
+  return (await loadSystemScripts()).at(-1)!.version
+}
+
+/**
+ * The step of a process's start after setup: with MIGRATIONS_AUTO_RUN it runs the pending migrations, after any process
+ * that already does; without, it only finds interrupted ones.
+ *
+ * @throws AppError when one fails or has failed before: a process must not serve with a schema that it does not fit
+ */
+export async function migrateAtStart(host: MigrationHost): Promise<void> {
+  if (!host.config.migrations.autoRun) return findInterrupted(host)
+  await withRunner(host, { requester: systemActor, busy: 'wait' }, async (runner) => {
+    throwFailed((await runMigrations(runner, {})).results)
+  })
+}
+
+/** The preview of a run: its records, none of which is stored, nothing executed. */
+export function previewRun(migrations: readonly Migration[], selection: MigrationSelection): RunResult {
+  const results = selectRun(migrations, selection).map(({ record }) => ({
+    ...record,
+    metadata: { ...record.metadata, dryRun: true },
+  }))
+  return { results, summary: { total: results.length, completed: 0, failed: 0 } }
+}
+
+/**
+ * Rolls one migration back by its `down`.
+ *
+ * @throws AppError 400 `Failed to rollback migration`, its details say why: unknown, not completed, without down, the
+ *   program's own, or failed; a failed one has become `failed`
+ */
+export async function rollbackOne(
+  runner: MigrationRunner,
+  version: string,
+  reason: string | undefined,
+): Promise<MigrationRecord> {
+  const found = (await migrationsOf(runner)).find(({ record }) => record.version === version)
+  const problem = found === undefined ? 'it is not known' : rollbackProblem(found)
+  if (problem !== undefined) throw rollbackFailed(version, problem)
+  const record = await rollback(runner, found as Runnable, reason)
+  if (record.status === 'failed') throw rollbackFailed(version, record.errorMessage ?? 'it has failed')
+  return record
+}
+
+/**
+ * Rolls back every migration of the last batch, the newest first, up to the first that fails. The program's own ones
+ * make no batch of the user's.
+ *
+ * @throws AppError 400 when there is none, or one of them cannot be rolled back: then nothing is
+ */
+export async function rollbackBatch(runner: MigrationRunner, reason: string | undefined): Promise<RunResult> {
+  const ofUser = (await migrationsOf(runner)).filter(
+    ({ record, script }) => record.status === 'completed' && record.batch !== null && script?.isSystem !== true,
+  )
+  const last = Math.max(...ofUser.map(({ record }) => record.batch!))
+  const members = ofUser.filter(({ record }) => record.batch === last).toReversed()
+  if (members.length === 0) throw rollbackFailed('of the last batch', 'there is none')
+  for (const member of members) {
+    const problem = rollbackProblem(member)
+    if (problem !== undefined) throw rollbackFailed(member.record.version, problem)
+  }
+  const results: MigrationRecord[] = []
+  for (const member of members) {
+    results.push(await rollback(runner, member as Runnable, reason))
+    if (results.at(-1)!.status === 'failed') break
+  }
+  return { results, summary: summaryOf(results, 'rolled_back') }
+}
+
+async function runBatch(runner: MigrationRunner, selected: readonly Runnable[]): Promise<RunResult> {
+  const isFirst = !(await hasMigrationTable(runner.session))
+  const batch = isFirst ? 1 : (await lastBatch(runner.session)) + 1
+  const versions: string[] = []
+  for (const [i, { script }] of selected.entries()) {
+    const place = `${i + 1} of ${selected.length}`
+    versions.push(script.version)
+    if ((await execute(runner, { script, direction: 'up', batch, place })).status === 'failed') break
+  }
+  await finishRun(
+    runner,
+    selected.map(({ script }) => script),
+  )
+  const results = await recordsOf(
+    runner,
+    selected.filter(({ script }) => versions.includes(script.version)),
+  )
+  return { results, summary: summaryOf(results, 'completed') }
+}
+
+async function rollback(runner: MigrationRunner, { script, record }: Runnable, reason: string | undefined) {
+  await execute(runner, { script, direction: 'down', batch: record.batch ?? 0, reason })
+  const [after] = await recordsOf(runner, [{ script, record }])
+  return after!
+}
+
+/** The records of these as they are now, in the given order. */
+async function recordsOf({ session }: MigrationRunner, of: readonly Runnable[]): Promise<MigrationRecord[]> {
+  if (of.length === 0) return []
+  const now = joined(
+    of.map(({ script }) => script),
+    await storedRows(session),
+  )
+  return of.map(({ script }) => findMigration(now, script.version).record)
+}
+
+function summaryOf(results: readonly MigrationRecord[], done: 'completed' | 'rolled_back'): RunResult['summary'] {
+  const count = (wanted: string) => results.filter(({ status }) => status === wanted).length
+  return { total: results.length, completed: count(done), failed: count('failed') }
+}
+
+function rollbackProblem({ record, script }: Migration): string | undefined {
+  if (record.status !== 'completed') return `its status is ${record.status}`
+  if (script === undefined) return 'its file is missing'
+  if (script.isSystem) return 'it belongs to the program, whose processes need it'
+  return script.down === undefined ? 'it has no down function' : undefined
+}
+
+function rollbackFailed(version: string, problem: string): AppError {
+  return new AppError(400, 'Failed to rollback migration', { details: `${version}: ${problem}` })
+}
+
+/** A migration that keeps a start from going on. */
+function throwFailed(results: readonly MigrationRecord[]): void {
+  const failed = results.find(({ status }) => status === 'failed')
+  if (failed !== undefined) throw new AppError(409, `Migration ${failed.version} failed: ${failed.errorMessage}`)
+}
+
+/**
+ * Records a migration as done without running it.
+ *
+ * @throws AppError 404 for an unknown version, 409 unless it is pending or rolled back
+ */
+export async function markCompleted(
+  runner: MigrationRunner,
+  version: string,
+  metadata: object,
+): Promise<MigrationRecord> {
+  const migration = runnable(findMigration(await migrationsOf(runner), version))
+  if (migration.script.isSystem) throw new AppError(409, `Migration ${version} belongs to the program: setup runs it`)
+  return mark(runner, migration, metadata)
+}
+
+/** Records every pending migration of the user, up to one if that is named, as done. 400 for an unknown one. */
+export async function markAllCompleted(runner: MigrationRunner, toVersion: string | undefined): Promise<RunResult> {
+  const selected = selectRun(await migrationsOf(runner), { toVersion }).filter(({ script }) => !script.isSystem)
+  const results: MigrationRecord[] = []
+  for (const migration of selected) results.push(await mark(runner, migration, {}))
+  return { results, summary: summaryOf(results, 'completed') }
+}
+
+async function mark(runner: MigrationRunner, { script, record }: Runnable, metadata: object): Promise<MigrationRecord> {
+  const { version } = script
+  const event: DomainEvent = { type: 'migration.marked_completed', data: { version } }
+  await runner.session.transaction({ ...systemActor, userAgent: `migration ${version}` }, async (tx) => {
+    await storeCompleted(tx, script, metadata)
+    await appendEvent(tx, runner.requester ?? systemActor, event)
+  })
+  const [after] = await recordsOf(runner, [{ script, record }])
+  return after!
+}
+
+/** A dry run's record with the SQL that `up` would execute and what that would stop. */
+export type Preview = MigrationRecord & {
+  readonly sql: RecordedRun['statements']
+  readonly sqlProblem: string | null
+  readonly findings: readonly MigrationFinding[]
+}
+
+type PreviewResult = { readonly results: readonly Preview[]; readonly summary: RunResult['summary'] }
+
+/**
+ * A dry run that shows SQL: every selected script's statements, recorded without being executed, and the linter's
+ * findings about them. Each script is read against the database as it is now, without the ones before it.
+ */
+export async function previewSql(host: MigrationHost, selection: MigrationSelection): Promise<PreviewResult> {
+  const session = await openDirectSession(host.config)
+  try {
+    const lockTimeout = String(host.config.migrations.lockTimeoutMs)
+    await session.any(sql.unsafe`select set_config('lock_timeout', ${lockTimeout}, false)`)
+    const selected = selectRun(joined(await loadScripts(host.config), await storedRows(session)), selection)
+    const subject = await readSubject(session, host.config)
+    const results: Preview[] = []
+    for (const migration of selected) results.push(await preview(host, session, migration, subject))
+    return { results, summary: { total: results.length, completed: 0, failed: 0 } }
+  } finally {
+    await session.close()
+  }
+}
+
+async function preview(
+  host: MigrationHost,
+  session: DirectSession,
+  { record, script }: Runnable,
+  subject: Omit<LintSubject, 'inTransaction'>,
+): Promise<Preview> {
+  const { statements, problem = null } = await recordUp(host, session, script)
+  const findings = await lintSql(statements, { ...subject, inTransaction: script.transaction !== false })
+  const metadata = { ...record.metadata, dryRun: true }
+  return { ...record, metadata, sql: statements, sqlProblem: problem, findings }
+}
+
+type RecordedRun = {
+  /** Texts of the statements that change something, in order, values left out. */
+  readonly statements: readonly string[]
+  /** Why `up` did not come to its end; then there may be more statements. */
+  readonly problem: string | undefined
+}
+
+/**
+ * Calls a script's `up` on a transaction that may only read, and notes what it would have changed. PostgreSQL itself says
+ * what that is: a statement that it refuses there is noted, left undone, and answered with no rows. So nothing is locked
+ * against anybody and nothing is stored; but the script's own code runs, hence only for who asks for SQL.
+ */
+async function recordUp(host: MigrationHost, session: DirectSession, script: LoadedScript): Promise<RecordedRun> {
+  const statements: string[] = []
+  return session.transaction(systemActor, async (tx) => {
+    // For the session too, so that a script that ends the transaction does not get another kind of it.
+    await tx.any(sql.unsafe`select set_config('default_transaction_read_only', 'on', false)`)
+    await tx.any(sql.unsafe`set transaction read only`)
+    const recording: Tx = { ...readerOf((text, values) => tried(tx, statements, text, values)), isTransaction: true }
+    const runner = { ...host, session: { ...session, transaction: recordedBy(recording) } }
+    const problem = await problemOf(() => script.up(contextOf(runner, script, recording, () => undefined)))
+    return { statements, problem }
+  })
+}
+
+async function tried(tx: Tx, statements: string[], text: string, values: readonly unknown[]) {
+  await tx.any(sql.unsafe`savepoint recording`)
+  try {
+    return { rows: [...(await tx.any<unknown>(rawQuery(text, values)))] }
+  } catch {
+    // Refused because it writes, or because it builds on what was refused before: either way it belongs to the script.
+    await tx.any(sql.unsafe`rollback to savepoint recording`)
+    statements.push(text.trim())
+    return { rows: [] }
+  }
+}
+
+/** Transactions that the script's context would open join the one that is there. */
+function recordedBy(tx: Tx): DirectSession['transaction'] {
+  return (_actor, work) => work(tx)
+}
+
+async function problemOf(up: () => ReturnType<LoadedScript['up']>): Promise<string | undefined> {
+  try {
+    const result = await up()
+    return result?.success === true ? undefined : (result?.message ?? 'The script says that it did not succeed')
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
+  }
+}
+
+type Execution = {
+  readonly script: LoadedScript
+  readonly direction: RunDirection
+  /** Of an up: migrations that are run together share it. */
+  readonly batch: number
+  /** For people who watch: `2 of 7`. */
+  readonly place?: string
+  /** Of a down: why, in the requester's words. */
+  readonly reason?: string | undefined
+}
+
+/**
+ * Runs one script and says so in its row: `running` before, seen by everybody; then script, row and event in one
+ * transaction; `failed` with the message when it throws or says that it did not succeed. A script that opts out of the
+ * transaction runs first and is recorded after.
+ *
+ * Rejects only when the outcome could not be recorded. The row then stays `running` and the next runner finds it.
+ */
+async function execute(runner: MigrationRunner, execution: Execution): Promise<Ending> {
+  const { session } = runner
+  const { script } = execution
+  const started = performance.now()
+  const elapsed = () => performance.now() - started
+  const actor: Actor = { ...systemActor, userAgent: `migration ${script.version}` }
+  // The program's first script makes the table that it is recorded in.
+  const announced = await hasMigrationTable(session)
+  if (announced) await session.transaction(actor, (tx) => announce(tx, execution))
+  const conclude = async (tx: Tx, metadata: object) => {
+    if (!announced) await announce(tx, execution)
+    return record(tx, runner, execution, {
+      metadata: { ...metadata, ...(script.isSystem && ranBy) },
+      elapsedMs: elapsed(),
+    })
+  }
+  const stop = reportProgress(runner, execution, elapsed)
+  try {
+    if (script.transaction !== false)
+      return await session.transaction(actor, async (tx) => conclude(tx, await call(runner, execution, tx)))
+    const metadata = await session.untransacted(actor, (db) => call(runner, execution, db))
+    return await session.transaction(actor, (tx) => conclude(tx, metadata))
+  } catch (cause) {
+    const error = cause instanceof Error ? cause : new Error(String(cause))
+    if (!announced) throw error
+    runner.log.warn({ version: script.version, err: error }, `migration ${script.version} failed: ${error.message}`)
+    const ending: Ending = { status: 'failed', elapsedMs: elapsed(), error }
+    await session.transaction(actor, (tx) => storeEnding(tx, script.version, ending))
+    return ending
+  } finally {
+    stop()
+  }
+}
+
+function announce(tx: Tx, { script, direction, batch }: Execution): Promise<void> {
+  return direction === 'up' ? storeRunning(tx, script, batch) : storeRollingBack(tx, script.version)
+}
+
+/** Calls the script's function; what it returns as metadata. */
+async function call(runner: MigrationRunner, { script, direction, reason }: Execution, db: Tx): Promise<object> {
+  const log = (message: string) => runner.log.info({ version: script.version }, message)
+  const run = direction === 'up' ? script.up : script.down!
+  const result = await run(contextOf(runner, script, db, log))
+  if (result?.success !== true) throw new Error(result?.message ?? 'The script says that it did not succeed')
+  if (result.message !== undefined) log(result.message)
+  return { ...result.metadata, ...(reason !== undefined && { rollbackReason: reason }) }
+}
+
+type Success = { readonly metadata: object; readonly elapsedMs: number }
+
+async function record(tx: Tx, runner: MigrationRunner, execution: Execution, success: Success): Promise<Ending> {
+  const { script, direction } = execution
+  const ending: Ending = { status: direction === 'up' ? 'completed' : 'rolled_back', ...success }
+  await storeEnding(tx, script.version, ending)
+  if (runner.requester !== undefined) await appendEvent(tx, runner.requester, eventOf(execution))
+  return ending
+}
+
+function eventOf({ script: { version }, direction, batch, reason }: Execution): DomainEvent {
+  return direction === 'up'
+    ? { type: 'migration.run', data: { version, batch } }
+    : { type: 'migration.rolled_back', data: { version, ...(reason !== undefined && { reason }) } }
+}
+
+const progressMs = 10_000
+
+/** Tells every ten seconds that a long one is still at it. */
+function reportProgress(
+  runner: MigrationRunner,
+  { script, direction, place = '1 of 1' }: Execution,
+  elapsed: () => number,
+): () => void {
+  const verb = direction === 'up' ? 'run' : 'roll back'
+  runner.log.info({ version: script.version }, `migration ${place}: ${verb} ${script.version} (${script.name})`)
+  const timer = setInterval(
+    () =>
+      runner.log.info(
+        { version: script.version },
+        `${script.version} has been at it for ${Math.round(elapsed() / 1000)} s`,
+      ),
+    progressMs,
+  )
+  timer.unref()
+  return () => clearInterval(timer)
+}
+
+type ContextRunner = Pick<MigrationRunner, 'session' | 'config' | 'env'>
+
+/** The context of a script's functions. `db` is its transaction, or its session without one. */
+function contextOf(
+  runner: ContextRunner,
+  script: LoadedScript,
+  db: Tx,
+  log: MigrationContext['log'],
+): MigrationContext {
+  return {
+    db,
+    sql: (text, values) => db.any(rawQuery(text, values)),
+    schemaManager: script.isSystem ? manager : managerFor(runner, script),
+    env: runner.env,
+    log,
+  }
+}
+
+/**
+ * The manager as this installation's collections need it: with MULTI_TENANT they get their tenant. A script without a
+ * transaction gets one for each change, since a definition and its table must change together.
+ */
+function managerFor({ session, config }: ContextRunner, script: LoadedScript): typeof manager {
+  const defaults = { multiTenant: config.tenancy.enabled }
+  const actor = { ...systemActor, userAgent: `migration ${script.version}` }
+  const within = <T>(tx: Tx, work: (tx: Tx) => Promise<T>): Promise<T> =>
+    script.transaction === false ? session.transaction(actor, work) : work(tx)
+  return {
+    ...manager,
+    changeDefinitions: (db, edit, options = defaults) =>
+      within(db, (tx) => manager.changeDefinitions(tx, edit, options)),
+    executeChange: (db, edit, options = defaults, guard = undefined) =>
+      within(db, (tx) => manager.executeChange(tx, edit, options, guard)),
+    createCollections: (db, definitions, options = defaults) =>
+      within(db, (tx) => manager.createCollections(tx, definitions, options)),
+    updateCollection: (db, definition, options = defaults) =>
+      within(db, (tx) => manager.updateCollection(tx, definition, options)),
+    deleteCollection: (db, name, options = defaults) => within(db, (tx) => manager.deleteCollection(tx, name, options)),
+    adoptCollection: (db, definition) => within(db, (tx) => manager.adoptCollection(tx, definition)),
+    adoptTenants: (db) => within(db, manager.adoptTenants),
+  }
+}

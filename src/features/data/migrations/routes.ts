@@ -13,7 +13,6 @@ import { type App, actorOf } from '../../../http/http.ts'
 import { type Declaration, route } from '../../../http/route.ts'
 import { Count, NullableId, NullableText, OneOf, Text } from '../../../http/shapes.ts'
 import { createMigration } from './create.ts'
-import { checkOf, findMigration, type MigrationRecord, pendingOf, readMigrations, statusOf } from './records.ts'
 import {
   markAllCompleted,
   markCompleted,
@@ -22,7 +21,8 @@ import {
   rollbackBatch,
   rollbackOne,
   runMigrations,
-} from './run.ts'
+} from './migrations.ts'
+import { checkOf, findMigration, type MigrationRecord, pendingOf, readMigrations, statusOf } from './records.ts'
 import { type MigrationRunner, withRunner } from './runner.ts'
 import { migrationTypes } from './scripts.ts'
 

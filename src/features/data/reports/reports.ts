@@ -8,10 +8,9 @@ import { timedOut } from '../../../db/long-reads.ts'
 import { AppError, errors } from '../../../errors.ts'
 import type { Access } from '../../../query/access.ts'
 import { compileListUpTo } from '../../../query/compile.ts'
-import { resolveEnv } from '../../../query/env.ts'
 import { isObject } from '../../../query/guards.ts'
 import { type ListQuery, parseListQuery } from '../../../query/parse.ts'
-import { type Plan, resolveList } from '../../../query/resolve.ts'
+import { type Plan, resolveEnv, resolveList } from '../../../query/resolve.ts'
 import type { Statement } from '../../../query/sql.ts'
 import {
   answerPlan,

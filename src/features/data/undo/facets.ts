@@ -4,8 +4,7 @@ import { rawQuery } from '../../../db/sql.ts'
 import { errors } from '../../../errors.ts'
 import type { Access } from '../../../query/access.ts'
 import { createParams } from '../../../query/sql.ts'
-import { type LogSight, sightOf } from './log-sight.ts'
-import type { UndoReads } from './queries.ts'
+import { type LogSight, sightOf, type UndoReads } from './queries.ts'
 import { checkFilter, isTime, type RequestFilter } from './requests.ts'
 
 /** Counts of the events in a period, for a search in the log. */

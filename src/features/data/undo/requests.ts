@@ -1,14 +1,22 @@
 import { admitted } from '../../../admission/lane.ts'
 import { logTable } from '../../../catalog/log-triggers.ts'
-import type { Reader } from '../../../db/sql.ts'
-import { rawQuery } from '../../../db/sql.ts'
+import { type Reader, rawQuery } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
 import type { Agent, Cause } from '../../../events/types.ts'
 import { isUuid } from '../../../language/text.ts'
 import type { Access } from '../../../query/access.ts'
 import { createParams, type Params } from '../../../query/sql.ts'
-import { type LogSight, sightOf } from './log-sight.ts'
-import { causedBy, isRequestId, madeAt, requestWindow, transactionAt, type UndoReads, wireTime } from './queries.ts'
+import {
+  causedBy,
+  isRequestId,
+  type LogSight,
+  madeAt,
+  requestWindow,
+  sightOf,
+  transactionAt,
+  type UndoReads,
+  wireTime,
+} from './queries.ts'
 import { positionOf, unknownRequest } from './undo.ts'
 
 /**

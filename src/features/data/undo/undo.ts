@@ -5,17 +5,17 @@ import { AppError, errors } from '../../../errors.ts'
 import { positionOfEventId } from '../../../events/log.ts'
 import { isUuid } from '../../../language/text.ts'
 import type { Access } from '../../../query/access.ts'
-import { resolveEnv } from '../../../query/env.ts'
-import { readableFields, resolveCondition } from '../../../query/resolve.ts'
+import { readableFields, resolveCondition, resolveEnv } from '../../../query/resolve.ts'
 import { inTransaction, isScoped, isTenanted, type Requester } from '../items/items.ts'
 import { applyPlan, clearedOf } from './apply.ts'
-import { factsSeen, mayReadLog } from './log-sight.ts'
 import { largestUndo, lockAll, type PlannedRow, pastOfLog, planUndo, type Reason, type UndoPlan } from './plan.ts'
 import {
   causedBy,
   type EventChoice,
+  factsSeen,
   imagesWithin,
   isRequestId,
+  mayReadLog,
   type Outline,
   outlineOf,
   rowsWithin,

@@ -10,10 +10,9 @@ import type { Writes } from '../../../events/commit.ts'
 import { type Consumer, type ConsumerPage, causesOf, imagesOf } from '../../../events/consumer.ts'
 import type { LogEvent } from '../../../events/log-reader.ts'
 import type { Access } from '../../../query/access.ts'
-import { resolveEnv } from '../../../query/env.ts'
 import { quoted } from '../../../query/guards.ts'
 import { parseListQuery } from '../../../query/parse.ts'
-import { readableFields, requestedFields } from '../../../query/resolve.ts'
+import { readableFields, requestedFields, resolveEnv } from '../../../query/resolve.ts'
 import {
   accessCollections,
   type ChangesReads,

@@ -1,0 +1,34 @@
+import { pipeline } from 'node:stream/promises'
+import { systemActor } from '../events/types.ts'
+import { eraseItem, exportUser } from '../features/data/history/history.ts'
+import { type CommandModule, readOptions } from './command.ts'
+import { withRuntime } from './runtime.ts'
+
+const eraseUsage = `Usage: daybook erase --collection NAME --id ID
+  Erases the images of one item from the log, for ever. The item itself is not touched.
+`
+
+/** Erases the images of one item from the log (docs/history.md). The actor is the platform: the caller has the database. */
+export const erase: CommandModule = {
+  usage: eraseUsage,
+  run: (args) => {
+    const { collection, id } = readOptions(eraseUsage, args, ['collection', 'id'])
+    return withRuntime(async (runtime) => {
+      const events = await eraseItem(runtime, systemActor, collection, id)
+      process.stdout.write(`${events} events erased\n`)
+    })
+  },
+}
+
+const exportUserUsage = `Usage: daybook export-user --id ID
+  Writes everything that the log holds about a user to standard output, one JSON object a line.
+`
+
+/** Everything that the log holds about a user, one JSON object a line (docs/history.md). */
+export const userExport: CommandModule = {
+  usage: exportUserUsage,
+  run: (args) => {
+    const { id } = readOptions(exportUserUsage, args, ['id'])
+    return withRuntime(async (runtime) => pipeline(await exportUser(runtime, id), process.stdout, { end: false }))
+  },
+}
