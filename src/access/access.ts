@@ -83,11 +83,12 @@ function rowsOf({ rows, related }: Holder): string {
   return JSON.stringify(values)
 }
 
-type Row = Readonly<Record<string, unknown>>
+/** A row whose values the variables of rules stand for. */
+export type VariableRow = Readonly<Record<string, unknown>>
 
 /** A row object is never changed: a changed row is read into another object. */
-const digestOfRow = oncePer((row: Row) => digest(JSON.stringify(row)))
-const none: Row = {}
+const digestOfRow = oncePer((row: VariableRow) => digest(JSON.stringify(row)))
+const none: VariableRow = {}
 
 const digest = (text: string): string => hash('sha256', text, 'base64url')
 

@@ -11,7 +11,7 @@ import { isObject } from '../query/guards.ts'
 import { parseListQuery } from '../query/parse.ts'
 import { noSettings, resolveOne } from '../query/resolve.ts'
 import type { Statement } from '../query/sql.ts'
-import { accessOf, type RelatedPath, type RelatedValues, relatedPathsOf } from './access.ts'
+import { accessOf, type RelatedPath, type RelatedValues, relatedPathsOf, type VariableRow } from './access.ts'
 import type { AccessRules, Role } from './store.ts'
 
 /** A user with everything that rules may refer to, as one statement saw it. Rows are in wire form, without hidden fields. */
@@ -20,24 +20,22 @@ export type Principal = {
   /** Undefined outside multi-tenant mode. */
   readonly tenantId: string | undefined
   readonly role: Role
-  readonly user: Row
-  readonly userRole: Row
-  readonly tenant: Row | undefined
+  readonly user: VariableRow
+  readonly userRole: VariableRow
+  readonly tenant: VariableRow | undefined
   /** The rules that say what the principal may do, and the values of their variables over relations. */
   readonly rules: AccessRules
   readonly related: RelatedValues
 }
-
-type Row = Readonly<Record<string, unknown>>
 
 /** The row of a statement that selects `principalSql`. */
 export type PrincipalRow = {
   userId: string
   tenantId: string | null
   role: Role
-  user: Row
-  userRole: Row
-  tenant: Row | null
+  user: VariableRow
+  userRole: VariableRow
+  tenant: VariableRow | null
 }
 
 /** The caller: a user with a live session or an API key, or the public role. */
@@ -50,7 +48,7 @@ export type Caller = {
   /** The API key that stands in for a session; never both. */
   readonly keyId: string | undefined
   /** The user's own row in wire form, without hidden fields; undefined for the public role. */
-  readonly user: Row | undefined
+  readonly user: VariableRow | undefined
   readonly access: Access
   /** The program that acts for the user by an OAuth token; its session ends with what the user has allowed it. */
   readonly client?: ActingClient | undefined
@@ -123,7 +121,7 @@ export async function principalOf(
 /** The value of `$CURRENT_SETTINGS`; the settings are opened above. */
 export type SettingsInForce = {
   readonly settings: {
-    readonly current: (tenantId: string | undefined) => Row
+    readonly current: (tenantId: string | undefined) => VariableRow
     readonly reload: () => Promise<unknown>
   }
 }
@@ -146,23 +144,26 @@ export function accessOfRole(
   return accessOf(rules, { role, userId: undefined, tenantId, rows, related: new Map() })
 }
 
-type Rows = Partial<Record<VariableName, Row | undefined>>
+type VariableRows = Partial<Record<VariableName, VariableRow | undefined>>
 
 /** Settings are looked up when a rule asks for them: a caller may be remembered for longer than they stand. */
-function withSettings(deps: CurrentCatalog & SettingsInForce, tenantId: string | undefined, rows: Rows) {
+function withSettings(deps: CurrentCatalog & SettingsInForce, tenantId: string | undefined, rows: VariableRows) {
   const given = Object.fromEntries(Object.entries(rows).filter(([, row]) => row !== undefined))
   return Object.defineProperty(given, 'CURRENT_SETTINGS', {
     enumerable: true,
     get: () => visibleSettings(deps, tenantId),
-  }) as Record<VariableName, Row>
+  }) as Record<VariableName, VariableRow>
 }
 
-function visibleSettings({ catalog, settings }: CurrentCatalog & SettingsInForce, tenantId: string | undefined): Row {
+function visibleSettings(
+  { catalog, settings }: CurrentCatalog & SettingsInForce,
+  tenantId: string | undefined,
+): VariableRow {
   return visibleBy(catalog.current().collections.get('svc_Settings')!)(settings.current(tenantId))
 }
 
 const visibleBy = oncePer(({ fields }: Collection) =>
-  oncePer((settings: Row): Row => {
+  oncePer((settings: VariableRow): VariableRow => {
     const visible = Object.entries(settings).filter(([name]) => fields.get(name)?.hidden === false)
     return Object.fromEntries(visible)
   }),

@@ -7,9 +7,12 @@ const sdk = onFirstUse<typeof import('@aws-sdk/client-s3')>('@aws-sdk/client-s3'
 const uploads = onFirstUse<typeof import('@aws-sdk/lib-storage')>('@aws-sdk/lib-storage')
 const presigner = onFirstUse<typeof import('@aws-sdk/s3-request-presigner')>('@aws-sdk/s3-request-presigner')
 
-type Stored = { readonly size: number; readonly modifiedAt: Date }
-type Range = { readonly start: number; readonly end: number }
-type Presigned = { readonly expiresInSeconds: number; readonly type?: string; readonly disposition?: string }
+/** The content under a key. */
+export type StoredObject = { readonly size: number; readonly modifiedAt: Date }
+/** The first byte and the last one. */
+export type ByteRange = { readonly start: number; readonly end: number }
+/** Properties of the answer of a presigned address. */
+export type Presigned = { readonly expiresInSeconds: number; readonly type?: string; readonly disposition?: string }
 
 /** Of one upload at most so much is in memory, twice. S3 takes 10,000 parts. Bytes. */
 const partSize = 8 * 1024 * 1024
@@ -30,7 +33,7 @@ export function openBucket(service: S3StorageService, limits = limitsMs) {
     return opened
   }
   const object = (key: string) => ({ Bucket: bucket, Key: key })
-  const head = async (key: string): Promise<Stored | undefined> => {
+  const head = async (key: string): Promise<StoredObject | undefined> => {
     const { HeadObjectCommand } = sdk()
     const found = await orNothing(client().send(new HeadObjectCommand(object(key))))
     return found && { size: found.ContentLength ?? 0, modifiedAt: found.LastModified ?? new Date(0) }
@@ -49,7 +52,7 @@ export function openBucket(service: S3StorageService, limits = limitsMs) {
       })
       await upload.done()
     },
-    async read(key: string, range?: Range): Promise<Readable | undefined> {
+    async read(key: string, range?: ByteRange): Promise<Readable | undefined> {
       const { GetObjectCommand } = sdk()
       const part = range && { Range: `bytes=${range.start}-${range.end}` }
       const found = await orNothing(client().send(new GetObjectCommand({ ...object(key), ...part })))
@@ -100,7 +103,7 @@ async function* listObjects(
   client: Client.S3Client,
   bucket: string,
   prefix: string,
-): AsyncGenerator<Stored & { readonly key: string }> {
+): AsyncGenerator<StoredObject & { readonly key: string }> {
   const { ListObjectsV2Command } = sdk()
   let next: string | undefined
   do {

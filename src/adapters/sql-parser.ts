@@ -24,10 +24,10 @@ export async function parseSql(text: string): Promise<readonly ParsedStatement[]
 }
 
 // Loaded with the first text: it is a WebAssembly build of PostgreSQL's parser, and most processes never lint.
-async function parsed(text: string): Promise<{ stmts?: Statement[] }> {
+async function parsed(text: string): Promise<{ stmts?: StatementNode[] }> {
   const { parse, SqlError } = await import('libpg-query')
   try {
-    return (await parse(text)) as { stmts?: Statement[] }
+    return (await parse(text)) as { stmts?: StatementNode[] }
   } catch (error) {
     if (error instanceof SqlError) throw new SqlSyntaxError(error.message, { cause: error })
     throw error
@@ -35,4 +35,4 @@ async function parsed(text: string): Promise<{ stmts?: Statement[] }> {
 }
 
 /** Locations are in bytes. */
-type Statement = { readonly stmt?: object; readonly stmt_location?: number; readonly stmt_len?: number }
+type StatementNode = { readonly stmt?: object; readonly stmt_location?: number; readonly stmt_len?: number }

@@ -27,42 +27,42 @@ type Builder = Pick<
   | 'Unsafe'
 >
 
-type Options = Readonly<Record<string, unknown>>
-type Check = (value: never) => unknown
+type SchemaOptions = Readonly<Record<string, unknown>>
+type ValueCheck = (value: never) => unknown
 
 /** Builds shapes: `Type.Object({ name: Type.String({ minLength: 1 }) })`. */
 export const Type = {
-  Any: (options?: Options) => made('Any', {}, options),
-  Array: (items: TSchema, options?: Options) => made('Array', { type: 'array', items }, options),
-  Boolean: (options?: Options) => made('Boolean', { type: 'boolean' }, options),
-  Integer: (options?: Options) => made('Integer', { type: 'integer' }, options),
-  Literal: (value: string | number | boolean, options?: Options) =>
+  Any: (options?: SchemaOptions) => made('Any', {}, options),
+  Array: (items: TSchema, options?: SchemaOptions) => made('Array', { type: 'array', items }, options),
+  Boolean: (options?: SchemaOptions) => made('Boolean', { type: 'boolean' }, options),
+  Integer: (options?: SchemaOptions) => made('Integer', { type: 'integer' }, options),
+  Literal: (value: string | number | boolean, options?: SchemaOptions) =>
     made('Literal', { type: typeof value, const: value }, options),
-  Null: (options?: Options) => made('Null', { type: 'null' }, options),
-  Number: (options?: Options) => made('Number', { type: 'number' }, options),
-  Object: (properties: TProperties, options?: Options) => {
+  Null: (options?: SchemaOptions) => made('Null', { type: 'null' }, options),
+  Number: (options?: SchemaOptions) => made('Number', { type: 'number' }, options),
+  Object: (properties: TProperties, options?: SchemaOptions) => {
     const required = Object.keys(properties).filter((name) => !('~optional' in properties[name]!))
     return made('Object', { type: 'object', ...(required.length > 0 && { required }), properties }, options)
   },
   Optional: (shape: TSchema) => marked(shape, { '~optional': true }),
-  Partial: ({ properties }: { properties: TProperties }, options?: Options) => {
+  Partial: ({ properties }: { properties: TProperties }, options?: SchemaOptions) => {
     const optional = Object.entries(properties).map(([name, shape]) => [name, marked(shape, { '~optional': true })])
     return made('Object', { type: 'object', properties: Object.fromEntries(optional) }, options)
   },
   /** Of names that are any text. */
-  Record: (_name: TSchema, value: TSchema, options?: Options) =>
+  Record: (_name: TSchema, value: TSchema, options?: SchemaOptions) =>
     made('Record', { type: 'object', patternProperties: { '^.*$': value } }, options),
-  Refine: (shape: TSchema, check: Check, error = () => 'Refine Error') => {
+  Refine: (shape: TSchema, check: ValueCheck, error = () => 'Refine Error') => {
     const before = (shape as { '~refine'?: readonly unknown[] })['~refine'] ?? []
     return marked(shape, { '~refine': [...before, { check, error }] })
   },
-  String: (options?: Options) => made('String', { type: 'string' }, options),
-  Union: (anyOf: readonly TSchema[], options?: Options) => made('Union', { anyOf }, options),
-  Unknown: (options?: Options) => made('Unknown', {}, options),
+  String: (options?: SchemaOptions) => made('String', { type: 'string' }, options),
+  Union: (anyOf: readonly TSchema[], options?: SchemaOptions) => made('Union', { anyOf }, options),
+  Unknown: (options?: SchemaOptions) => made('Unknown', {}, options),
   Unsafe: (shape: TSchema) => marked(shape, { '~unsafe': null }),
 } as unknown as Builder
 
-const made = (kind: string, members: object, options: Options = {}): TSchema =>
+const made = (kind: string, members: object, options: SchemaOptions = {}): TSchema =>
   marked({ ...members, ...options }, { '~kind': kind })
 
 /** The same shape with members that are not shown, and that a copy by `...` leaves behind. */

@@ -24,11 +24,11 @@ export function isInitialRelease(text: string): boolean {
   return /^0\.\d+\.\d+$/.test(text) && valid(text) === text
 }
 
-type Key = readonly [time: string, sequence: bigint, rest: string]
-type Version = { readonly kind: (typeof kinds)[number]; readonly key: Key }
+type VersionKey = readonly [time: string, sequence: bigint, rest: string]
+type Version = { readonly kind: (typeof kinds)[number]; readonly key: VersionKey }
 
 const kinds = ['semantic', 'timestamp', 'other'] as const
-const noKey: Key = ['', 0n, '']
+const noKey: VersionKey = ['', 0n, '']
 
 const longest = 100
 /** A date, perhaps a time of day down to what is known, perhaps a sequence number, perhaps words. */
@@ -43,7 +43,7 @@ function readVersion(text: string): Version {
   return { kind: 'timestamp', key: [time.padEnd(14, '0'), BigInt(sequence), rest] }
 }
 
-function compareKeys(a: Key, b: Key): number {
+function compareKeys(a: VersionKey, b: VersionKey): number {
   for (const i of [0, 1, 2] as const) if (a[i] !== b[i]) return a[i] < b[i] ? -1 : 1
   return 0
 }

@@ -20,7 +20,7 @@ export type Assertion = { readonly counter: number; readonly backedUp: boolean; 
 /** Why a response was refused: for the log, never for the caller. */
 type ResponseRefusal = { readonly refused: unknown }
 
-type Person = { readonly id: string; readonly email: string; readonly name: string }
+type PasskeyUser = { readonly id: string; readonly email: string; readonly name: string }
 
 /** How long a browser waits for the user, which is as long as the challenge lives. Milliseconds. */
 const timeout = 300_000
@@ -29,7 +29,11 @@ const timeout = 300_000
 const algorithms = [-8, -7, -257]
 
 /** `PublicKeyCredentialCreationOptionsJSON`; passkeys that the user has already are not made again. */
-export async function registrationOptions({ rpId, rpName }: PasskeyConfig, person: Person, known: readonly string[]) {
+export async function registrationOptions(
+  { rpId, rpName }: PasskeyConfig,
+  person: PasskeyUser,
+  known: readonly string[],
+) {
   const { generateRegistrationOptions } = await library()
   return generateRegistrationOptions({
     rpID: rpId,

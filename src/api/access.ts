@@ -183,7 +183,7 @@ export function checkPermissionFirst(app: App, deps: WebWrites): void {
   app.addHook('onRoute', (route) => {
     const actions = [route.method].flat().map((method) => actionsOfRoutes[`${method} ${route.url}`])[0]
     if (actions === undefined) return
-    const check: Hook = (request, reply, done) => {
+    const check: RouteHook = (request, reply, done) => {
       if (problemOf(deps, request, actions) === undefined) return done()
       refresh()
         .then(() => refuseStill(deps, request, reply, actions))
@@ -196,8 +196,8 @@ export function checkPermissionFirst(app: App, deps: WebWrites): void {
 /** A refused caller waits for it; many at once cost the database one look in this time. */
 const refreshEveryMs = 20
 
-type Hooks = Extract<NonNullable<RouteOptions['onRequest']>, readonly unknown[]>
-type Hook = Hooks[number]
+type OnRequestHooks = Extract<NonNullable<RouteOptions['onRequest']>, readonly unknown[]>
+type RouteHook = OnRequestHooks[number]
 
 async function refuseStill(
   deps: WebWrites,
@@ -244,6 +244,6 @@ function spaced(everyMs: number, work: () => Promise<void>): () => Promise<void>
   }
 }
 
-function listOf(hooks: RouteOptions['onRequest']): Hook[] {
-  return hooks === undefined ? [] : Array.isArray(hooks) ? [...hooks] : [hooks as Hook]
+function listOf(hooks: RouteOptions['onRequest']): RouteHook[] {
+  return hooks === undefined ? [] : Array.isArray(hooks) ? [...hooks] : [hooks as RouteHook]
 }

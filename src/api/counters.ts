@@ -116,7 +116,7 @@ const trustedMs = 1000
 
 /** `own`: how often this process has counted here. The counter has come to that much, with the counts of others. */
 type WindowCount = Window & { readonly own: number; readonly seenAt: number }
-type Step = { readonly key: string; readonly add: number; readonly window: string }
+type CounterStep = { readonly key: string; readonly add: number; readonly window: string }
 
 /**
  * Counts an attempt against all its budgets at once, in the shared counters: at most `limit` per window are made and
@@ -150,7 +150,7 @@ export function openAttemptLimit(counters: Counters, windowMs: number): AttemptL
 /** The shared counters of attempts, as far as this process knows them. */
 function openBook(counters: Counters, windowMs: number) {
   const windows = openWindows<WindowCount>(rememberedAtMost)
-  const add = (steps: readonly Step[]) => addSteps(counters, windows, windowMs, steps)
+  const add = (steps: readonly CounterStep[]) => addSteps(counters, windows, windowMs, steps)
 
   const knownOf = ({ key, limit, isGivenBack }: Budget, allowed: boolean): LimitVerdict | undefined => {
     const made = windows.live(key)
@@ -195,7 +195,7 @@ async function addSteps(
   counters: Counters,
   windows: ReturnType<typeof openWindows<WindowCount>>,
   windowMs: number,
-  steps: readonly Step[],
+  steps: readonly CounterStep[],
 ): Promise<number[]> {
   const additions = () =>
     steps.map(({ key, add, window }) => {

@@ -32,9 +32,9 @@ const writing: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH', 'DELETE'])
 /** Larger answers are made again from the results of their commits. */
 const largestAnswer = 1_000_000
 
-type Hooks<Name extends 'preHandler' | 'onSend'> = Extract<NonNullable<RouteOptions[Name]>, readonly unknown[]>
+type RouteHooks<Name extends 'preHandler' | 'onSend'> = Extract<NonNullable<RouteOptions[Name]>, readonly unknown[]>
 
-function beginning(deps: Reads & ReservedReads): Hooks<'preHandler'>[number] {
+function beginning(deps: Reads & ReservedReads): RouteHooks<'preHandler'>[number] {
   return (request, reply, done) => {
     const header = request.headers['idempotency-key']
     if (header === undefined) return done()
@@ -67,7 +67,7 @@ async function begin(
   return true
 }
 
-function ending(deps: UnloggedWrites): Hooks<'onSend'>[number] {
+function ending(deps: UnloggedWrites): RouteHooks<'onSend'>[number] {
   return (request, reply, payload, done) => {
     const { repeatable } = request
     const isDone = repeatable !== undefined && repeatable.commits > 0 && reply.statusCode < 300

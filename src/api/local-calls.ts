@@ -15,18 +15,22 @@ type Local = {
   /** Method and path of the one route that it is for. */
   readonly route: string
   /** The caller; undefined where the headers decide. */
-  readonly caller: (() => Found | Promise<Found>) | undefined
+  readonly caller: (() => CallerOrFault | Promise<CallerOrFault>) | undefined
 }
 
-type Found = Caller | CredentialFault
+type CallerOrFault = Caller | CredentialFault
 
 const locals = new WeakMap<IncomingMessage, Local>()
 
 /** The caller of a request, as `resolveCaller`; of one of our own whom it is made for; of an extension's narrowed to it. */
-export function callerOfRequest(deps: WebWrites, request: FastifyRequest, reply: FastifyReply): Found | Promise<Found> {
+export function callerOfRequest(
+  deps: WebWrites,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): CallerOrFault | Promise<CallerOrFault> {
   const found = locals.get(request.raw)?.caller?.() ?? resolveCaller(deps, request, reply)
   if (request.consoleExtension === undefined) return found
-  const narrow = (one: Found) => (typeof one === 'string' ? one : narrowed(deps, request, one))
+  const narrow = (one: CallerOrFault) => (typeof one === 'string' ? one : narrowed(deps, request, one))
   return found instanceof Promise ? found.then(narrow) : narrow(found)
 }
 

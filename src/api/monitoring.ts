@@ -23,7 +23,7 @@ import type { WebReads, WebWrites } from './capabilities.ts'
 import type { Limits } from './limits.ts'
 import type { Realtime } from './realtime.ts'
 
-type Check = { ok: boolean; [more: string]: unknown }
+type HealthCheck = { ok: boolean; [more: string]: unknown }
 
 /**
  * `GET /health`: the process lives. `GET /ready`: it can work, part by part, 200 or 503; asked at most once a second,
@@ -77,7 +77,7 @@ const readyRoute = route(
   watched,
 )
 
-async function readiness(deps: WebReads, feed: Feed | undefined): Promise<Record<string, Check>> {
+async function readiness(deps: WebReads, feed: Feed | undefined): Promise<Record<string, HealthCheck>> {
   const database = check(deps, async () => {
     await deps.reserved.one(sql.unsafe`select 1 as one`)
     return { pooler: deps.line.facts().isPooled, preparedStatements: deps.line.isNamed() }
@@ -102,7 +102,7 @@ async function readiness(deps: WebReads, feed: Feed | undefined): Promise<Record
 function realtimeCheck(
   { config, access, sockets }: Configuration & CurrentAccess & Sockets,
   feed: Feed | undefined,
-): Check {
+): HealthCheck {
   if (feed === undefined) return { ok: true, enabled: false }
   const { source, lagMs, reason } = feed.status()
   const rooms = sockets.live()?.state()
@@ -124,7 +124,7 @@ function realtimeCheck(
 }
 
 /** Without its replicas the installation is slower: the primary answers for them. */
-function replicasCheck({ replicas }: ReplicaReads): Check {
+function replicasCheck({ replicas }: ReplicaReads): HealthCheck {
   if (replicas === undefined) return { ok: true, enabled: false }
   const standings = replicas.stats().replicas.map(({ reads: _reads, faults: _faults, ...standing }) => standing)
   return { ok: true, enabled: true, serving: standings.filter(({ serving }) => serving).length, replicas: standings }
@@ -133,7 +133,7 @@ function replicasCheck({ replicas }: ReplicaReads): Check {
 /** A probe gives up after a few seconds, and would not learn what is wrong. */
 const timeoutMs = 5000
 
-async function check({ log }: Logs, look: () => Promise<object>): Promise<Check> {
+async function check({ log }: Logs, look: () => Promise<object>): Promise<HealthCheck> {
   const slow = delay(timeoutMs, { ok: false, reason: `no answer within ${timeoutMs} ms` }, { ref: false })
   try {
     return { ok: true, ...(await Promise.race([look(), slow])) }

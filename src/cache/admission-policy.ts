@@ -24,7 +24,7 @@ export type AdmissionPolicy = {
 }
 
 /** The history of a repeated request. */
-type Standing = {
+type AnswerStanding = {
   costMs: number
   /** How often a kept answer will be used before a change drops it, as a moving mean. */
   uses: number
@@ -42,12 +42,12 @@ const mostBytes = 1024 ** 2
 
 export function openAdmissionPolicy(): AdmissionPolicy {
   const sketch = openSketch()
-  const standings = openBoundedMemory<Standing>({
+  const standings = openBoundedMemory<AnswerStanding>({
     maxBytes: mostBytes,
     maxEntryBytes: mostBytes / 16,
     sizeOf: (_, key) => 2 * key.length + 100,
   })
-  const pauseFor = (key: string, pause: number, standing: Standing = newStanding()) => {
+  const pauseFor = (key: string, pause: number, standing: AnswerStanding = newStanding()) => {
     standing.pause = pause
     standings.set(key, standing, longestMs)
   }
@@ -87,7 +87,7 @@ export function openAdmissionPolicy(): AdmissionPolicy {
 }
 
 /** A request that was repeated once will be repeated once more. */
-const newStanding = (): Standing => ({ costMs: Number.POSITIVE_INFINITY, uses: 1, usesNow: 0, pause: 0 })
+const newStanding = (): AnswerStanding => ({ costMs: Number.POSITIVE_INFINITY, uses: 1, usesNow: 0, pause: 0 })
 const mostUses = 100
 const longestMs = 3_600_000
 

@@ -116,12 +116,12 @@ const longestLookWaitMs = 250
 const withoutLooksMs = 1000
 
 /** The parts of the cache. */
-type Parts = {
+type CacheParts = {
   readonly watch: LogWatch
   readonly shared: SharedStore | undefined
-  readonly memory: Memory
+  readonly memory: KnownAnswers
   /** Of answers that are kept automatically. */
-  readonly automatic: Memory
+  readonly automatic: KnownAnswers
   readonly policy: AdmissionPolicy
   /** Until then the database is not asked for the sake of automatic answers, as it did not answer. */
   noLooksUntil: number
@@ -132,7 +132,7 @@ type Parts = {
   failed(what: string): (error: unknown) => undefined
 }
 
-type Memory = ReturnType<typeof openResultCache<KnownAnswer>>
+type KnownAnswers = ReturnType<typeof openResultCache<KnownAnswer>>
 
 export function openDataCache({ config, db, hasReplicas = false, log, boss }: DataCacheOptions): DataCache {
   const reachBackSeconds = isShared(config) ? config.dataCache.ttlSeconds : 0
@@ -149,8 +149,8 @@ export function openDataCache({ config, db, hasReplicas = false, log, boss }: Da
     log.debug({ err: error }, what)
     return undefined
   }
-  const making: Parts['making'] = new Map()
-  const parts: Parts = { watch, shared, memory, automatic, policy, noLooksUntil: 0, making, counts, failed }
+  const making: CacheParts['making'] = new Map()
+  const parts: CacheParts = { watch, shared, memory, automatic, policy, noLooksUntil: 0, making, counts, failed }
   return {
     read: (lookup, make) => read(parts, lookup, make),
     isRepeated: policy.isRepeated,
@@ -176,7 +176,7 @@ export function openDataCache({ config, db, hasReplicas = false, log, boss }: Da
 }
 
 async function read<Other>(
-  parts: Parts,
+  parts: CacheParts,
   lookup: Lookup,
   make: (isNoted: boolean) => Promise<Made<Other>>,
 ): Promise<CacheResult<Other>> {
@@ -194,20 +194,20 @@ async function read<Other>(
 }
 
 async function refuse<Other>(
-  { counts }: Parts,
+  { counts }: CacheParts,
   make: (isNoted: boolean) => Promise<Made<Other>>,
 ): Promise<CacheResult<Other>> {
   counts.refused += 1
   return uncached(await make(false))
 }
 
-function askedLook({ watch, shared, failed }: Parts, isKnown: boolean): Promise<Look | undefined> {
+function askedLook({ watch, shared, failed }: CacheParts, isKnown: boolean): Promise<Look | undefined> {
   const maxAgeMs = shared !== undefined ? 0 : isKnown ? othersLateMs : longestLookMs
   return watch.look(maxAgeMs).catch(failed('the log could not be asked'))
 }
 
 /** For a kept answer one that begins now, so that it knows all that has been acknowledged to anybody by now. */
-async function promptLook(parts: Parts, isKnown: boolean): Promise<Look | undefined> {
+async function promptLook(parts: CacheParts, isKnown: boolean): Promise<Look | undefined> {
   const { watch, failed } = parts
   if (performance.now() < parts.noLooksUntil) return undefined
   const late = Promise.withResolvers<undefined>()
@@ -223,20 +223,20 @@ async function promptLook(parts: Parts, isKnown: boolean): Promise<Look | undefi
 }
 
 /** Whether there may be an answer here already, which only a new look can tell to be good. */
-const mayBeKnown = (parts: Parts, lookup: Lookup) =>
+const mayBeKnown = (parts: CacheParts, lookup: Lookup) =>
   memoryFor(parts, lookup).has(lookup.key) || parts.making.has(lookup.key)
 
-const memoryFor = ({ memory, automatic }: Parts, { isAutomatic = false }: Lookup): Memory =>
+const memoryFor = ({ memory, automatic }: CacheParts, { isAutomatic = false }: Lookup): KnownAnswers =>
   isAutomatic ? automatic : memory
 
-async function find(parts: Parts, lookup: Lookup, look: Look): Promise<KnownAnswer | undefined> {
+async function find(parts: CacheParts, lookup: Lookup, look: Look): Promise<KnownAnswer | undefined> {
   const shared = lookup.isAutomatic ? undefined : parts.shared
   const entry = inMemory(parts, lookup) ?? (shared && (await inStore(parts, shared, lookup, look)))
   if (entry === undefined || lookup.isStill === undefined) return entry
   return (await lookup.isStill(entry)) ? entry : undefined
 }
 
-function inMemory(parts: Parts, lookup: Lookup): KnownAnswer | undefined {
+function inMemory(parts: CacheParts, lookup: Lookup): KnownAnswer | undefined {
   const { watch, counts, policy } = parts
   const memory = memoryFor(parts, lookup)
   const entry = memory.get(lookup.key)
@@ -249,7 +249,12 @@ function inMemory(parts: Parts, lookup: Lookup): KnownAnswer | undefined {
   return undefined
 }
 
-async function inStore(parts: Parts, store: SharedStore, lookup: Lookup, look: Look): Promise<KnownAnswer | undefined> {
+async function inStore(
+  parts: CacheParts,
+  store: SharedStore,
+  lookup: Lookup,
+  look: Look,
+): Promise<KnownAnswer | undefined> {
   const { memory, watch, counts, failed } = parts
   const found = await store.get(hashed(lookup.key)).catch(failed('the shared cache did not answer'))
   if (found === undefined || !isFit(found, lookup)) return undefined
@@ -272,7 +277,7 @@ const includesTime = ({ window }: Pick<KnownAnswer, 'window'>, now: number) =>
 const isOver = ({ window }: Pick<KnownAnswer, 'window'>, { now }: Lookup) => window !== undefined && window.until <= now
 
 /** The answer of a read that is under way, if nothing has changed since it began. Its failure is not shared. */
-async function besides({ making, watch }: Parts, lookup: Lookup): Promise<Answer | undefined> {
+async function besides({ making, watch }: CacheParts, lookup: Lookup): Promise<Answer | undefined> {
   const other = making.get(lookup.key)
   if (other === undefined || !watch.isQuiet(other.look)) return undefined
   const made = await other.made.catch(() => undefined)
@@ -291,7 +296,7 @@ function sinceOf(watch: LogWatch, { replayed = [] }: Keepable, look: number): nu
 }
 
 async function makeNow<Other>(
-  parts: Parts,
+  parts: CacheParts,
   lookup: Lookup,
   look: Look,
   make: (isNoted: boolean) => Promise<Made<Other>>,
@@ -320,7 +325,7 @@ async function makeNow<Other>(
   }
 }
 
-function keep(parts: Parts, lookup: Lookup, look: Look, made: Keepable): void {
+function keep(parts: CacheParts, lookup: Lookup, look: Look, made: Keepable): void {
   const { watch, shared, failed } = parts
   const { key, ttlMs } = lookup
   const { answer, tables, window } = made

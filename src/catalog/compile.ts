@@ -42,7 +42,7 @@ export function definitionProblems(
   definitions: readonly CollectionDefinition[],
   options: CatalogOptions = {},
 ): { collectionName: string; error: string }[] {
-  const drafts = new Map<string, Draft>()
+  const drafts = new Map<string, CollectionDraft>()
   const steps = [
     (definition: CollectionDefinition) => void drafts.set(definition.collectionName, draftOf(definition, options)),
     ({ collectionName }: CollectionDefinition) => addForeignKeys(drafts.get(collectionName)!, drafts),
@@ -67,7 +67,7 @@ function problemOf(collectionName: string, work: () => void): { collectionName: 
 }
 
 /** Compiling most definitions of a catalog again, as at every change of one, takes what is known of their schemas. */
-function draftOf(definition: CollectionDefinition, options: CatalogOptions): Draft {
+function draftOf(definition: CollectionDefinition, options: CatalogOptions): CollectionDraft {
   const { collectionName: name, schema } = definition
   const tenants = isTenantScoped(name, options)
   const known = compiled.get(schema)
@@ -77,9 +77,9 @@ function draftOf(definition: CollectionDefinition, options: CatalogOptions): Dra
   return { ...draft, definition, fields: new Map(draft.fields) }
 }
 
-const compiled = new WeakMap<SchemaJson, { readonly draft: Draft; readonly tenants: boolean }>()
+const compiled = new WeakMap<SchemaJson, { readonly draft: CollectionDraft; readonly tenants: boolean }>()
 
-function newDraft(definition: CollectionDefinition, options: CatalogOptions): Draft {
+function newDraft(definition: CollectionDefinition, options: CatalogOptions): CollectionDraft {
   const { collectionName: name, schema } = definition
   checkIdentifier('collection name', name)
   const fields = new Map<string, Field>()
@@ -199,7 +199,7 @@ function primaryKeyOf(name: string, fields: ReadonlyMap<string, Field>): Field {
 type ReferencedKeys = ReadonlyMap<string, ReadonlySet<string>>
 
 /** Fields that other collections point at, by collection. */
-function referencedKeys(drafts: Drafts): ReferencedKeys {
+function referencedKeys(drafts: CollectionDrafts): ReferencedKeys {
   const keys = new Map<string, Set<string>>()
   for (const { relations } of drafts.values())
     for (const { relType, target, targetKey } of relations.values())
@@ -208,7 +208,12 @@ function referencedKeys(drafts: Drafts): ReferencedKeys {
   return keys
 }
 
-function collectionOf(draft: Draft, drafts: Drafts, referenced: ReferencedKeys, options: CatalogOptions): Collection {
+function collectionOf(
+  draft: CollectionDraft,
+  drafts: CollectionDrafts,
+  referenced: ReferencedKeys,
+  options: CatalogOptions,
+): Collection {
   const { name, definition } = draft
   const { schema } = definition
   const relations = relationsOf(draft, drafts)
@@ -253,7 +258,7 @@ function foreignKeysOf(relations: ReadonlyMap<string, Relation>): string[] {
  * Unique fields of a tenant's collection are unique per tenant, so the fields themselves are no longer. Foreign keys and
  * keys that others point at stay as they are: the row they name has one tenant, and a constraint needs them unique.
  */
-function scopedUniques({ name, fields }: Draft, global: ReadonlySet<string>) {
+function scopedUniques({ name, fields }: CollectionDraft, global: ReadonlySet<string>) {
   const isScoped = (field: Field) => field.unique && !field.primaryKey && !global.has(field.name)
   const scoped: Index[] = [...fields.values()]
     .filter(isScoped)
@@ -298,7 +303,7 @@ const texts = new WeakMap<SchemaJson, string>()
 /* Relations. */
 
 /** A collection while the catalog is being compiled: its own fields are known, its relations not yet. */
-type Draft = {
+type CollectionDraft = {
   readonly name: string
   readonly definition: CollectionDefinition
   /** Gains the foreign keys that relations imply. */
@@ -307,10 +312,10 @@ type Draft = {
   readonly primaryKey: Field
 }
 
-type Drafts = ReadonlyMap<string, Draft>
+type CollectionDrafts = ReadonlyMap<string, CollectionDraft>
 
 /** Adds the foreign key of every belongsTo that does not declare it, typed like the key it points at. */
-function addForeignKeys(draft: Draft, drafts: Drafts): void {
+function addForeignKeys(draft: CollectionDraft, drafts: CollectionDrafts): void {
   for (const [name, json] of draft.relations) {
     if (json.relType !== 'BelongsTo') continue
     const { foreignKey, target, targetKey } = endsOf(draft, name, json, drafts)
@@ -320,7 +325,7 @@ function addForeignKeys(draft: Draft, drafts: Drafts): void {
 }
 
 /** The relations of a collection; needs the foreign keys of all. 400 for ends that do not exist or do not meet. */
-function relationsOf(draft: Draft, drafts: Drafts): ReadonlyMap<string, Relation> {
+function relationsOf(draft: CollectionDraft, drafts: CollectionDrafts): ReadonlyMap<string, Relation> {
   const relations = new Map<string, Relation>()
   for (const [name, json] of draft.relations) {
     if (draft.fields.has(name)) throw invalid(draft.name, `relation ${name} has the name of a field`)
@@ -330,7 +335,7 @@ function relationsOf(draft: Draft, drafts: Drafts): ReadonlyMap<string, Relation
   return relations
 }
 
-function relationOf(draft: Draft, name: string, json: FieldJson, drafts: Drafts): Relation {
+function relationOf(draft: CollectionDraft, name: string, json: FieldJson, drafts: CollectionDrafts): Relation {
   const ends = endsOf(draft, name, json, drafts)
   const target = drafts.get(ends.target)!
   const discriminator = discriminatorOf(draft, name, json)
@@ -357,7 +362,7 @@ const relationKinds: Readonly<Record<string, RelationKind>> = {
   BelongsToMany: 'belongsToMany',
 }
 
-function endsOf(draft: Draft, name: string, json: FieldJson, drafts: Drafts): Ends {
+function endsOf(draft: CollectionDraft, name: string, json: FieldJson, drafts: CollectionDrafts): Ends {
   const kind = kindOf(draft.name, name, json)
   const target = typeof json.target === 'string' ? drafts.get(json.target) : undefined
   if (target === undefined) throw invalid(draft.name, `relation ${name}: unknown target ${JSON.stringify(json.target)}`)
@@ -388,13 +393,13 @@ function textOf(json: FieldJson, key: string): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined
 }
 
-function keyOf(draft: Draft, name: string, target: Draft, targetKey: string): Field {
+function keyOf(draft: CollectionDraft, name: string, target: CollectionDraft, targetKey: string): Field {
   const key = target.fields.get(targetKey)
   if (key === undefined) throw invalid(draft.name, `relation ${name}: ${target.name} has no field ${targetKey}`)
   return key
 }
 
-function foreignKeyField(draft: Draft, name: string, foreignKey: string, key: Field, json: FieldJson): Field {
+function foreignKeyField(draft: CollectionDraft, name: string, foreignKey: string, key: Field, json: FieldJson): Field {
   const refuse = (problem: string) => {
     throw invalid(draft.name, `relation ${name} ${problem}`)
   }
@@ -415,7 +420,7 @@ function foreignKeyField(draft: Draft, name: string, foreignKey: string, key: Fi
 }
 
 /** `scope: {column: value}`; only relations without a database constraint can depend on a value. */
-function discriminatorOf(draft: Draft, name: string, json: FieldJson): Relation['discriminator'] {
+function discriminatorOf(draft: CollectionDraft, name: string, json: FieldJson): Relation['discriminator'] {
   const scope = objectOrUndefined(json.scope)
   if (scope === undefined) return undefined
   const [entry, ...more] = Object.entries(scope)
@@ -426,7 +431,7 @@ function discriminatorOf(draft: Draft, name: string, json: FieldJson): Relation[
   return { column: entry[0], value: entry[1] }
 }
 
-function tablesOf(draft: Draft, name: string, json: FieldJson, drafts: Drafts): readonly string[] {
+function tablesOf(draft: CollectionDraft, name: string, json: FieldJson, drafts: CollectionDrafts): readonly string[] {
   if (json.tables === undefined || json.tables === null) return []
   const isList = Array.isArray(json.tables) && json.tables.every((table) => typeof table === 'string')
   if (!isList) throw invalid(draft.name, `relation ${name}: tables must be a list of collections`)
@@ -438,7 +443,7 @@ function tablesOf(draft: Draft, name: string, json: FieldJson, drafts: Drafts): 
 
 const referentialActions: ReadonlySet<unknown> = new Set(['CASCADE', 'RESTRICT', 'SET NULL', 'NO ACTION'])
 
-function actionsOf({ name: collection, fields }: Draft, name: string, json: FieldJson, foreignKey: string) {
+function actionsOf({ name: collection, fields }: CollectionDraft, name: string, json: FieldJson, foreignKey: string) {
   const own = json.relType === 'BelongsTo' ? fields.get(foreignKey) : undefined
   const action = (key: 'onDelete' | 'onUpdate', absent: ReferentialAction): ReferentialAction => {
     const value = typeof json[key] === 'string' ? json[key].toUpperCase() : (json[key] ?? absent)
@@ -454,7 +459,7 @@ function actionsOf({ name: collection, fields }: Draft, name: string, json: Fiel
   }
 }
 
-function checkOwnKey(draft: Draft, relation: Relation, key: Field): void {
+function checkOwnKey(draft: CollectionDraft, relation: Relation, key: Field): void {
   const { name, foreignKey, target, targetKey, constraint, discriminator } = relation
   const own = draft.fields.get(foreignKey)!
   if (own.kind !== key.kind)
@@ -464,7 +469,7 @@ function checkOwnKey(draft: Draft, relation: Relation, key: Field): void {
   if (discriminator !== undefined) requireField(draft, name, draft, discriminator.column)
 }
 
-function checkFarKeys(draft: Draft, relation: Relation, drafts: Drafts): void {
+function checkFarKeys(draft: CollectionDraft, relation: Relation, drafts: CollectionDrafts): void {
   const { name, kind, target, foreignKey, through, otherKey, discriminator } = relation
   if (kind === 'belongsToMany') {
     const link = drafts.get(through!)
@@ -479,7 +484,7 @@ function checkFarKeys(draft: Draft, relation: Relation, drafts: Drafts): void {
   }
 }
 
-function requireField(draft: Draft, relation: string, collection: Draft, field: string): void {
+function requireField(draft: CollectionDraft, relation: string, collection: CollectionDraft, field: string): void {
   if (!collection.fields.has(field))
     throw invalid(draft.name, `relation ${relation}: ${collection.name} has no field ${field}`)
 }
@@ -498,10 +503,10 @@ function checkForeignKeysDiffer(collection: string, relations: readonly Relation
 
 /* Indexes and constraints. */
 
-type Fields = ReadonlyMap<string, Field>
+type FieldsByName = ReadonlyMap<string, Field>
 
 /** The declared indexes and the unique constraints, which PostgreSQL keeps as indexes too. */
-function indexesOf({ collectionName: name, schema }: CollectionDefinition, fields: Fields): readonly Index[] {
+function indexesOf({ collectionName: name, schema }: CollectionDefinition, fields: FieldsByName): readonly Index[] {
   const list = schema.indexes ?? []
   if (!Array.isArray(list)) throw invalid(name, 'indexes must be a list')
   const uniques = constraintList(name, schema.constraints).filter((json) => json.type === 'unique')
@@ -532,7 +537,7 @@ export function checksOf({ collectionName: name, schema }: CollectionDefinition)
  * A unique index counts per tenant. Rows without a tenant count together, hence nulls are not
  * distinct; a row without a value in the index's own fields stays out of it, as it would in the index as declared.
  */
-function perTenant(index: Index, fields: Fields): Index {
+function perTenant(index: Index, fields: FieldsByName): Index {
   if (!index.unique || index.fields.includes('tenant_Id')) return index
   return {
     ...index,
@@ -553,7 +558,7 @@ export function plainIndex(name: string, fields: readonly string[], unique: bool
 
 const methods: ReadonlySet<unknown> = new Set(['btree', 'hash', 'gin', 'gist'])
 
-function indexOf(collection: string, json: unknown, fields: Fields): Index {
+function indexOf(collection: string, json: unknown, fields: FieldsByName): Index {
   const index = objectOrUndefined(json) ?? {}
   const columns = columnsOf(collection, index.fields, fields)
   const name = index.name ?? `${collection}_${columns.join('_')}_idx`
@@ -567,14 +572,14 @@ function indexOf(collection: string, json: unknown, fields: Fields): Index {
   }
 }
 
-function uniqueOf(collection: string, json: FieldJson, fields: Fields): Index {
+function uniqueOf(collection: string, json: FieldJson, fields: FieldsByName): Index {
   const columns = columnsOf(collection, json.fields, fields)
   const name = json.name ?? shortened(`${collection}_${columns.join('_')}_key`)
   checkIdentifier(`constraint of ${collection}`, name)
   return { ...plainIndex(name, columns, true), nullsNotDistinct: json.nullsNotDistinct === true }
 }
 
-function columnsOf(collection: string, columns: unknown, fields: Fields): readonly string[] {
+function columnsOf(collection: string, columns: unknown, fields: FieldsByName): readonly string[] {
   if (!Array.isArray(columns) || columns.length === 0) throw invalid(collection, 'an index needs fields')
   const unknown = columns.find((column) => !fields.has(column))
   if (unknown !== undefined) throw invalid(collection, `an index names the unknown field ${JSON.stringify(unknown)}`)

@@ -65,7 +65,7 @@ function read(door: Door, raw: FieldJson, isPatch = false): SchemaPatch {
   const { collection } = door
   const known = door.catalog.collections.get(collection)
   const stored = known?.definition.schema
-  const context: Context = { ...door, stored, isPatch, fields: isObject(raw.fields) ? raw.fields : {} }
+  const context: DeclarationContext = { ...door, stored, isPatch, fields: isObject(raw.fields) ? raw.fields : {} }
   const { fields: given, ...others } = raw
   const entries = Object.entries(context.fields).map(([key, json]) => entryOf(context, key, json))
   const named = entries.flatMap(({ entries }) => entries)
@@ -81,7 +81,7 @@ function read(door: Door, raw: FieldJson, isPatch = false): SchemaPatch {
   return { ...others, ...(given !== undefined && { fields: Object.fromEntries(named.filter(isOwn)) }) }
 }
 
-type Context = Door & {
+type DeclarationContext = Door & {
   readonly stored: SchemaJson | undefined
   readonly isPatch: boolean
   /** The entries as they came. */
@@ -91,7 +91,7 @@ type Context = Door & {
 type Entry = readonly [name: string, json: FieldJson | null]
 type ReadEntries = { readonly entries: readonly Entry[]; readonly problems: readonly DefinitionProblem[] }
 
-function collectionProblems({ stored }: Context, raw: FieldJson): DefinitionProblem[] {
+function collectionProblems({ stored }: DeclarationContext, raw: FieldJson): DefinitionProblem[] {
   const fresh = changedMembers(raw, stored)
   const { indexes, constraints, realtime, cache } = fresh
   return [
@@ -117,7 +117,7 @@ function changedMembers(json: FieldJson, stored: unknown): FieldJson {
   return Object.fromEntries(Object.entries(json).filter(([word, value]) => !isDeepStrictEqual(value, stored[word])))
 }
 
-function entryOf(context: Context, key: string, json: unknown): ReadEntries {
+function entryOf(context: DeclarationContext, key: string, json: unknown): ReadEntries {
   const stored = storedEntry(context, key)
   if (stored !== undefined && isDeepStrictEqual(json, stored)) return { entries: [[key, stored]], problems: [] }
   if (json === null && context.isPatch) return { entries: [[key, null]], problems: [] }
@@ -130,11 +130,11 @@ function entryOf(context: Context, key: string, json: unknown): ReadEntries {
 const failed = (problems: readonly DefinitionProblem[]): ReadEntries => ({ entries: [], problems })
 const isGiven = (value: unknown) => value !== undefined && value !== null && value !== ''
 
-function storedEntry({ stored }: Context, key: string): FieldJson | undefined {
+function storedEntry({ stored }: DeclarationContext, key: string): FieldJson | undefined {
   return stored !== undefined && Object.hasOwn(stored.fields, key) ? stored.fields[key] : undefined
 }
 
-function columnEntry(context: Context, key: string, json: FieldJson): ReadEntries {
+function columnEntry(context: DeclarationContext, key: string, json: FieldJson): ReadEntries {
   const at = `fields.${key}`
   const problems = [
     ...nameProblems(`field of ${context.collection}`, key, at),
@@ -145,7 +145,12 @@ function columnEntry(context: Context, key: string, json: FieldJson): ReadEntrie
 }
 
 /** Problems of a column beyond the names of its members. */
-function columnProblems({ collection }: Context, name: string, json: FieldJson, at: string): DefinitionProblem[] {
+function columnProblems(
+  { collection }: DeclarationContext,
+  name: string,
+  json: FieldJson,
+  at: string,
+): DefinitionProblem[] {
   const type = typeProblem(json)
   const values = isObject(json.values) ? memberProblems(['values'], json.values, `${at}.values`) : []
   if (type !== undefined) return [{ path: `${at}.type`, message: type }, ...values]
@@ -173,7 +178,7 @@ function nameProblems(what: string, name: string, path: string): DefinitionProbl
   return message === undefined ? [] : [{ path, message }]
 }
 
-function relationEntry(context: Context, key: string, json: FieldJson): ReadEntries {
+function relationEntry(context: DeclarationContext, key: string, json: FieldJson): ReadEntries {
   const at = `fields.${key}`
   const isTyped = isGiven(json.type) && relationshipTypeOf(json.type) === undefined
   const word = isGiven(json.relType) ? json.relType : json.type
@@ -192,7 +197,7 @@ function relationEntry(context: Context, key: string, json: FieldJson): ReadEntr
 }
 
 /** A definition of the days in which `as` had no effect keeps its names. */
-function nameOf(context: Context, key: string, { as }: FieldJson): string {
+function nameOf(context: DeclarationContext, key: string, { as }: FieldJson): string {
   const isOld = storedEntry(context, key)?.relType !== undefined && storedEntry(context, key)?.as === as
   return isGiven(as) && !isOld ? shown(as) : key
 }
@@ -215,7 +220,7 @@ function differingWords({ relType, type }: FieldJson): string | undefined {
     : `is ${JSON.stringify(relType)}, type says ${JSON.stringify(type)}`
 }
 
-function targetProblems(context: Context, { at, json }: RelationIn): DefinitionProblem[] {
+function targetProblems(context: DeclarationContext, { at, json }: RelationIn): DefinitionProblem[] {
   const { target } = json
   if (typeof target === 'string' && schemaOf(context, target) !== undefined) return []
   const message = isGiven(target)
@@ -224,7 +229,7 @@ function targetProblems(context: Context, { at, json }: RelationIn): DefinitionP
   return [{ path: `${at}.target`, message }]
 }
 
-function schemaOf({ catalog, collection, beside, fields }: Context, name: string): SchemaJson | undefined {
+function schemaOf({ catalog, collection, beside, fields }: DeclarationContext, name: string): SchemaJson | undefined {
   const stored = definitionsOf(catalog).get(name)
   if (name === collection) return { fields: { ...stored?.fields, ...present(fields) } }
   const besides = beside?.get(name)
@@ -236,7 +241,7 @@ const present = (fields: FieldJson) =>
   Object.fromEntries(Object.entries(fields).filter(([, json]) => isObject(json))) as SchemaJson['fields']
 
 /** One to one is kept on either side: on the target where that has the column already. */
-function relTypeOf(context: Context, { type, json }: RelationIn): RelType {
+function relTypeOf(context: DeclarationContext, { type, json }: RelationIn): RelType {
   if (type === 'M2O') return 'BelongsTo'
   if (type === 'M2M') return 'BelongsToMany'
   if (type === 'O2M' || type === 'M2A') return 'HasMany'
@@ -250,7 +255,7 @@ function relTypeOf(context: Context, { type, json }: RelationIn): RelType {
 }
 
 /** The relations of the target that lead here, by which a relation back can be read. */
-function holdersOf({ catalog, collection }: Context, target: string) {
+function holdersOf({ catalog, collection }: DeclarationContext, target: string) {
   const far = catalog.collections.get(target)
   const declared = far?.definition.schema.fields ?? {}
   return [...(far?.relations.values() ?? [])].filter(
@@ -263,7 +268,7 @@ function holdersOf({ catalog, collection }: Context, target: string) {
   )
 }
 
-function belongsToEntry(context: Context, relation: RelationIn): ReadEntries {
+function belongsToEntry(context: DeclarationContext, relation: RelationIn): ReadEntries {
   const { at, key, name, json, isTyped, type } = relation
   const foreignKey = columnNameOf(context, relation)
   const isOne = type === 'O2O'
@@ -296,7 +301,7 @@ const keyFirst = (key: string) => (a: Entry, b: Entry) => Number(b[0] === key) -
  * The column of a BelongsTo: named, or as it is stored, or by the entry's own name where `as` names the relation and
  * the entry is called like a column, or derived from the relation's name.
  */
-function columnNameOf(context: Context, { key, name, json, isTyped }: RelationIn): string {
+function columnNameOf(context: DeclarationContext, { key, name, json, isTyped }: RelationIn): string {
   if (isGiven(json.foreignKey)) return String(json.foreignKey)
   const stored = storedEntry(context, name)
   const isSame = stored?.relType === 'BelongsTo' && stored.target === json.target
@@ -306,7 +311,11 @@ function columnNameOf(context: Context, { key, name, json, isTyped }: RelationIn
 }
 
 /** The column that an entry declares with its relation. */
-function columnOf(context: Context, { key, at, json, isTyped, type }: RelationIn, name: string): ReadEntries {
+function columnOf(
+  context: DeclarationContext,
+  { key, at, json, isTyped, type }: RelationIn,
+  name: string,
+): ReadEntries {
   const beside = name === key ? undefined : context.fields[name]
   const members = Object.fromEntries(Object.entries(json).filter(([word]) => isColumnMember(word)))
   if (isObject(beside)) {
@@ -342,7 +351,11 @@ const isColumnMember = (word: string) =>
   (Object.hasOwn(membersOf('column'), word) && !Object.hasOwn(membersOf('relation'), word))
 
 /** Where the column is declared by itself, only that decides whether it may be empty. */
-function requiredProblems(context: Context, { at, json }: RelationIn, foreignKey: string): DefinitionProblem[] {
+function requiredProblems(
+  context: DeclarationContext,
+  { at, json }: RelationIn,
+  foreignKey: string,
+): DefinitionProblem[] {
   const column = Object.hasOwn(context.fields, foreignKey)
     ? context.fields[foreignKey]
     : storedEntry(context, foreignKey)
@@ -354,7 +367,7 @@ function requiredProblems(context: Context, { at, json }: RelationIn, foreignKey
   return isSame ? [] : [{ path: `${at}.allowNull`, message: `has no effect: say it in fields.${foreignKey}` }]
 }
 
-function farEntry(context: Context, relation: RelationIn, relType: RelType): ReadEntries {
+function farEntry(context: DeclarationContext, relation: RelationIn, relType: RelType): ReadEntries {
   const { at, name, json, type } = relation
   const problems = [
     ...idleProblems(context, relation, `a ${relType} has no column of its own`, true),
@@ -376,7 +389,7 @@ const isProblem = (value: string | DefinitionProblem | undefined): value is Defi
   typeof value === 'object'
 
 /** The column on the target, where the entry does not name it and it is not called after this collection. */
-function farKeyOf(context: Context, { at, name, json }: RelationIn): string | DefinitionProblem | undefined {
+function farKeyOf(context: DeclarationContext, { at, name, json }: RelationIn): string | DefinitionProblem | undefined {
   const target = String(json.target)
   if (isGiven(json.foreignKey)) return String(json.foreignKey)
   const stored = storedEntry(context, name)
@@ -390,7 +403,7 @@ function farKeyOf(context: Context, { at, name, json }: RelationIn): string | De
 
 /** Members of a column that have no effect where there is none, unless they say what is so anyway. */
 function idleProblems(
-  context: Context,
+  context: DeclarationContext,
   { key, at, json, isTyped }: RelationIn,
   remedy: string,
   isFar = false,
@@ -453,7 +466,11 @@ export function shownSchema(catalog: Catalog, collection: Collection): SchemaJso
 }
 
 /** Whether an entry that came from a client is one that {@link shownSchema} had added. */
-function isServerAdded(name: string, json: FieldJson, { collection, known, entries }: Surroundings): boolean {
+function isServerAdded(
+  name: string,
+  json: FieldJson,
+  { collection, known, entries }: DeclarationSurroundings,
+): boolean {
   const isMarked = json.SystemGenerated === 'true' || json.SystemGenerated === true
   const stored = known?.definition.schema.fields ?? {}
   if (!isMarked || Object.hasOwn(stored, name)) return false
@@ -466,14 +483,14 @@ function isServerAdded(name: string, json: FieldJson, { collection, known, entri
   return isKeyOfRelation(name, json, [...Object.entries(stored), ...entries])
 }
 
-type Entries = readonly (readonly [name: string, json: FieldJson | null])[]
+type DeclaredEntries = readonly (readonly [name: string, json: FieldJson | null])[]
 
-type Surroundings = {
+type DeclarationSurroundings = {
   readonly collection: string
   /** The collection as it is; undefined for a new one. */
   readonly known: Collection | undefined
   /** The entries that came together. */
-  readonly entries: Entries
+  readonly entries: DeclaredEntries
 }
 
 const mark = { SystemGenerated: 'true' } as const
@@ -511,7 +528,7 @@ function isMadeUp(preset: unknown): boolean {
 }
 
 /** One that says no more than its relation does. */
-function isKeyOfRelation(name: string, json: FieldJson, entries: Entries): boolean {
+function isKeyOfRelation(name: string, json: FieldJson, entries: DeclaredEntries): boolean {
   const isPlain = Object.keys(json).every((word) => ['type', 'values', 'allowNull', 'SystemGenerated'].includes(word))
   return (
     isPlain &&

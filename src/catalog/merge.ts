@@ -97,19 +97,19 @@ function mergedIndexes(collection: string, kept: SchemaJson['indexes'], given: u
   return mergedByName(kept ?? [], given as readonly IndexJson[], nameOf)
 }
 
-type Constraint = Readonly<Record<string, unknown>>
+type ConstraintEntry = Readonly<Record<string, unknown>>
 
 function mergedConstraints(collection: string, { constraints: kept }: SchemaJson, given: unknown) {
   if (given === null) return undefined
   const removed = Object.entries(Array.isArray(given) ? {} : Object(given)).flatMap(([name, json]) =>
     json === null ? [name] : [],
   )
-  const nameOf = ({ name, fields }: Constraint) => String(name ?? `${collection}_${[fields].flat().join('_')}_key`)
+  const nameOf = ({ name, fields }: ConstraintEntry) => String(name ?? `${collection}_${[fields].flat().join('_')}_key`)
   const list = mergedByName(constraintList(kept), constraintList(given), nameOf)
   return list.filter((constraint) => !removed.includes(nameOf(constraint))) as unknown as SchemaJson['constraints']
 }
 
-function constraintList(json: unknown): readonly Constraint[] {
+function constraintList(json: unknown): readonly ConstraintEntry[] {
   if (json === undefined || json === null) return []
   if (Array.isArray(json)) return json
   return Object.entries(Object(json)).flatMap(([name, entry]) => (entry === null ? [] : [{ name, ...Object(entry) }]))

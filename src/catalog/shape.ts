@@ -117,34 +117,37 @@ export const shapes = {
     through: text('M2M and M2A: name of the junction. Default {source}_{target}_{name}_junction.'),
     tables: any('M2A: the collections it can point at.'),
   },
-} as const satisfies Record<ShapeName, Readonly<Record<string, Member>>>
+} as const satisfies Record<ShapeName, Readonly<Record<string, ShapeMember>>>
 
 /** A member: what it is for, what its values must be, and how a refusal calls these. */
-type Member = TSchema & { readonly description: string; readonly expects?: string }
+type ShapeMember = TSchema & { readonly description: string; readonly expects?: string }
 
 /** The members of a shape by name. */
-export const membersOf = (shape: ShapeName): Readonly<Record<string, Member>> => shapes[shape]
+export const membersOf = (shape: ShapeName): Readonly<Record<string, ShapeMember>> => shapes[shape]
 
-function flag(description: string): Member {
+function flag(description: string): ShapeMember {
   const words = [Type.Literal('true'), Type.Literal('false'), Type.Null()]
-  return Type.Union([Type.Boolean(), ...words], { description, expects: 'true or false' }) as unknown as Member
+  return Type.Union([Type.Boolean(), ...words], { description, expects: 'true or false' }) as unknown as ShapeMember
 }
 
-function plainFlag(description: string): Member {
-  return Type.Union([Type.Boolean(), Type.Null()], { description, expects: 'true or false' }) as unknown as Member
+function plainFlag(description: string): ShapeMember {
+  return Type.Union([Type.Boolean(), Type.Null()], { description, expects: 'true or false' }) as unknown as ShapeMember
 }
 
-function text(description: string): Member {
-  return Type.Union([Type.String(), Type.Null()], { description, expects: 'text' }) as unknown as Member
+function text(description: string): ShapeMember {
+  return Type.Union([Type.String(), Type.Null()], { description, expects: 'text' }) as unknown as ShapeMember
 }
 
-function listOrNull(description: string): Member {
-  return Type.Union([Type.Array(Type.Unknown()), Type.Null()], { description, expects: 'a list' }) as unknown as Member
+function listOrNull(description: string): ShapeMember {
+  return Type.Union([Type.Array(Type.Unknown()), Type.Null()], {
+    description,
+    expects: 'a list',
+  }) as unknown as ShapeMember
 }
 
 /** Checked where its meaning is compiled. */
-function any(description: string): Member {
-  return Type.Unknown({ description }) as unknown as Member
+function any(description: string): ShapeMember {
+  return Type.Unknown({ description }) as unknown as ShapeMember
 }
 
 /* Words for relations. */
@@ -185,10 +188,10 @@ function relationWordFor(word: string): string | undefined {
 /** Something in a definition that is not as it must be, and where. */
 export type DefinitionProblem = { readonly path: string; readonly message: string }
 
-type Json = Readonly<Record<string, unknown>>
+type UncheckedJson = Readonly<Record<string, unknown>>
 
 /** Members that none of the shapes has, and values that no such member can have. The first shape names what is meant. */
-export function memberProblems(names: readonly ShapeName[], json: Json, path: string): DefinitionProblem[] {
+export function memberProblems(names: readonly ShapeName[], json: UncheckedJson, path: string): DefinitionProblem[] {
   return Object.entries(json).flatMap(([word, value]): DefinitionProblem[] => {
     const at = path === '' ? word : `${path}.${word}`
     const shape = names.find((name) => Object.hasOwn(membersOf(name), word))
@@ -205,7 +208,7 @@ export function objectProblems(name: ShapeName, json: unknown, path: string): De
 }
 
 /** The problem with the word for a column's type, if any. */
-export function typeProblem({ type, values, target, foreignKey }: Json): string | undefined {
+export function typeProblem({ type, values, target, foreignKey }: UncheckedJson): string | undefined {
   if (type === undefined || type === null)
     return target === undefined && foreignKey === undefined
       ? 'is missing, such as "String"'

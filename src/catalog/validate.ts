@@ -32,15 +32,15 @@ const maxPatternLength = 500
 /** The longest value a pattern is run on, in UTF-16 units. */
 const maxMatchedLength = 2000
 
-type Broken = { readonly rule: string; readonly message: string }
+type BrokenRule = { readonly rule: string; readonly message: string }
 /** The failure text for a value, or undefined. */
-type Test = (value: unknown) => string | undefined
+type ArgumentTest = (value: unknown) => string | undefined
 
-type Rule = {
+type ValidationRule = {
   readonly appliesTo: (field: Field) => boolean
   readonly needs: string
   /** The test for an argument; undefined when the argument is none of this rule's. */
-  readonly read: (argument: unknown) => Test | undefined
+  readonly read: (argument: unknown) => ArgumentTest | undefined
 }
 
 const numberKinds: ReadonlySet<Kind> = new Set(['integer', 'bigint', 'decimal', 'float'])
@@ -48,7 +48,7 @@ const isNumber = ({ kind }: Field) => numberKinds.has(kind)
 const isText = ({ kind }: Field) => kind === 'text'
 const holdsNumbers = ({ kind, element }: Field) => numberKinds.has(element ?? kind)
 
-const rules: Readonly<Record<string, Rule>> = {
+const rules: Readonly<Record<string, ValidationRule>> = {
   min: limit((value, least) => value < least, 'less than minimum'),
   max: limit((value, most) => value > most, 'greater than maximum'),
   isInt: flag(isNumber, (value) => {
@@ -65,7 +65,7 @@ const rules: Readonly<Record<string, Rule>> = {
   matches: { appliesTo: isText, needs: patternNeeds(), read: patternTest },
 }
 
-function limit(isBroken: (value: number, limit: number) => boolean, words: string): Rule {
+function limit(isBroken: (value: number, limit: number) => boolean, words: string): ValidationRule {
   return {
     appliesTo: holdsNumbers,
     needs: 'a number',
@@ -80,18 +80,18 @@ function limit(isBroken: (value: number, limit: number) => boolean, words: strin
   }
 }
 
-function flag(appliesTo: Rule['appliesTo'], test: Test): Rule {
+function flag(appliesTo: ValidationRule['appliesTo'], test: ArgumentTest): ValidationRule {
   return { appliesTo, needs: 'true or false', read: (argument) => (argument === true ? test : undefined) }
 }
 
-function textFlag(isGood: (text: string) => boolean, message: string): Rule {
+function textFlag(isGood: (text: string) => boolean, message: string): ValidationRule {
   return flag(isText, (value) => {
     const text = textOf(value)
     return text === undefined || isGood(text) ? undefined : message
   })
 }
 
-function lengthTest(argument: unknown): Test | undefined {
+function lengthTest(argument: unknown): ArgumentTest | undefined {
   const [least, most] = Array.isArray(argument) && argument.length <= 2 ? argument : []
   if (!isCount(least) || !(most === undefined || isCount(most))) return undefined
   return (value) => {
@@ -108,7 +108,7 @@ function patternNeeds(): string {
 }
 
 /** The pattern as text, or `[pattern, 'i']`. */
-function patternTest(argument: unknown): Test | undefined {
+function patternTest(argument: unknown): ArgumentTest | undefined {
   const [source, flags] = Array.isArray(argument) ? argument : [argument]
   if (typeof source !== 'string' || !(flags === undefined || flags === '' || flags === 'i')) return undefined
   const matches = compilePattern(source, flags === 'i')
@@ -121,7 +121,7 @@ function patternTest(argument: unknown): Test | undefined {
   }
 }
 
-type DeclaredRule = { readonly rule: string; readonly test: Test; readonly message: string | undefined }
+type DeclaredRule = { readonly rule: string; readonly test: ArgumentTest; readonly message: string | undefined }
 
 /** The rules of a declaration, read once. */
 const rulesOf = oncePer((validate: NonNullable<Field['validate']>) =>
@@ -132,11 +132,11 @@ const rulesOf = oncePer((validate: NonNullable<Field['validate']>) =>
   }),
 )
 
-function declaredRules(field: Field, value: unknown): Broken[] {
+function declaredRules(field: Field, value: unknown): BrokenRule[] {
   const subjects = subjectsOf(field, value)
   const declared = field.validate === undefined ? [] : rulesOf(field.validate)
   return declared.flatMap(({ rule, test, message }) =>
-    subjects.flatMap(({ prefix, value: subject }): Broken[] => {
+    subjects.flatMap(({ prefix, value: subject }): BrokenRule[] => {
       const problem = subject === null || subject === undefined ? undefined : test(subject)
       return problem === undefined ? [] : [{ rule, message: message ?? `${prefix}${problem}` }]
     }),
@@ -156,7 +156,7 @@ function subjectsOf({ kind }: Field, value: unknown): { prefix: string; value: u
 }
 
 /** The limits a column has by itself; what PostgreSQL would refuse is named here with its field. */
-function ownLimits(field: Field, value: unknown): Broken[] {
+function ownLimits(field: Field, value: unknown): BrokenRule[] {
   const text = textOf(value)
   if (field.enumValues !== undefined && text !== undefined && !field.enumValues.includes(text))
     return [{ rule: 'enum', message: `must be one of ${field.enumValues.join(', ')}` }]
@@ -180,7 +180,7 @@ const isLimited = (field: Field): boolean =>
   field.kind === 'range' ||
   lengthOf(field).most !== undefined
 
-function rangeOrder({ element }: Field, value: unknown): Broken[] {
+function rangeOrder({ element }: Field, value: unknown): BrokenRule[] {
   const bounds = boundsOf(value)
   const [lower, upper] = [orderOf(bounds.lower, element), orderOf(bounds.upper, element)]
   if (lower === undefined || upper === undefined || lower <= upper) return []

@@ -39,35 +39,36 @@ export const run: Command = (args) => {
   })
 }
 
-type Values = { readonly json?: boolean; readonly to?: string; readonly position?: string }
+type ConsumerOptions = { readonly json?: boolean; readonly to?: string; readonly position?: string }
 
-const commands: Readonly<Record<string, (runtime: Runtime, name: string, values: Values) => Promise<string>>> = {
-  list: async (runtime, _name, { json }) => {
-    const [consumers, aside] = [await consumerStates(runtime.db), await setAsideEvents(runtime.db, mostShown)]
-    if (json) return `${JSON.stringify({ consumers, setAside: aside }, null, 2)}\n`
-    return [...consumers.map(consumerLine), ...aside.map(eventLine)].join('')
-  },
-  reset: async (runtime, name, { to }) => {
-    if (to === undefined) throw new UsageError(usage)
-    await moveTo(runtime, name, to)
-    return `${name} goes on at ${to}\n`
-  },
-  skip: async (runtime, name, { position }) => {
-    await knownConsumer(runtime.db, name)
-    if (position !== undefined) {
-      const forgotten = await forgetSetAside(runtime, name, position === 'all' ? undefined : [positionIn(position)])
-      return `${forgotten} events are not handled\n`
-    }
-    const skipped = await skipEvent(runtime, name)
-    if (skipped === undefined) throw new AppError(409, `${name} is not halted before an event`)
-    return `${name} goes on after position ${skipped}, which is set aside\n`
-  },
-  retry: async (runtime, name, { position }) => {
-    await knownConsumer(runtime.db, name)
-    const count = await retrySetAside(runtime, name, position === undefined ? undefined : [positionIn(position)])
-    return `${count} events are tried again\n`
-  },
-}
+const commands: Readonly<Record<string, (runtime: Runtime, name: string, values: ConsumerOptions) => Promise<string>>> =
+  {
+    list: async (runtime, _name, { json }) => {
+      const [consumers, aside] = [await consumerStates(runtime.db), await setAsideEvents(runtime.db, mostShown)]
+      if (json) return `${JSON.stringify({ consumers, setAside: aside }, null, 2)}\n`
+      return [...consumers.map(consumerLine), ...aside.map(eventLine)].join('')
+    },
+    reset: async (runtime, name, { to }) => {
+      if (to === undefined) throw new UsageError(usage)
+      await moveTo(runtime, name, to)
+      return `${name} goes on at ${to}\n`
+    },
+    skip: async (runtime, name, { position }) => {
+      await knownConsumer(runtime.db, name)
+      if (position !== undefined) {
+        const forgotten = await forgetSetAside(runtime, name, position === 'all' ? undefined : [positionIn(position)])
+        return `${forgotten} events are not handled\n`
+      }
+      const skipped = await skipEvent(runtime, name)
+      if (skipped === undefined) throw new AppError(409, `${name} is not halted before an event`)
+      return `${name} goes on after position ${skipped}, which is set aside\n`
+    },
+    retry: async (runtime, name, { position }) => {
+      await knownConsumer(runtime.db, name)
+      const count = await retrySetAside(runtime, name, position === undefined ? undefined : [positionIn(position)])
+      return `${count} events are tried again\n`
+    },
+  }
 
 const mostShown = 1000
 

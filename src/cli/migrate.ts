@@ -9,10 +9,10 @@ import {
   type MigrationRecord,
   type MigrationRunner,
   migrationTypes,
-  type Preview,
   pendingOf,
   previewRun,
   previewSql,
+  type RunPreview,
   readOnce,
   rollbackBatch,
   rollbackOne,
@@ -54,8 +54,8 @@ const options = {
   description: { type: 'string' },
 } as const
 
-type Values = ReturnType<typeof parseArgs<{ options: typeof options }>>['values']
-type Subcommand = (host: MigrationHost, values: Values, positionals: readonly string[]) => Promise<number>
+type MigrateOptions = ReturnType<typeof parseArgs<{ options: typeof options }>>['values']
+type Subcommand = (host: MigrationHost, values: MigrateOptions, positionals: readonly string[]) => Promise<number>
 
 const somethingFound = 3
 
@@ -118,7 +118,7 @@ function asRunner<T>(host: MigrationHost, work: (runner: MigrationRunner) => Pro
 }
 
 function showPreview(
-  preview: { readonly results: readonly Preview[] },
+  preview: { readonly results: readonly RunPreview[] },
   json: boolean | undefined,
   found: number,
 ): number {
@@ -126,9 +126,9 @@ function showPreview(
   return preview.results.every(isClean) ? 0 : found
 }
 
-const isClean = ({ findings, sqlProblem }: Preview) => findings.length === 0 && sqlProblem === null
+const isClean = ({ findings, sqlProblem }: RunPreview) => findings.length === 0 && sqlProblem === null
 
-function previewLines({ version, name, sql, sqlProblem, findings }: Preview): string[] {
+function previewLines({ version, name, sql, sqlProblem, findings }: RunPreview): string[] {
   return [
     `-- ${version} ${name}`,
     ...sql.map((statement) => `${statement};`),

@@ -3,7 +3,7 @@ import { parseInstallation } from '../config/config.ts'
 import { openRuntime, type Runtime } from '../process/runtime.ts'
 import { onInstallation } from './installation.ts'
 
-type RuntimeOptions = {
+type CommandOptions = {
   /** Instead of that of requests. */
   readonly transactionTimeoutMs?: number
 }
@@ -11,7 +11,7 @@ type RuntimeOptions = {
 /** Runs a command on the installation's database; its log goes to standard error. */
 export function withRuntime(
   work: (runtime: Runtime) => Promise<void>,
-  { transactionTimeoutMs }: RuntimeOptions = {},
+  { transactionTimeoutMs }: CommandOptions = {},
 ): Promise<number> {
   return onInstallation(async (env) => {
     const given = parseInstallation(env, { secretKey: true })

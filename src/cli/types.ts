@@ -31,14 +31,14 @@ const watchMs = 1000
 const isStale = 3
 
 /** Gives the types as they are now; undefined where they are those that it gave before. */
-type Source = () => Promise<string | undefined>
+type DefinitionSource = () => Promise<string | undefined>
 
 export const run: Command = async (args) => {
   const { values } = parseArgs({ args: [...args], options })
   const { out, check, watch, url, file } = values
   if ((check && (out === undefined || watch)) || (watch && out === undefined) || (url && file) || (watch && file))
     throw new UsageError(usage)
-  const use = (source: Source) => (check ? compare(source, out!) : write(source, out, watch))
+  const use = (source: DefinitionSource) => (check ? compare(source, out!) : write(source, out, watch))
   if (url !== undefined) return use(serverSource(url, values.token ?? process.env.DAYBOOK_TOKEN))
   if (file !== undefined) return use(fileSource(file))
   let code = 0
@@ -48,14 +48,14 @@ export const run: Command = async (args) => {
   return code
 }
 
-async function compare(source: Source, out: string): Promise<number> {
+async function compare(source: DefinitionSource, out: string): Promise<number> {
   const wanted = await source()
   if (existsSync(out) && (await readFile(out, 'utf8')) === wanted) return 0
   process.stderr.write(`${out} is not what the collections are now: run daybook types --out ${out}\n`)
   return isStale
 }
 
-async function write(source: Source, out: string | undefined, watch: boolean | undefined): Promise<number> {
+async function write(source: DefinitionSource, out: string | undefined, watch: boolean | undefined): Promise<number> {
   do {
     const text = await source()
     if (text === undefined) await delay(watchMs)
@@ -75,7 +75,7 @@ async function write(source: Source, out: string | undefined, watch: boolean | u
   return 0
 }
 
-function changedOnly(read: () => Promise<string>): Source {
+function changedOnly(read: () => Promise<string>): DefinitionSource {
   let last: string | undefined
   return async () => {
     const text = await read()
@@ -85,7 +85,7 @@ function changedOnly(read: () => Promise<string>): Source {
   }
 }
 
-function fileSource(file: string): Source {
+function fileSource(file: string): DefinitionSource {
   return async () => {
     const json = parsed(file, await readFile(file, 'utf8'))
     const config = parseConfig(loadEnv(process.cwd(), process.env), { allowMissingSecret: true })
@@ -101,7 +101,7 @@ function parsed(file: string, text: string): unknown {
   }
 }
 
-function serverSource(url: string, token: string | undefined): Source {
+function serverSource(url: string, token: string | undefined): DefinitionSource {
   if (!URL.canParse(url)) throw new UsageError(`--url: ${url} is no address of a server, such as https://api.example`)
   let tag: string | undefined
   return async () => {

@@ -96,7 +96,7 @@ export function describeConfig(config: Config): Record<string, unknown> {
   return masked(config, '') as Record<string, unknown>
 }
 
-type Draft = {
+type ConfigDraft = {
   parsed: VariableValues
   families: Families
   secretKey: string
@@ -109,7 +109,7 @@ function readGroups(reading: ConfigReading): VariableValues {
   return Object.fromEntries(read) as VariableValues
 }
 
-function assemble({ parsed, families, secretKey, warnings, reading }: Draft): Config {
+function assemble({ parsed, families, secretKey, warnings, reading }: ConfigDraft): Config {
   const { auth, access, mail, rateLimit, storage } = parsed
   const senders = Object.keys(families.senders)
   return {

@@ -3,12 +3,12 @@ import { addProblem, type ConfigReading, isSet } from './variable.ts'
 import { groups, type VariableValues } from './variables.ts'
 
 /** The input of the rules: all values, before the config is put together. */
-type Draft = Readonly<{ parsed: VariableValues; families: Families; secretKey: string }>
+type CheckedDraft = Readonly<{ parsed: VariableValues; families: Families; secretKey: string }>
 
 export type RuleOptions = Readonly<{ allowMissingSecret?: boolean; requireDatabase?: boolean }>
 
 /** Checks what no variable can say alone: what needs what, and what is unsafe in production. */
-export function checkRules(draft: Draft, reading: ConfigReading, options: RuleOptions): void {
+export function checkRules(draft: CheckedDraft, reading: ConfigReading, options: RuleOptions): void {
   checkSecretKeys(draft, reading, options)
   checkAdmin(draft, reading)
   checkRoles(draft, reading)
@@ -40,7 +40,7 @@ const wellKnownPasswords = [
   ],
 ]
 
-function checkSecretKeys({ parsed, secretKey }: Draft, reading: ConfigReading, options: RuleOptions): void {
+function checkSecretKeys({ parsed, secretKey }: CheckedDraft, reading: ConfigReading, options: RuleOptions): void {
   const production = reading.environment === 'production'
   if (secretKey === '' && (production || !options.allowMissingSecret))
     complain(reading, 'SECRET_KEY', 'is missing; set it to at least 32 random characters')
@@ -50,7 +50,7 @@ function checkSecretKeys({ parsed, secretKey }: Draft, reading: ConfigReading, o
       complain(reading, name, `is shorter than the ${secretKeyLength} characters that production asks for`)
 }
 
-function checkAdmin({ parsed }: Draft, reading: ConfigReading): void {
+function checkAdmin({ parsed }: CheckedDraft, reading: ConfigReading): void {
   const { email, password } = parsed.admin
   if (password === undefined || reading.environment !== 'production') return
   const lower = password.toLowerCase()
@@ -62,20 +62,20 @@ function checkAdmin({ parsed }: Draft, reading: ConfigReading): void {
 }
 
 /** Nothing counts the guesses at it. */
-function checkMetricsToken({ parsed }: Draft, reading: ConfigReading): void {
+function checkMetricsToken({ parsed }: CheckedDraft, reading: ConfigReading): void {
   const { metricsToken = '' } = parsed.observability
   if (metricsToken !== '' && !/^\S{16,}$/.test(metricsToken))
     complain(reading, 'METRICS_TOKEN', 'is not at least 16 characters without blanks')
 }
 
 /** A cheaper hash is for tests: with a stolen table, an attacker tries that many times more passwords. */
-function checkPasswordHashCost({ parsed }: Draft, reading: ConfigReading): void {
+function checkPasswordHashCost({ parsed }: CheckedDraft, reading: ConfigReading): void {
   if (reading.environment === 'production' && parsed.auth.passwordHashCost < 10)
     complain(reading, 'PASSWORD_HASH_COST', 'is less than 10 in production')
 }
 
 /** No registration may give the administrator's role. */
-function checkRoles({ parsed }: Draft, reading: ConfigReading): void {
+function checkRoles({ parsed }: CheckedDraft, reading: ConfigReading): void {
   const registered = {
     DEFAULT_ROLE_REGISTERED: [parsed.auth.defaultRoleRegistered],
     ALLOWED_ROLES_MULTI_TENANT: parsed.auth.allowedRolesMultiTenant,
@@ -118,13 +118,13 @@ const platformPaths = [
   ...['settings', 'templates', 'utils', 'views', 'webhook', 'webhooks', 'workflows', '.well-known', '_dev'],
 ]
 
-function checkMcpPath({ parsed: { mcp } }: Draft, reading: ConfigReading): void {
+function checkMcpPath({ parsed: { mcp } }: CheckedDraft, reading: ConfigReading): void {
   const [, first = ''] = mcp.path.toLowerCase().split('/')
   const isTaken = first === '' || [first, first.split('-')[0]!].some((part) => platformPaths.includes(part))
   if (mcp.enabled && isTaken) complain(reading, 'MCP_PATH', 'is where another part of the API begins')
 }
 
-function checkNeeds({ parsed, families }: Draft, reading: ConfigReading, options: RuleOptions): void {
+function checkNeeds({ parsed, families }: CheckedDraft, reading: ConfigReading, options: RuleOptions): void {
   const { backup, database, systemCache, dataCache, observability, realtime, tasks, upstash } = parsed
   const dataAdapter = dataCache.enabled ? dataCache.adapter : 'memory'
   const usesUpstash = systemCache.adapter === 'upstash' || dataAdapter === 'upstash'
@@ -159,7 +159,7 @@ function checkNeeds({ parsed, families }: Draft, reading: ConfigReading, options
       complain(reading, name, `is missing; it is required because ${why}`)
 }
 
-function checkDefaults({ parsed, families }: Draft, reading: ConfigReading): void {
+function checkDefaults({ parsed, families }: CheckedDraft, reading: ConfigReading): void {
   const { defaultSender } = parsed.mail
   if (defaultSender !== undefined && !includesName(Object.keys(families.senders), defaultSender))
     warn(
@@ -174,7 +174,7 @@ function checkDefaults({ parsed, families }: Draft, reading: ConfigReading): voi
     complain(reading, 'BACKUP_STORAGE', 'names no service of STORAGE_SERVICES_ENABLED')
 }
 
-function warnOfDoubts({ parsed, families }: Draft, reading: ConfigReading): void {
+function warnOfDoubts({ parsed, families }: CheckedDraft, reading: ConfigReading): void {
   const { auth, cookie, passkey, access, server } = parsed
   const production = reading.environment === 'production'
   if (auth.requireEmailVerification && Object.keys(families.senders).length === 0 && !production)

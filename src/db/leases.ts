@@ -18,10 +18,10 @@ export type Leases = {
 type LeasesOptions = { readonly db: Database; readonly listener: Listener; readonly log: Logger }
 
 export function openLeases({ db, listener, log }: LeasesOptions): Leases {
-  const rounds = new Map<string, Round>()
+  const rounds = new Map<string, LeaseRound>()
   let last = 0
 
-  const ask = async (key: string, round: Round) => {
+  const ask = async (key: string, round: LeaseRound) => {
     const holders = await db.run<{ id: string }>(askHolders, [listener.id, `${listener.id} ${key}`], 'prepared')
     round.expect(holders.map(({ id }) => id))
   }
@@ -54,10 +54,10 @@ export function openLeases({ db, listener, log }: LeasesOptions): Leases {
 /** Clocks that run at slightly different speeds. */
 const marginMs = 50
 
-type Round = { readonly done: Promise<void>; expect(ids: readonly string[]): void; hear(id: string): void }
+type LeaseRound = { readonly done: Promise<void>; expect(ids: readonly string[]): void; hear(id: string): void }
 
 /** Ends when all expected have been heard of, in whichever order both is learned, or all leases of its beginning are over. */
-function openRound(): Round {
+function openRound(): LeaseRound {
   const { promise, resolve } = Promise.withResolvers<void>()
   const timer = setTimeout(resolve, liveForMs + marginMs)
   const heard = new Set<string>()

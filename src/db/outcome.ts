@@ -25,7 +25,7 @@ const lifeSql = `pg_stat_get_bgwriter_stat_reset_time()::text || ' ' || left(pg_
 /** SQL, a select list: the running transaction's {@link TransactionId}. It gets a number by that if it has none. */
 export const transactionIdSql = `pg_current_xact_id()::text as xid, ${lifeSql} as life`
 
-type Ending = 'committed' | 'aborted' | 'unknown'
+type TransactionEnding = 'committed' | 'aborted' | 'unknown'
 
 /** The server's knowledge of a transaction; `status` null where it has forgotten it, `future` where it has yet to begin. */
 export type TransactionStatus = {
@@ -40,7 +40,7 @@ export type TransactionStatus = {
  * survives a crash, so its number is not given out again: `committed` may be the other's, everything else says that ours
  * did not survive.
  */
-export function endingOf({ status, isSameLife }: TransactionStatus): Ending | undefined {
+export function endingOf({ status, isSameLife }: TransactionStatus): TransactionEnding | undefined {
   if (status === null) return 'unknown'
   if (isSameLife) return status === 'in progress' ? undefined : status === 'future' ? 'unknown' : status
   return status === 'committed' ? 'unknown' : 'aborted'
@@ -53,7 +53,7 @@ const outcomeWithinMs = 10_000
  * Asks how a transaction ended, and waits for its end and for the server. Never rejects. One that waits for a client that
  * is gone is ended.
  */
-export async function endOfTransaction(db: Database, log: Logger, id: TransactionId): Promise<Ending> {
+export async function endOfTransaction(db: Database, log: Logger, id: TransactionId): Promise<TransactionEnding> {
   return untilKnown(log, async () => {
     const ending = endingOf(await statusOf(db, id))
     if (ending === undefined) await db.any(endAbandoned(id))

@@ -125,8 +125,8 @@ export function openPool({ config, log, max, readOnly, name, ...own }: Connectio
   return pool
 }
 
-type Way = { readonly line: Line; readonly settings: SessionSettings }
-const ways = new WeakMap<pg.Pool, Way>()
+type StatementWay = { readonly line: Line; readonly settings: SessionSettings }
+const ways = new WeakMap<pg.Pool, StatementWay>()
 
 /** A connection that opens its session as the line wants it, and hears which settings the server says it has. */
 function clientOn(line: Line, settings: SessionSettings, readOnly: boolean): typeof Connection {
@@ -249,8 +249,8 @@ async function queryOn(pool: pg.Pool, options: DatabaseOptions, asked: QueryText
  * A name that did not hold, and a plan that a change of its table has made useless, cost another round trip and nothing
  * else: the statement is a transaction of its own, so nothing of it has happened.
  */
-async function answerOn(client: pg.PoolClient, statement: SentStatement, { line, settings }: Way) {
-  const send = (client: pg.PoolClient, statement: SentStatement, callback: Callback) => {
+async function answerOn(client: pg.PoolClient, statement: SentStatement, { line, settings }: StatementWay) {
+  const send = (client: pg.PoolClient, statement: SentStatement, callback: QueryCallback) => {
     if (line.facts().keepsSettings) client.query(statement, callback)
     else client.query(withSettings(settings.ofTransaction, statement, callback))
   }
@@ -375,7 +375,7 @@ async function unlessGone(coming: Promise<pg.PoolClient>, signal: AbortSignal): 
 }
 
 type SentStatement = { readonly text: string; readonly values: unknown[]; readonly name: string | undefined }
-type Callback = (error: Error | undefined, result: pg.QueryResult) => void
+type QueryCallback = (error: Error | undefined, result: pg.QueryResult) => void
 
 /**
  * By callback: what pg's own promise leaves behind gets into the old generation, with the rows of every answer, and makes
@@ -384,7 +384,7 @@ type Callback = (error: Error | undefined, result: pg.QueryResult) => void
 function answerTo(
   client: pg.PoolClient,
   statement: SentStatement,
-  send: (client: pg.PoolClient, statement: SentStatement, callback: Callback) => void,
+  send: (client: pg.PoolClient, statement: SentStatement, callback: QueryCallback) => void,
 ): Promise<pg.QueryResult> {
   return new Promise((resolve, reject) => {
     send(client, statement, (error, result) => {

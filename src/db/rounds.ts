@@ -5,7 +5,7 @@
 export function inRounds<Key, Answer>(
   ask: (keys: readonly Key[]) => Promise<Answer>,
 ): (...keys: readonly Key[]) => Promise<Answer> {
-  let next: Round<Key, Answer> | undefined
+  let next: QuestionRound<Key, Answer> | undefined
   let running = false
 
   const run = async () => {
@@ -48,4 +48,4 @@ export function onceASecond<T>(read: () => Promise<T>): () => Promise<T> {
   }
 }
 
-type Round<Key, Answer> = { readonly keys: Set<Key>; readonly answer: PromiseWithResolvers<Answer> }
+type QuestionRound<Key, Answer> = { readonly keys: Set<Key>; readonly answer: PromiseWithResolvers<Answer> }

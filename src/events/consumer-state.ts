@@ -68,8 +68,8 @@ const unknownConsumer = (name: string) => new AppError(404, `There is no consume
 async function placeIn(db: Reader, place: string): Promise<Pick<Cursor, 'snapshot' | 'upTo' | 'position'>> {
   const at = (snapshot: string) => ({ snapshot, upTo: undefined, position: '0' })
   if (place === 'now')
-    return at((await db.one<Snapshot>(rawQuery('select pg_current_snapshot()::text as snapshot'))).snapshot)
-  if (place === 'beginning') return at((await db.one<Snapshot>(rawQuery(beginningSql))).snapshot)
+    return at((await db.one<StoredSnapshot>(rawQuery('select pg_current_snapshot()::text as snapshot'))).snapshot)
+  if (place === 'beginning') return at((await db.one<StoredSnapshot>(rawQuery(beginningSql))).snapshot)
   const moment = /^\d{4}-\d\d-\d\d/.test(place) ? new Date(place) : undefined
   if (moment === undefined) {
     const cursor = parseCursor(place)
@@ -82,10 +82,10 @@ async function placeIn(db: Reader, place: string): Promise<Pick<Cursor, 'snapsho
   if (Number.isNaN(moment.getTime())) throw new AppError(400, `${JSON.stringify(place)} is no moment`)
   // A slip of the pen would pass over all that waits to be handled; `now` does that on purpose.
   if (moment.getTime() > Date.now() + clocksDifferMs) throw new AppError(400, `${JSON.stringify(place)} is yet to come`)
-  return at((await db.one<Snapshot>(rawQuery(momentSql, [moment.toISOString()]))).snapshot)
+  return at((await db.one<StoredSnapshot>(rawQuery(momentSql, [moment.toISOString()]))).snapshot)
 }
 
-type Snapshot = { readonly snapshot: string }
+type StoredSnapshot = { readonly snapshot: string }
 
 const clocksDifferMs = 60_000
 

@@ -227,13 +227,13 @@ const imagesSql = `select position::text, changes from "${logTable}"
   where id = any(array(select ${eventIdSql('p')} from unnest($1::bigint[]) p))`
 
 /** Events, and where the log has been read to with them. */
-type Part = Pick<ConsumerPage, 'events' | 'summarized'> & { readonly reached: Cursor }
+type PagePart = Pick<ConsumerPage, 'events' | 'summarized'> & { readonly reached: Cursor }
 
 async function handlePage(
   deps: ConsumerWrites,
   consumer: Consumer,
   held: ConsumerHold,
-  page: Part,
+  page: PagePart,
 ): Promise<PageOutcome> {
   try {
     return await commitPart(deps, consumer, held, page)
@@ -252,7 +252,7 @@ async function handleOneByOne(
   deps: ConsumerWrites,
   consumer: Consumer,
   held: ConsumerHold,
-  page: Part,
+  page: PagePart,
 ): Promise<PageOutcome> {
   const round = roundOf(held.cursor, page.reached)
   let now = held
@@ -271,7 +271,7 @@ async function handleAlone(
   deps: ConsumerWrites,
   consumer: Consumer,
   held: ConsumerHold,
-  part: Part,
+  part: PagePart,
   before?: unknown,
 ): Promise<PageOutcome> {
   let last = before
@@ -298,7 +298,12 @@ async function handleAlone(
   return setAside(deps, held, part, reason)
 }
 
-async function setAside(deps: ConsumerWrites, held: ConsumerHold, part: Part, reason: string): Promise<PageOutcome> {
+async function setAside(
+  deps: ConsumerWrites,
+  held: ConsumerHold,
+  part: PagePart,
+  reason: string,
+): Promise<PageOutcome> {
   const { position } = part.events[0]!
   const next = after(held, part)
   try {
@@ -318,7 +323,7 @@ async function commitPart(
   deps: ConsumerWrites,
   consumer: Consumer,
   held: ConsumerHold,
-  part: Part,
+  part: PagePart,
 ): Promise<PageOutcome> {
   const { events, reached, summarized } = part
   const next = after(held, part)
@@ -333,7 +338,7 @@ async function commitPart(
   return { is: 'handled', held: next, events: events.length, more: true }
 }
 
-const after = (held: ConsumerHold, { reached }: Part): ConsumerHold => ({
+const after = (held: ConsumerHold, { reached }: PagePart): ConsumerHold => ({
   ...held,
   cursor: reached,
   stored: storedOf(reached),

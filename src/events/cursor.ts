@@ -32,6 +32,9 @@ type InLineage = { readonly lineage?: string | undefined }
 /** SQL of this moment, for {@link cursorAt}: the snapshot of the statement and the lineage of the database. */
 export const momentSql = `pg_current_snapshot()::text || '@' || svc_log."$lineage"()`
 
+/** The events that became visible after `from` until `upTo`, both `pg_snapshot` texts. */
+export type Round = { readonly from: string; readonly upTo: string }
+
 /** A parsed `pg_snapshot`: transactions from `xmax` on and those in `running` are not visible in it. */
 export type Snapshot = {
   readonly xmin: bigint

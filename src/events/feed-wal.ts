@@ -90,10 +90,10 @@ const backoff = { firstMs: 100, longestMs: 5000 }
 const pingMs = 1000
 const silentMs = 5000
 
-type Progress = { onSlot: () => void; onLive: (slot: string) => void }
+type SlotCallbacks = { onSlot: () => void; onLive: (slot: string) => void }
 
 /** One connection, from connecting to its end; answers why it ended. */
-async function listen(options: WalOptions, signal: AbortSignal, { onSlot, onLive }: Progress): Promise<Error> {
+async function listen(options: WalOptions, signal: AbortSignal, { onSlot, onLive }: SlotCallbacks): Promise<Error> {
   const service = openService({
     connectionString: options.directUrl,
     ...(options.tls === undefined ? {} : { ssl: options.tls }),

@@ -77,10 +77,10 @@ export type Summary = {
 }
 
 /** A summary as the statement has made it, with the columns of its `ofRun` in each run. */
-export type Summarized = { readonly once: string | null; readonly runs: readonly Run[] }
+export type Summarized = { readonly once: string | null; readonly runs: readonly EventRun[] }
 
 /** Events of one day of UTC that are close to each other. */
-export type Run = {
+export type EventRun = {
   /** YYYY-MM-DD. */
   readonly day: string
   readonly first: string
@@ -96,7 +96,7 @@ export type Run = {
 }
 
 /** The positions of the events of a run, in order, as {@link bytesOfPositions}. */
-export function positionsOf({ first, count, positions }: Pick<Run, 'first' | 'count' | 'positions'>): Buffer {
+export function positionsOf({ first, count, positions }: Pick<EventRun, 'first' | 'count' | 'positions'>): Buffer {
   return positions ?? bytesFrom(BigInt(first), count)
 }
 
@@ -195,8 +195,8 @@ async function nextOfRound(db: LogDb, request: Request): Promise<LogPage> {
 }
 
 type RoundRow = { readonly upTo: string; readonly removed: string; readonly now: string; readonly lineage: string }
-type Row = RoundRow & Omit<LogEvent, 'cursor' | 'position'> & { position: string | null }
-type BriefRow = RoundRow & { readonly once: string | null } & (Run | { readonly day: null })
+type EventOfRound = RoundRow & Omit<LogEvent, 'cursor' | 'position'> & { position: string | null }
+type BriefRow = RoundRow & { readonly once: string | null } & (EventRun | { readonly day: null })
 
 /** `found`: as many as {@link mostFound}, where it may not be the last page of its round. */
 function toPage(request: Request, rows: readonly RoundRow[], found: readonly LogEvent[]): LogPage {
@@ -219,18 +219,19 @@ function toPage(request: Request, rows: readonly RoundRow[], found: readonly Log
 
 const toSummarized = (rows: readonly BriefRow[]): Summarized => ({ once: rows[0]!.once, runs: rows.filter(isRun) })
 
-const isRun = <Row extends BriefRow>(row: Row): row is Row & Run => row.day !== null
+const isRun = <Row extends BriefRow>(row: Row): row is Row & EventRun => row.day !== null
 
 /** A place that was kept over a failover or `pg_restore` may name transactions that this server has yet to begin. */
 function hasHappened(snapshot: string, now: string): boolean {
   return parseSnapshot(snapshot)!.xmax <= parseSnapshot(now)!.xmax
 }
 
-function eventsOf({ from, brief }: Request, rows: readonly (Row | BriefRow)[]): readonly LogEvent[] {
+function eventsOf({ from, brief }: Request, rows: readonly (EventOfRound | BriefRow)[]): readonly LogEvent[] {
   if (brief) return toBriefEvents(rows as readonly BriefRow[])
   const cursorOf = eventCursors(from, rows[0]!.upTo, rows[0]!.lineage)
-  return (rows as readonly Row[]).flatMap(({ upTo: _upTo, removed: _removed, now: _now, lineage: _lineage, ...row }) =>
-    row.position === null ? [] : [{ ...row, position: row.position, cursor: cursorOf(row.position) }],
+  return (rows as readonly EventOfRound[]).flatMap(
+    ({ upTo: _upTo, removed: _removed, now: _now, lineage: _lineage, ...row }) =>
+      row.position === null ? [] : [{ ...row, position: row.position, cursor: cursorOf(row.position) }],
   )
 }
 

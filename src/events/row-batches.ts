@@ -50,7 +50,7 @@ type Writer = {
 
 /** Of a pool. */
 export const rowBatchesOf = oncePer((hot: Database): Writer => {
-  const lines = new WeakMap<RowKind, Line>()
+  const lines = new WeakMap<RowKind, BatchLine>()
   return {
     write: async (row, request, alone) => {
       let line = lines.get(row.kind)
@@ -62,17 +62,17 @@ export const rowBatchesOf = oncePer((hot: Database): Writer => {
       if (line.running < statementsAtOnce) return inLine(hot, line, () => timed(line, alone))
       const answer = Promise.withResolvers<never[]>()
       const within = AsyncLocalStorage.snapshot()
-      line.waiting.push({ row, request, alone: alone as Member['alone'], answer, within })
+      line.waiting.push({ row, request, alone: alone as BatchMember['alone'], answer, within })
       return answer.promise
     },
   }
 })
 
 /** Those of one kind. */
-type Line = {
+type BatchLine = {
   /** Statements that began within the last moment. */
   running: number
-  waiting: Member[]
+  waiting: BatchMember[]
   /** Until then each is written alone. */
   apartUntil: number
   /** The duration of one alone, as a moving mean; 0 if unknown. */
@@ -81,7 +81,7 @@ type Line = {
   togetherMs: number
 }
 
-type Member = {
+type BatchMember = {
   readonly row: BatchedRow
   readonly request: WritingRequest
   readonly alone: () => Promise<never[]>
@@ -105,7 +105,7 @@ const apartMs = 250
 /** After a batch that is not allowed. */
 const notAllowedMs = 60_000
 
-async function inLine<T>(hot: Database, line: Line, work: () => Promise<T>): Promise<T> {
+async function inLine<T>(hot: Database, line: BatchLine, work: () => Promise<T>): Promise<T> {
   let holdsPlace = true
   const leave = () => {
     if (!holdsPlace) return
@@ -123,7 +123,7 @@ async function inLine<T>(hot: Database, line: Line, work: () => Promise<T>): Pro
   }
 }
 
-function next(hot: Database, line: Line): void {
+function next(hot: Database, line: BatchLine): void {
   while (line.running < statementsAtOnce && line.waiting.length > 0) {
     const [members, left] = takeBatch(line.waiting)
     line.waiting = left
@@ -150,7 +150,7 @@ export function takeBatch<Waiting extends { readonly row: Pick<BatchedRow, 'key'
 }
 
 /** Never rejects: each member is told. */
-async function writeAll(hot: Database, line: Line, members: readonly Member[]): Promise<void> {
+async function writeAll(hot: Database, line: BatchLine, members: readonly BatchMember[]): Promise<void> {
   const [only] = members
   const isLeft = members.some(({ request }) => request.gone?.aborted)
   if (members.length === 1 || isLeft || performance.now() < line.apartUntil) {
@@ -179,7 +179,7 @@ async function writeAll(hot: Database, line: Line, members: readonly Member[]): 
 const isNotAllowed = (state: string | undefined): boolean => state === oneByOneState || state?.startsWith('42') === true
 
 /** Where rows cost so much themselves that together they save nothing, several connections write them sooner. */
-function judge(line: Line, tookMs: number, rows: number): void {
+function judge(line: BatchLine, tookMs: number, rows: number): void {
   if (rows < fewRows) return
   line.togetherMs = meanWith(line.togetherMs, tookMs / rows)
   if (line.aloneMs === 0 || line.togetherMs < line.aloneMs / 2) return
@@ -189,7 +189,11 @@ function judge(line: Line, tookMs: number, rows: number): void {
 
 const meanWith = (mean: number, ms: number): number => (mean === 0 ? ms : mean + (ms - mean) / 16)
 
-async function answerAll(line: Line, members: readonly Member[], rows: readonly AnsweredRow[]): Promise<void> {
+async function answerAll(
+  line: BatchLine,
+  members: readonly BatchMember[],
+  rows: readonly AnsweredRow[],
+): Promise<void> {
   const missing = new Set(members.keys())
   for (const [nth, row] of rows.entries()) {
     const { place = nth, ...answer } = row
@@ -200,11 +204,11 @@ async function answerAll(line: Line, members: readonly Member[], rows: readonly 
   await Promise.allSettled([...missing].map((place) => tellAlone(line, members[place]!)))
 }
 
-async function tellAlone(line: Line, { within, alone, answer }: Member): Promise<void> {
+async function tellAlone(line: BatchLine, { within, alone, answer }: BatchMember): Promise<void> {
   await within(() => timed(line, alone)).then(answer.resolve, answer.reject)
 }
 
-async function timed<T>(line: Line, work: () => Promise<T>): Promise<T> {
+async function timed<T>(line: BatchLine, work: () => Promise<T>): Promise<T> {
   const began = performance.now()
   const answer = await work()
   line.aloneMs = meanWith(line.aloneMs, performance.now() - began)
@@ -212,7 +216,7 @@ async function timed<T>(line: Line, work: () => Promise<T>): Promise<T> {
 }
 
 /** As the triggers read them: by the keys of the rows, or in their order. */
-function actorsJson(members: readonly Member[]): string {
+function actorsJson(members: readonly BatchMember[]): string {
   const isKeyed = members[0]!.row.key !== undefined
   const actors = members.map(({ row, request: { actor } }) =>
     isKeyed ? `${JSON.stringify(row.key)}:${actorJson(actor)}` : actorJson(actor),

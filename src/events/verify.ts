@@ -20,10 +20,10 @@ export type Verification = {
   /** Rows that differ from the log, and rows of the log that the table lacks. */
   readonly different: number
   /** The first ten of them by item id. */
-  readonly differences: readonly Difference[]
+  readonly differences: readonly RowDifference[]
 }
 
-type Difference = {
+type RowDifference = {
   readonly entityId: string
   /** Other values than the newest event's; in the log, not in the table; in the table after its delete in the log. */
   readonly kind: 'changed' | 'lost' | 'revived'

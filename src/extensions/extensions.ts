@@ -20,7 +20,7 @@ import type {
 } from './types.ts'
 
 /** An extension that is run later, with what it gets then. */
-type LoadedExtension<Definition> = Folder & {
+type LoadedExtension<Definition> = ExtensionFolder & {
   readonly definition: Definition
   readonly context: ExtensionContext
 }
@@ -30,7 +30,7 @@ type LoadedExtension<Definition> = Folder & {
  * schedules.
  */
 export type Extensions = {
-  readonly hooks: readonly Folder[]
+  readonly hooks: readonly ExtensionFolder[]
   readonly endpoints: readonly LoadedExtension<EndpointExtension>[]
   readonly schedules: readonly LoadedExtension<ScheduleExtension>[]
   readonly tasks: readonly LoadedExtension<TaskExtension>[]
@@ -51,9 +51,9 @@ export async function loadExtensions(deps: ExtensionWrites, tasksService?: Tasks
     return { hooks: [], endpoints: [], schedules: [], tasks: [], consoles: [] }
   }
   const found = foldersOf(directory)
-  const ofKind = (kind: Folder['kind']) => found.filter((folder) => folder.kind === kind)
+  const ofKind = (kind: ExtensionFolder['kind']) => found.filter((folder) => folder.kind === kind)
   const hooks = ofKind('hook')
-  const context = ({ name }: Folder) => contextFor(deps, name, { tasksService })
+  const context = ({ name }: ExtensionFolder) => contextFor(deps, name, { tasksService })
   for (const folder of hooks) await registerHooks(deps, folder, context(folder))
   const endpoints = await loadAll(context, ofKind('endpoint'), readEndpoint)
   const schedules = await loadAll(context, ofKind('schedule'), readSchedule)
@@ -71,7 +71,7 @@ export async function loadExtensions(deps: ExtensionWrites, tasksService?: Tasks
   return { hooks, endpoints, schedules, tasks, consoles }
 }
 
-async function registerHooks(deps: ItemHooks, folder: Folder, context: ExtensionContext): Promise<void> {
+async function registerHooks(deps: ItemHooks, folder: ExtensionFolder, context: ExtensionContext): Promise<void> {
   const { file, name } = folder
   const register = await defaultExport(folder)
   if (typeof register !== 'function') throw broken(file, 'must export a function (hooksService, context) by default')
@@ -83,9 +83,9 @@ async function registerHooks(deps: ItemHooks, folder: Folder, context: Extension
 }
 
 async function loadAll<Definition extends object>(
-  context: (folder: Folder) => ExtensionContext,
-  folders: readonly Folder[],
-  read: (folder: Folder, exported: unknown) => Definition,
+  context: (folder: ExtensionFolder) => ExtensionContext,
+  folders: readonly ExtensionFolder[],
+  read: (folder: ExtensionFolder, exported: unknown) => Definition,
 ): Promise<readonly LoadedExtension<Definition>[]> {
   const loaded: LoadedExtension<Definition>[] = []
   for (const folder of folders) {
@@ -104,7 +104,7 @@ function idOf(definition: object): string | undefined {
   return 'id' in definition ? String(definition.id).toLowerCase() : undefined
 }
 
-function readEndpoint({ file }: Folder, exported: unknown): EndpointExtension {
+function readEndpoint({ file }: ExtensionFolder, exported: unknown): EndpointExtension {
   const { id, handler } = (exported ?? {}) as Partial<EndpointExtension>
   if (typeof id !== 'string' || typeof handler !== 'function')
     throw broken(file, 'must export { id, handler(app, context) } by default')
@@ -112,7 +112,7 @@ function readEndpoint({ file }: Folder, exported: unknown): EndpointExtension {
   return exported as EndpointExtension
 }
 
-function readSchedule({ file }: Folder, exported: unknown): ScheduleExtension {
+function readSchedule({ file }: ExtensionFolder, exported: unknown): ScheduleExtension {
   if (typeof exported === 'function') return exported as ScheduleExtension
   const { id, schedule, handler } = (exported ?? {}) as Record<string, unknown>
   if (typeof id !== 'string' || typeof schedule !== 'string' || typeof handler !== 'function')
@@ -120,7 +120,7 @@ function readSchedule({ file }: Folder, exported: unknown): ScheduleExtension {
   return exported as ScheduleExtension
 }
 
-function readTask({ file }: Folder, exported: unknown): TaskExtension {
+function readTask({ file }: ExtensionFolder, exported: unknown): TaskExtension {
   const { type, handler, timeoutSeconds } = (exported ?? {}) as Record<string, unknown>
   if (typeof type !== 'string' || type === '' || typeof handler !== 'function')
     throw broken(file, 'must export { type, handler(task, context) } by default')
@@ -129,7 +129,7 @@ function readTask({ file }: Folder, exported: unknown): TaskExtension {
   return exported as TaskExtension
 }
 
-async function readModule(folder: Folder, context: ExtensionContext): Promise<ModuleFunctions> {
+async function readModule(folder: ExtensionFolder, context: ExtensionContext): Promise<ModuleFunctions> {
   const { file } = folder
   const exported = await defaultExport(folder)
   const made =
@@ -140,7 +140,7 @@ async function readModule(folder: Folder, context: ExtensionContext): Promise<Mo
   return Object.fromEntries(functions)
 }
 
-function readNode({ file }: Folder, exported: unknown): NodeExtension {
+function readNode({ file }: ExtensionFolder, exported: unknown): NodeExtension {
   const { type, input, handler } = (exported ?? {}) as Record<string, unknown>
   if (
     typeof type !== 'string' ||
@@ -154,7 +154,7 @@ function readNode({ file }: Folder, exported: unknown): NodeExtension {
 }
 
 /** An extension of the console, whose files are read as they are asked for. */
-export type LoadedConsole = Folder & {
+export type LoadedConsole = ExtensionFolder & {
   /** Its part of addresses: `svc-console-prices` is `prices`. */
   readonly id: string
   readonly definition: ConsoleExtension
@@ -178,7 +178,7 @@ const members = {
 const words = 'must export { title, page, editors, collections, roles } by default'
 
 /** @throws {ConfigError} of one line that names the file and what is wrong in it */
-async function loadConsole(folder: Folder): Promise<LoadedConsole> {
+async function loadConsole(folder: ExtensionFolder): Promise<LoadedConsole> {
   const { file, name } = folder
   const exported = await defaultExport(folder)
   if (typeof exported !== 'object' || exported === null) throw broken(file, words)
@@ -236,9 +236,12 @@ export async function schedulesOf({ schedules }: Extensions): Promise<readonly S
   return all
 }
 
-type Add = (id: string, cron: string, handler: () => unknown) => void
+type AddSchedule = (id: string, cron: string, handler: () => unknown) => void
 
-async function register({ definition, context, file }: LoadedExtension<ScheduleExtension>, add: Add): Promise<void> {
+async function register(
+  { definition, context, file }: LoadedExtension<ScheduleExtension>,
+  add: AddSchedule,
+): Promise<void> {
   if (typeof definition === 'function') await explained(file, 'failed', () => definition({ scheduleJob: add }, context))
   else add(definition.id, definition.schedule, () => definition.handler(context))
 }
@@ -252,10 +255,10 @@ function checkCron({ file }: LoadedExtension<ScheduleExtension>, cron: string): 
 }
 
 const kinds = ['hook', 'endpoint', 'schedule', 'task', 'node', 'module', 'console'] as const
-type Kind = (typeof kinds)[number]
+type ExtensionKind = (typeof kinds)[number]
 
 /** An extension on disk: `svc-{kind}-{anything}/index.ts`. */
-type Folder = { readonly kind: Kind; readonly name: string; readonly file: string }
+type ExtensionFolder = { readonly kind: ExtensionKind; readonly name: string; readonly file: string }
 
 const entryFiles = ['index.ts', 'index.js', 'index.mjs']
 
@@ -263,13 +266,13 @@ const entryFiles = ['index.ts', 'index.js', 'index.mjs']
  * The extensions of a directory in the order of their names. Of what begins with `svc-` everything must be one: a
  * misspelt folder would otherwise be a rule that silently does not hold. Other entries are none of ours.
  */
-function foldersOf(directory: string): readonly Folder[] {
+function foldersOf(directory: string): readonly ExtensionFolder[] {
   const names = readdirSync(directory).filter((name) => name.startsWith('svc-'))
   return names.sort().map((name) => folderOf(resolve(directory), name))
 }
 
 /** The default export of an extension's file. Throws a ConfigError of one line that names the file. */
-async function defaultExport({ file }: Folder): Promise<unknown> {
+async function defaultExport({ file }: ExtensionFolder): Promise<unknown> {
   const loaded = await explained(file, 'cannot be loaded', () => import(pathToFileURL(file).href))
   return (loaded as { default?: unknown }).default
 }
@@ -293,7 +296,7 @@ export function broken(file: string, what: string): ConfigError {
   return new ConfigError(`EXTENSIONS_DIR: ${file} ${what}`)
 }
 
-function folderOf(directory: string, name: string): Folder {
+function folderOf(directory: string, name: string): ExtensionFolder {
   const folder = join(directory, name)
   const kind = kinds.find((one) => name.startsWith(`svc-${one}-`))
   if (kind === undefined)

@@ -50,7 +50,7 @@ export type ExtensionWrites = ItemWrites &
   AssetWrites &
   Workflows
 
-type Row = Record<string, unknown>
+type ItemRow = Record<string, unknown>
 type Id = string | number
 
 type ItemsServiceOptions = {
@@ -64,13 +64,13 @@ type ItemsServiceOptions = {
  */
 export type ItemsService = {
   /** A list and how many there are; `query` as in `/items/{collection}`, with plain values. */
-  readByQuery(query?: Row): Promise<{ data: Row[]; totalCount?: number }>
-  readOne(id: Id, query?: Row): Promise<Row>
+  readByQuery(query?: ItemRow): Promise<{ data: ItemRow[]; totalCount?: number }>
+  readOne(id: Id, query?: ItemRow): Promise<ItemRow>
   /** The id of the new item. */
-  createOne(data: Row): Promise<Id>
-  createMany(data: readonly Row[]): Promise<Id[]>
-  updateOne(id: Id, data: Row): Promise<Id>
-  updateMany(changes: readonly ({ id: Id } & Row)[]): Promise<Id[]>
+  createOne(data: ItemRow): Promise<Id>
+  createMany(data: readonly ItemRow[]): Promise<Id[]>
+  updateOne(id: Id, data: ItemRow): Promise<Id>
+  updateMany(changes: readonly ({ id: Id } & ItemRow)[]): Promise<Id[]>
   deleteOne(id: Id): Promise<Id>
   deleteMany(ids: readonly Id[]): Promise<Id[]>
 }
@@ -100,29 +100,29 @@ class Items implements ItemsService {
     if (accountability !== null) requesterFor(accountability)
   }
 
-  async readByQuery(query: Row = {}) {
+  async readByQuery(query: ItemRow = {}) {
     const list = await this.#fresh((reader) => listItems(this.#deps, reader, this.#collection, query))
     return JSON.parse(typeof list === 'string' ? list : await text(list))
   }
 
-  async readOne(id: Id, query: Row = {}) {
+  async readOne(id: Id, query: ItemRow = {}) {
     const { body } = await this.#fresh((reader) => readItem(this.#deps, reader, this.#collection, String(id), query))
     return JSON.parse(body).data
   }
 
-  async createOne(data: Row) {
+  async createOne(data: ItemRow) {
     return (await this.#change({ action: 'create', payloads: [data] }))[0]!
   }
 
-  async createMany(data: readonly Row[]) {
+  async createMany(data: readonly ItemRow[]) {
     return this.#change({ action: 'create', payloads: data, asList: true })
   }
 
-  async updateOne(id: Id, data: Row) {
+  async updateOne(id: Id, data: ItemRow) {
     return (await this.#change({ action: 'update', changes: [{ id: String(id), payload: data }] }))[0]!
   }
 
-  async updateMany(changes: readonly ({ id: Id } & Row)[]) {
+  async updateMany(changes: readonly ({ id: Id } & ItemRow)[]) {
     return this.#change({ action: 'update', changes: updatesIn(changes) })
   }
 
@@ -333,7 +333,7 @@ async function* piecesOf(content: GivenContent): AsyncGenerator<Uint8Array> {
 /** The tenant of the room or sockets; without it the room of those without a tenant, and sockets of all tenants. */
 type OfTenant = { readonly tenantId?: string | null }
 
-type RoomMember = {
+type ListedMember = {
   readonly socketId: string
   readonly userId: string
   readonly isCreator: boolean
@@ -358,7 +358,7 @@ export type SocketService = {
   broadcastToAll(event: string, payload: unknown, options?: OfTenant): Promise<void>
   /** All sockets of a user get `event` with `{payload, timestamp}`. */
   sendToUser(userId: string, event: string, payload: unknown, options?: OfTenant): Promise<void>
-  getRoomMembers(room: string, options?: OfTenant): Promise<readonly RoomMember[]>
+  getRoomMembers(room: string, options?: OfTenant): Promise<readonly ListedMember[]>
   getRoomMemberCount(room: string, options?: OfTenant): Promise<number>
   roomExists(room: string, options?: OfTenant): Promise<boolean>
   /** Of all tenants, at most a thousand. */

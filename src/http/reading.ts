@@ -4,7 +4,7 @@ import { compiled, fits, problemsOf } from '../adapters/typebox.ts'
 import { AppError } from '../errors.ts'
 
 /** The words of a refusal, which may quote what was given; without a status it is 400. */
-type Refusal =
+type RefusalWords =
   | string
   | ((given: unknown) => string)
   | { readonly message: string; readonly status: number; readonly code?: string; readonly details?: unknown }
@@ -13,7 +13,7 @@ type Refusal =
  * The words of a shape for a value that does not fit, under `refusal`: the same words for every fault, or by the
  * keyword that failed (`required`, `type`, `maxLength` …) with `otherwise` for the rest.
  */
-type Refusals = Refusal | { readonly otherwise: Refusal; readonly [keyword: string]: Refusal }
+type Refusals = RefusalWords | { readonly otherwise: RefusalWords; readonly [keyword: string]: RefusalWords }
 
 /** The refusal of a parameter, in the words that every malformed query is refused with. */
 export const badQuery = (details: string) => ({
@@ -141,7 +141,7 @@ function inWords(refusal: Refusals, given: unknown, failed: ReadonlySet<string>)
   return new AppError(status, message, more)
 }
 
-const isTable = (refusal: Refusals): refusal is Extract<Refusals, { readonly otherwise: Refusal }> =>
+const isTable = (refusal: Refusals): refusal is Extract<Refusals, { readonly otherwise: RefusalWords }> =>
   typeof refusal === 'object' && 'otherwise' in refusal
 
 const isObjectShape = (shape: TSchema): shape is TObject => 'properties' in shape

@@ -4,13 +4,13 @@ import type { ReadingAnnotations } from './reading.ts'
 
 /** The shapes that many routes share. Each has an example, so that the example of a whole is made from its parts. */
 
-type Options = TSchemaOptions & ReadingAnnotations & Representing
+type ShapeOptions = TSchemaOptions & ReadingAnnotations & Representing
 
 /** An annotation: what the shape stands for where the description of the API is about one collection. */
 export type Representing = { represents?: 'row' | 'written row' | 'key' | 'new row' | 'changed row' }
 
 /** An id of a row, user, role or tenant. */
-export const Id = (options: Options = {}) =>
+export const Id = (options: ShapeOptions = {}) =>
   Type.String({ format: 'uuid', examples: ['0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'], ...options })
 
 /** The id in a path: what is no UUID is not found. */
@@ -19,34 +19,34 @@ export const IdParams = Type.Object({
 })
 
 /** A point in time: ISO 8601 in UTC. */
-export const Moment = (options: Options = {}) =>
+export const Moment = (options: ShapeOptions = {}) =>
   Type.String({ format: 'date-time', examples: ['2026-03-14T09:26:53.589Z'], ...options })
 
 /** Text as an answer has it. */
-export const Text = (example: string, options: Options = {}) => Type.String({ examples: [example], ...options })
+export const Text = (example: string, options: ShapeOptions = {}) => Type.String({ examples: [example], ...options })
 
 /** Text that a request must hold something in. */
-export const Filled = (example: string, options: Options = {}) =>
+export const Filled = (example: string, options: ShapeOptions = {}) =>
   Type.String({ pattern: '\\S', examples: [example], ...options })
 
 /** The same, or null. */
-export const NullableText = (example: string, options: Options = {}) =>
+export const NullableText = (example: string, options: ShapeOptions = {}) =>
   Type.Unsafe<string | null>({ type: ['string', 'null'], examples: [example], ...options })
 
-export const NullableId = (options: Options = {}) =>
+export const NullableId = (options: ShapeOptions = {}) =>
   NullableText('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', { format: 'uuid', ...options })
 
-export const NullableMoment = (options: Options = {}) =>
+export const NullableMoment = (options: ShapeOptions = {}) =>
   NullableText('2026-03-14T09:26:53.589Z', { format: 'date-time', ...options })
 
-export const Count = (example: number, options: Options = {}) => Type.Integer({ examples: [example], ...options })
+export const Count = (example: number, options: ShapeOptions = {}) => Type.Integer({ examples: [example], ...options })
 
 /** Names; in a query string by commas. */
-export const Names = (example: readonly string[], options: Options = {}) =>
+export const Names = (example: readonly string[], options: ShapeOptions = {}) =>
   Type.Array(Type.String(), { examples: [example], ...options })
 
 /** One of some words. */
-export const OneOf = <const Words extends readonly string[]>(words: Words, options: Options = {}) =>
+export const OneOf = <const Words extends readonly string[]>(words: Words, options: ShapeOptions = {}) =>
   Type.Unsafe<Words[number]>({ type: 'string', enum: [...words], ...options })
 
 /** The message about something done, e.g. `{ "message": "Session ended successfully" }`. */
@@ -65,7 +65,8 @@ export const Deleted = Type.Object({ deleted: Type.Literal(true) })
 export const Nothing = Type.Null({ description: 'No content', examples: [null] })
 
 /** JSON of any kind. */
-export const Anything = (example: unknown, options: Options = {}) => Type.Unknown({ examples: [example], ...options })
+export const Anything = (example: unknown, options: ShapeOptions = {}) =>
+  Type.Unknown({ examples: [example], ...options })
 
 /** Refusals outside `/auth`. */
 export const GeneralError = Type.Object({

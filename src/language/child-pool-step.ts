@@ -13,10 +13,10 @@ export type PoolJob = {
   readonly deaths: number
 }
 
-type Child = { readonly id: number; readonly isStarted: boolean; readonly job: PoolJob | undefined }
+type PoolChild = { readonly id: number; readonly isStarted: boolean; readonly job: PoolJob | undefined }
 
 export type ChildPoolState = {
-  readonly children: readonly Child[]
+  readonly children: readonly PoolChild[]
   readonly queue: readonly PoolJob[]
   /** The last turns that were served, the latest last. */
   readonly served: readonly string[]
@@ -61,9 +61,9 @@ const mostFailedStarts = 3
 
 export const emptyPool: ChildPoolState = { children: [], queue: [], served: [], lastChild: 0, failedStarts: 0 }
 
-type Step = [ChildPoolState, readonly PoolEffect[]]
+type PoolStep = [ChildPoolState, readonly PoolEffect[]]
 
-export function stepPool(state: ChildPoolState, input: PoolInput, bounds: PoolBounds): Step {
+export function stepPool(state: ChildPoolState, input: PoolInput, bounds: PoolBounds): PoolStep {
   switch (input.kind) {
     case 'asked':
       return ask(state, input.job, bounds)
@@ -87,12 +87,12 @@ export function stepPool(state: ChildPoolState, input: PoolInput, bounds: PoolBo
   }
 }
 
-const idle = (id: number): Child => ({ id, isStarted: true, job: undefined })
+const idle = (id: number): PoolChild => ({ id, isStarted: true, job: undefined })
 
-const isIdle = ({ isStarted, job }: Child): boolean => isStarted && job === undefined
+const isIdle = ({ isStarted, job }: PoolChild): boolean => isStarted && job === undefined
 
 /** Where too many wait, one of those goes who have the most waiting; a newcomer among equals. */
-function ask(state: ChildPoolState, job: PoolJob, bounds: PoolBounds): Step {
+function ask(state: ChildPoolState, job: PoolJob, bounds: PoolBounds): PoolStep {
   const waiting = state.queue.filter(({ isQuick }) => !isQuick)
   if (job.isQuick || waiting.length < bounds.mostWaiting)
     return dispatch({ ...state, queue: [...state.queue, job] }, bounds)
@@ -105,7 +105,7 @@ function ask(state: ChildPoolState, job: PoolJob, bounds: PoolBounds): Step {
   return [next, [{ kind: 'refuse', job: last.id }, ...effects]]
 }
 
-function end(state: ChildPoolState, id: number, isGuilty: boolean, bounds: PoolBounds): Step {
+function end(state: ChildPoolState, id: number, isGuilty: boolean, bounds: PoolBounds): PoolStep {
   const child = state.children.find((one) => one.id === id)
   if (child === undefined) return [state, []]
   const left = { ...state, children: state.children.filter((one) => one !== child) }
@@ -118,7 +118,7 @@ function end(state: ChildPoolState, id: number, isGuilty: boolean, bounds: PoolB
 }
 
 /** A job whose process died under it may be innocent: it is tried once more, before others. */
-function bereave(state: ChildPoolState, job: PoolJob, isGuilty: boolean, bounds: PoolBounds): Step {
+function bereave(state: ChildPoolState, job: PoolJob, isGuilty: boolean, bounds: PoolBounds): PoolStep {
   const deaths = job.deaths + 1
   if (!isGuilty && deaths < bounds.mostDeaths)
     return dispatch({ ...state, queue: [{ ...job, deaths }, ...state.queue] }, bounds)
@@ -127,7 +127,7 @@ function bereave(state: ChildPoolState, job: PoolJob, isGuilty: boolean, bounds:
 }
 
 /** Gives waiting jobs to idle children, and starts children where there are too few. */
-function dispatch(state: ChildPoolState, bounds: PoolBounds): Step {
+function dispatch(state: ChildPoolState, bounds: PoolBounds): PoolStep {
   if (state.queue.length === 0) return [state, []]
   const free = state.children.find(isIdle)
   if (free === undefined) return hire(state, state.queue.length, bounds)
@@ -144,7 +144,7 @@ function dispatch(state: ChildPoolState, bounds: PoolBounds): Step {
 }
 
 /** Starts processes until so many are on their way. */
-function hire(state: ChildPoolState, wanted: number, bounds: PoolBounds): Step {
+function hire(state: ChildPoolState, wanted: number, bounds: PoolBounds): PoolStep {
   const starting = state.children.filter(({ isStarted }) => !isStarted).length
   if (state.children.length >= bounds.atOnce || starting >= wanted) return [state, []]
   const child = state.lastChild + 1
@@ -162,7 +162,7 @@ function nextOf({ queue, served }: ChildPoolState): PoolJob {
   return queue.reduce((first, job) => (rank(job) < rank(first) ? job : first))
 }
 
-function withChild(state: ChildPoolState, child: Child): ChildPoolState {
+function withChild(state: ChildPoolState, child: PoolChild): ChildPoolState {
   const isKnown = state.children.some(({ id }) => id === child.id)
   const children = isKnown
     ? state.children.map((one) => (one.id === child.id ? child : one))

@@ -17,12 +17,12 @@ type Launch = {
   /** The processes, in the order of their start; the parts of a stage stop together. */
   readonly stages: Child[][]
   /** Settled once, by the first signal or the first failure. */
-  readonly ending: PromiseWithResolvers<Ending>
+  readonly ending: PromiseWithResolvers<LaunchEnding>
   readonly aborted: AbortSignal
 }
 
 /** Why the launcher ends; exit code 0 when it was told to. */
-type Ending = { code: number; reason?: string }
+type LaunchEnding = { code: number; reason?: string }
 
 /**
  * Starts everything, waits for a signal or a failure, stops everything: web first, so that no request is lost, then

@@ -205,7 +205,7 @@ export function compilePage(plan: Plan & { readonly keyset: Keyset; readonly lim
 }
 
 /** A sort key with the value that it has in the row before the page. */
-type Key = {
+type PageKey = {
   readonly sql: string
   readonly descending: boolean
   readonly nullable: boolean
@@ -256,7 +256,7 @@ function rangeSql(plan: PlanContent, after: After | undefined, limit: string, co
   return `select ${columns.join(', ')} from ${ident(collection.name)} t${joins}${where}${orderClause(sort, keys)} limit (${limit} + 1)`
 }
 
-const keysOf = (sort: readonly SortTerm[], keys: readonly string[], values: After['values']): Key[] =>
+const keysOf = (sort: readonly SortTerm[], keys: readonly string[], values: After['values']): PageKey[] =>
   sort.map(({ by, direction }, i) => ({
     sql: keys[i]!,
     descending: direction === 'desc',
@@ -265,7 +265,7 @@ const keysOf = (sort: readonly SortTerm[], keys: readonly string[], values: Afte
   }))
 
 /** Null is greater than every value: last ascending, first descending. */
-function afterSql(keys: readonly Key[], part: Part): readonly string[] {
+function afterSql(keys: readonly PageKey[], part: Part): readonly string[] {
   const [first, ...rest] = keys
   if (part === 'second') return [`${first!.sql} is ${first!.descending ? 'not ' : ''}null`]
   if (part === 'first' && first!.value === undefined) return [`${first!.sql} is null`, laterSql(rest)]
@@ -274,7 +274,7 @@ function afterSql(keys: readonly Key[], part: Part): readonly string[] {
 }
 
 /** The rows after the cursor whose first key has a value, as a condition that an index on the first keys can serve. */
-function valuedSql(keys: readonly Key[]): readonly string[] {
+function valuedSql(keys: readonly PageKey[]): readonly string[] {
   const [first, ...rest] = keys
   const isRow = rest.every((key) => !key.nullable && key.value !== undefined && key.descending === first!.descending)
   const sign = first!.descending ? '<' : '>'
@@ -286,7 +286,7 @@ function valuedSql(keys: readonly Key[]): readonly string[] {
 }
 
 /** After it in the first key, or equal in it and after it in those that follow. */
-function laterSql([first, ...rest]: readonly Key[]): string {
+function laterSql([first, ...rest]: readonly PageKey[]): string {
   if (first === undefined) return 'false'
   const same = first.value === undefined ? `${first.sql} is null` : `${first.sql} = ${first.value}`
   const ties = rest.length === 0 ? [] : [`(${same} and ${laterSql(rest)})`]
@@ -294,7 +294,7 @@ function laterSql([first, ...rest]: readonly Key[]): string {
   return ways.length === 0 ? 'false' : `(${ways.join(' or ')})`
 }
 
-function beyondSql({ sql, descending, nullable, value }: Key): readonly string[] {
+function beyondSql({ sql, descending, nullable, value }: PageKey): readonly string[] {
   if (value === undefined) return descending ? [`${sql} is not null`] : []
   const compared = `${sql} ${descending ? '<' : '>'} ${value}`
   return nullable && !descending ? [compared, `${sql} is null`] : [compared]

@@ -38,7 +38,7 @@ export const NEVER_MS = Number.MAX_SAFE_INTEGER
 type MomentTest = TimeTest & { readonly comparison: NonNullable<TimeTest['comparison']> }
 
 /** The rows whose next crossing is looked for: those of the test's collection that meet a condition. */
-type Place = MomentTest & { readonly kept: readonly Predicate[] }
+type CrossingPlace = MomentTest & { readonly kept: readonly Predicate[] }
 
 type Tested = {
   readonly collection: Collection
@@ -50,7 +50,7 @@ type Tested = {
  * Where every row of the answer must pass the test, those that pass the rest of the condition: PostgreSQL finds them as
  * it finds the answer. Elsewhere all rows, if an index has them in order.
  */
-function rowsOf(each: MomentTest, { collection, where, tests }: Tested): Place | undefined {
+function rowsOf(each: MomentTest, { collection, where, tests }: Tested): CrossingPlace | undefined {
   const parts = where.kind === 'and' ? where.of : [where]
   if (!parts.includes(each.test)) return isOrdered(each) ? { ...each, kept: [] } : undefined
   const timed = new Set<Predicate>(tests.map(({ test }) => test))
@@ -65,7 +65,7 @@ function isOrdered({ collection, test }: MomentTest): boolean {
   )
 }
 
-function leastOf(places: readonly Place[]): Statement {
+function leastOf(places: readonly CrossingPlace[]): Statement {
   const params = createParams()
   const compiled = places.map((place) => placeSql(place, params))
   return statement(`select least(${compiled.map(({ sql }) => sql).join(', ')})::text as at`, params.values, {
@@ -78,7 +78,7 @@ function leastOf(places: readonly Place[]): Statement {
  * The first millisecond at which the time has passed the least value that is still before it: values have microseconds.
  * `<` and `>=` tell a value from all later times, `<=` and `>` from all earlier ones.
  */
-function placeSql({ collection, test, comparison, shiftMs, kept }: Place, params: Params) {
+function placeSql({ collection, test, comparison, shiftMs, kept }: CrossingPlace, params: Params) {
   const compiling = startCompiling(params, { t: collection })
   const { value, pgType } = test.operand.values[0]!
   const column = compiling.column(test.left.column.name, 't')

@@ -348,23 +348,23 @@ function splitBrackets(key: string): [string, string[]] {
   return [key.slice(0, open), key.slice(open + 1, -1).split('][')]
 }
 
-type Tree = { [key: string]: unknown }
+type BracketTree = { [key: string]: unknown }
 
 function foldLeaves(name: string, leaves: readonly [string[], unknown][]): unknown {
   if (leaves.length > MAX_LIST) throw errors.badQuery(`${name}: too large or too deep`)
-  const root: Tree = Object.create(null)
+  const root: BracketTree = Object.create(null)
   for (const [path, value] of leaves) plant(name, root, path, value)
   return toArrays(root)
 }
 
-function plant(name: string, root: Tree, path: readonly string[], value: unknown): void {
+function plant(name: string, root: BracketTree, path: readonly string[], value: unknown): void {
   if (path.length > 2 * MAX_DEPTH) throw errors.badQuery(`${name}: too large or too deep`)
   let node = root
   for (const segment of path.slice(0, -1)) {
     node[segment] ??= Object.create(null)
     const next = node[segment]
     if (!isObject(next)) throw errors.badQuery(`${name}: ${quoted(segment)} is given in two forms`)
-    node = next as Tree
+    node = next as BracketTree
   }
   const leaf = path.at(-1)!
   if (leaf in node) throw errors.badQuery(`${name}: ${quoted(leaf)} is given twice`)
@@ -378,7 +378,7 @@ function toArrays(value: unknown): unknown {
   const keys = Object.keys(value)
   const isList = keys.every((key, i) => key === String(i)) || (keys.length === 1 && keys[0] === '')
   if (isList) return keys.flatMap((key) => (key === '' ? toArrays(value[key]) : [toArrays(value[key])]))
-  const copy: Tree = Object.create(null)
+  const copy: BracketTree = Object.create(null)
   for (const key of keys) copy[key] = toArrays(value[key])
   return copy
 }

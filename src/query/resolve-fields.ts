@@ -37,7 +37,7 @@ type FieldsRequest = {
 
 /** Throws 400 for unknown names and excessive expansion, 403 for named fields and relations that are not granted. */
 export function resolveFields(request: FieldsRequest, view: View): Selection {
-  const root: Node = emptyNode(view)
+  const root: FieldNode = emptyNode(view)
   const budget = { nested: 0 }
   const entries = request.fields.filter((entry) => !request.ignored.has(entry) && !entry.startsWith('date:'))
   const included = entries.filter((entry) => !entry.startsWith('-'))
@@ -48,25 +48,28 @@ export function resolveFields(request: FieldsRequest, view: View): Selection {
 }
 
 /** The selection under construction. */
-type Node = {
+type FieldNode = {
   readonly view: View
   readonly columns: Map<string, Field>
-  readonly nested: Map<string, { readonly relation: Relation; readonly entered: RelationEntry; readonly node: Node }>
+  readonly nested: Map<
+    string,
+    { readonly relation: Relation; readonly entered: RelationEntry; readonly node: FieldNode }
+  >
   /** Relations of a many-to-any junction that were asked for by name. */
   readonly named: Set<string>
 }
 
-type Budget = { nested: number }
+type NestingBudget = { nested: number }
 
-const emptyNode = (view: View): Node => ({ view, columns: new Map(), nested: new Map(), named: new Set() })
+const emptyNode = (view: View): FieldNode => ({ view, columns: new Map(), nested: new Map(), named: new Set() })
 
-function include(root: Node, entry: string, budget: Budget): void {
+function include(root: FieldNode, entry: string, budget: NestingBudget): void {
   const segments = entry.split('.')
   if (segments.length > MAX_RELATION_DEPTH + 1) throw errors.badQuery('fields: too many relations in a path')
   add(root, segments, entry, budget)
 }
 
-function add(node: Node, [head, ...rest]: readonly string[], entry: string, budget: Budget): void {
+function add(node: FieldNode, [head, ...rest]: readonly string[], entry: string, budget: NestingBudget): void {
   const field = node.view.collection.fields.get(head!)
   if (head === '*') {
     addAll(node, rest, entry, budget)
@@ -82,7 +85,7 @@ function add(node: Node, [head, ...rest]: readonly string[], entry: string, budg
 }
 
 /** `*`, `*.*`, …: the columns here and of every relation that may be followed. */
-function addAll(node: Node, rest: readonly string[], entry: string, budget: Budget): void {
+function addAll(node: FieldNode, rest: readonly string[], entry: string, budget: NestingBudget): void {
   if (rest.some((segment) => segment !== '*')) throw errors.badQuery(`fields: ${quoted(entry)} has a name after *`)
   addColumns(node)
   if (rest.length === 0) return
@@ -92,25 +95,25 @@ function addAll(node: Node, rest: readonly string[], entry: string, budget: Budg
   }
 }
 
-function addColumns(node: Node): void {
+function addColumns(node: FieldNode): void {
   for (const field of readableColumns(node.view)) node.columns.set(field.name, field)
 }
 
-function nestedNode(node: Node, name: string, entry: string, budget: Budget): Node {
+function nestedNode(node: FieldNode, name: string, entry: string, budget: NestingBudget): FieldNode {
   const known = node.nested.get(name)
   if (known !== undefined) return known.node
   const entered = enter(node.view, name, entry, 'fields')
   return attach(node, entered.step.relation, entered, budget)
 }
 
-function openNested(node: Node, relation: Relation, budget: Budget): Node | undefined {
+function openNested(node: FieldNode, relation: Relation, budget: NestingBudget): FieldNode | undefined {
   const known = node.nested.get(relation.name)
   if (known !== undefined) return known.node
   const entered = node.view.enter(relation)
   return entered && attach(node, relation, entered, budget)
 }
 
-function attach(node: Node, relation: Relation, entered: RelationEntry, budget: Budget): Node {
+function attach(node: FieldNode, relation: Relation, entered: RelationEntry, budget: NestingBudget): FieldNode {
   budget.nested += 1
   if (budget.nested > MAX_NESTED) throw errors.badQuery('fields: too many relations')
   const child = emptyNode(entered.view)
@@ -121,9 +124,9 @@ function attach(node: Node, relation: Relation, entered: RelationEntry, budget: 
   return child
 }
 
-function exclude(root: Node, entry: string): void {
+function exclude(root: FieldNode, entry: string): void {
   const segments = entry.split('.')
-  let node: Node | undefined = root
+  let node: FieldNode | undefined = root
   let view: View | undefined = root.view
   for (const segment of segments.slice(0, -1)) {
     view = enter(view, segment, entry, 'fields').view
@@ -137,7 +140,7 @@ function exclude(root: Node, entry: string): void {
   if (!keepsId) node?.columns.delete(last)
 }
 
-function toSelection(node: Node, conditions: unknown): Selection {
+function toSelection(node: FieldNode, conditions: unknown): Selection {
   return {
     collection: node.view.collection,
     columns: [...node.columns.values()],
@@ -159,7 +162,7 @@ function requestedRows(conditions: unknown, view: View): Predicate {
 }
 
 /** `blocks.image.*` returns the junction rows that point at images only. */
-function onlyNamed(relation: Relation, node: Node): NestedSelection['only'] {
+function onlyNamed(relation: Relation, node: FieldNode): NestedSelection['only'] {
   if (relation.kind !== 'polymorphic') return undefined
   const named = [...node.named].map((name) => node.view.collection.relations.get(name)?.discriminator)
   const discriminators = named.filter((discriminator) => discriminator !== undefined)

@@ -115,7 +115,7 @@ type KeyTerm = SortTerm & { readonly by: { readonly kind: 'path' } }
 
 export const isKeyTerm = (term: SortTerm): term is KeyTerm => term.by.kind === 'path'
 
-type Content = { readonly v: number; readonly of: string; readonly after: readonly (string | null)[] }
+type CursorContent = { readonly v: number; readonly of: string; readonly after: readonly (string | null)[] }
 
 /** `after`: the text forms of the row's sort values. 400 when they do not fit a query string. */
 export function writePageCursor(
@@ -123,7 +123,7 @@ export function writePageCursor(
   sort: readonly SortTerm[],
   after: readonly (string | null)[],
 ): string {
-  const content: Content = { v: VERSION, of: orderOf(collection, sort), after }
+  const content: CursorContent = { v: VERSION, of: orderOf(collection, sort), after }
   const text = Buffer.from(JSON.stringify(content)).toString('base64url')
   if (text.length > MAX_CURSOR_TEXT) throw errors.badQuery('cursor: the values of the sort are too long for a cursor')
   return text
@@ -150,11 +150,11 @@ function orderOf({ name }: Collection, sort: readonly SortTerm[]): string {
 /** Arrays compare with their own type only. */
 const keyType = (column: Column): string => (column.kind === 'array' ? column.pgType : parameterType(column))
 
-function contentOf(text: string): Content | undefined {
+function contentOf(text: string): CursorContent | undefined {
   const json = parsed(Buffer.from(text, 'base64url').toString())
   if (!isObject(json) || json.v !== VERSION || typeof json.of !== 'string' || !Array.isArray(json.after))
     return undefined
-  return json.after.every(isKeyText) ? (json as Content) : undefined
+  return json.after.every(isKeyText) ? (json as CursorContent) : undefined
 }
 
 const isKeyText = (value: unknown): boolean => value === null || (typeof value === 'string' && !value.includes('\0'))

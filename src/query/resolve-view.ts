@@ -110,7 +110,7 @@ function notDeleted(collection: Collection): Predicate {
 }
 
 /** A caller's position in the catalog. `root` is undefined for administrators. */
-type Position = {
+type ViewPosition = {
   readonly collection: Collection
   /** Relation names from the collection that the query starts from. */
   readonly path: readonly string[]
@@ -122,7 +122,7 @@ type Position = {
   readonly context: ResolveContext
 }
 
-function viewOf(position: Position): View {
+function viewOf(position: ViewPosition): View {
   const { collection, context } = position
   context.collections.add(collection.name)
   const entered = new Map<string, RelationEntry | undefined>()
@@ -141,7 +141,7 @@ function viewOf(position: Position): View {
 }
 
 /** A named column is deliberate; a wildcard gives no more than the collection's own grant does. */
-function mayRead(field: Field, { collection, root, own, path }: Position): boolean {
+function mayRead(field: Field, { collection, root, own, path }: ViewPosition): boolean {
   if (field.hidden) return false
   if (root === undefined || field.primaryKey) return true
   if (grantOf(root.fields, [...path, field.name]) === undefined) return false
@@ -150,13 +150,13 @@ function mayRead(field: Field, { collection, root, own, path }: Position): boole
 }
 
 /** The relation as such is granted for reading its columns, not for looking for words in all of them. */
-function maySearch(field: Field, position: Position): boolean {
+function maySearch(field: Field, position: ViewPosition): boolean {
   const { root, own, path } = position
   if (!mayRead(field, position)) return false
   return root === undefined || path.length === 0 || (own !== undefined && grantOf(own, [field.name]) !== undefined)
 }
 
-function enterGranted(relation: Relation, position: Position): RelationEntry | undefined {
+function enterGranted(relation: Relation, position: ViewPosition): RelationEntry | undefined {
   const { context, root } = position
   const target = context.catalog.collections.get(relation.target)
   const path = [...position.path, relation.name]

@@ -129,15 +129,15 @@ const name = 'seals'
 /** Small rounds are collected: an event is sealed within ten seconds, and a seal costs as much for one event as for many. */
 const paceMs = 5000
 
-type Timing = { readonly paceMs: number; readonly lookMs: number }
-const defaultTiming: Timing = { paceMs, lookMs: 2000 }
+type UpkeepTiming = { readonly paceMs: number; readonly lookMs: number }
+const defaultTiming: UpkeepTiming = { paceMs, lookMs: 2000 }
 
 /**
  * Seals the log until stopped, however many processes do so: as a consumer of the log, and beside it what the consumer has
  * passed over. Appends each head that it finds to LOG_SEAL_FILE. With LOG_SEALS=false nothing is sealed, and the log is
  * kept for nobody.
  */
-export async function openSeals(deps: WorkerWrites, timing: Partial<Timing> = {}): Promise<Sealing> {
+export async function openSeals(deps: WorkerWrites, timing: Partial<UpkeepTiming> = {}): Promise<Sealing> {
   const { keys } = logKeys(deps.config)
   if (!deps.config.log.seals || keys === undefined) {
     deps.log.info('LOG_SEALS is false: the log is not sealed')

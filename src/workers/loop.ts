@@ -90,7 +90,7 @@ const graceMs = 5000
 export function runQueue<Name extends QueueName>(deps: WorkerWrites, options: QueueOptions<Name>): QueueRun {
   const { queue, heartbeatMs = defaultHeartbeatMs } = options
   const { wake, wait } = openWakeup()
-  const loop: Loop<Name> = {
+  const loop: QueueLoop<Name> = {
     deps,
     options,
     wake,
@@ -106,7 +106,7 @@ export function runQueue<Name extends QueueName>(deps: WorkerWrites, options: Qu
   return { stop: (waitMs) => stop(loop, worked, waitMs) }
 }
 
-type Loop<Name extends QueueName> = {
+type QueueLoop<Name extends QueueName> = {
   readonly deps: Writes & Meters & ResultCache
   readonly options: QueueOptions<Name>
   wake(): void
@@ -119,7 +119,7 @@ type Loop<Name extends QueueName> = {
 }
 
 async function work<Name extends QueueName>(
-  loop: Loop<Name>,
+  loop: QueueLoop<Name>,
   wait: (ms: number | undefined) => Promise<void>,
 ): Promise<void> {
   const { deps, options, running } = loop
@@ -140,7 +140,7 @@ async function work<Name extends QueueName>(
 }
 
 /** False for a job that may not start now: also one that a fetch brings after the waiting for running ones ended. */
-function begin<Name extends QueueName>(loop: Loop<Name>, job: FetchedJob<Name>): boolean {
+function begin<Name extends QueueName>(loop: QueueLoop<Name>, job: FetchedJob<Name>): boolean {
   if (loop.isEnding) return false
   const misfit = misfitOf(loop.options.queue, job.data)
   if (misfit === undefined && loop.options.admission?.enter(job.id, groupOf(job)) === false) return false
@@ -149,7 +149,7 @@ function begin<Name extends QueueName>(loop: Loop<Name>, job: FetchedJob<Name>):
 }
 
 /** A job whose data do not fit is given up without a place and a handler. */
-function start<Name extends QueueName>(loop: Loop<Name>, job: FetchedJob<Name>, misfit: string | undefined): void {
+function start<Name extends QueueName>(loop: QueueLoop<Name>, job: FetchedJob<Name>, misfit: string | undefined): void {
   const { deps, options, wake, running, outcomes, heartbeat } = loop
   const { queue, handler, concurrency, admission } = options
   const controller = new AbortController()
@@ -168,7 +168,11 @@ function start<Name extends QueueName>(loop: Loop<Name>, job: FetchedJob<Name>, 
   running.set(controller, attempt)
 }
 
-async function stop<Name extends QueueName>(loop: Loop<Name>, worked: Promise<void>, waitMs: number): Promise<void> {
+async function stop<Name extends QueueName>(
+  loop: QueueLoop<Name>,
+  worked: Promise<void>,
+  waitMs: number,
+): Promise<void> {
   const { deps, options, wake, running, heartbeat, outcomes } = loop
   const idle = worked.then(() => Promise.all(running.values()))
   loop.isStopping = true

@@ -178,10 +178,10 @@ async function showMetrics(
   }
 }
 
-type Parts = Readonly<Record<string, { readonly ok: boolean }>>
+type ReadinessParts = Readonly<Record<string, { readonly ok: boolean }>>
 
 /** The readiness of the process, part by part. */
-async function readiness({ reserved, log }: Runtime, services: readonly OpenedService[]): Promise<Parts> {
+async function readiness({ reserved, log }: Runtime, services: readonly OpenedService[]): Promise<ReadinessParts> {
   try {
     await reserved.one(sql.unsafe`select 1 as one`)
     const found = await Promise.all(services.map((service) => service.readiness?.() ?? {}))
@@ -194,7 +194,7 @@ async function readiness({ reserved, log }: Runtime, services: readonly OpenedSe
 
 async function answer(
   { config, instruments }: Runtime,
-  parts: () => Promise<Parts>,
+  parts: () => Promise<ReadinessParts>,
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {

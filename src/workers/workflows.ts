@@ -46,16 +46,16 @@ const tidyMs = 600_000
 const deletedAtOnce = 500
 
 /** Removes what is older than it is kept, a little at a time. */
-async function tidy(deps: WorkerWrites, { deleteOldExecutions }: Workflows): Promise<void> {
+async function tidy(deps: WorkerWrites, { deleteOldExecutions }: WorkflowsModule): Promise<void> {
   const days = deps.config.workflows.executionRetentionDays
   while ((await deleteOldExecutions(deps, days, deletedAtOnce)) === deletedAtOnce);
   while ((await deleteUnusedVersions(deps, days, deletedAtOnce)) === deletedAtOnce);
 }
 
-type Workflows = typeof import('../features/work/workflows/workflows.ts')
+type WorkflowsModule = typeof import('../features/work/workflows/workflows.ts')
 
 /** The executions that run in this process; `onEnd` is called when one has ended, or waits. */
-function openPlaces(deps: WorkerWrites, workflows: Workflows, stopping: AbortSignal, onEnd: () => void) {
+function openPlaces(deps: WorkerWrites, workflows: WorkflowsModule, stopping: AbortSignal, onEnd: () => void) {
   const { giveBack, runExecution, ClaimLost } = workflows
   const commitInGroup = workflows.openGroupCommit(deps, transactionsAtOnce)
   const running = new Map<ClaimedExecution, Promise<void>>()
@@ -88,7 +88,7 @@ function openPlaces(deps: WorkerWrites, workflows: Workflows, stopping: AbortSig
   }
 }
 
-function openExecutions(deps: WorkerWrites, workflows: Workflows) {
+function openExecutions(deps: WorkerWrites, workflows: WorkflowsModule) {
   const { claimDueExecutions, nextExecutionMs, recoverExecutions } = workflows
   const { concurrency } = deps.config.workflows
   const stopping = new AbortController()

@@ -2,7 +2,7 @@ import { type AddressInfo, connect, type Socket } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import Fastify from 'fastify'
 import { expect, it, onTestFinished } from 'vitest'
-import { limitBodyTimes } from '../../src/api/connections.ts'
+import { limitBodyTimes } from '../../src/api/http-connections.ts'
 import type { App } from '../../src/http/http.ts'
 import { waitFor } from '../support/wait.ts'
 

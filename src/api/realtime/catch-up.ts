@@ -103,7 +103,7 @@ export type Snapshots = {
   send(subscriber: Subscriber): Promise<{ at: Cursor; rows: number } | undefined>
 }
 
-type Row = { readonly data: string }
+type SnapshotRow = { readonly data: string }
 
 /** Each holds a connection and an old snapshot of the database. */
 const snapshotsAtOnce = 2
@@ -152,7 +152,7 @@ function rowsOf(deps: Clock & Configuration & CurrentCatalog, { access, request 
 }
 
 async function openRows({ db }: Reads, { text, values }: Statement, signal: AbortSignal) {
-  const batches: BatchReader<Row> = await openBatches<Row>(db, text, values, signal)
+  const batches: BatchReader<SnapshotRow> = await openBatches<SnapshotRow>(db, text, values, signal)
   try {
     return { batches, first: await batches.next() }
   } catch (error) {
@@ -181,7 +181,7 @@ function openPieces({ socket, request: { collection } }: Subscriber, outbox: Out
     size = 0
   }
   return {
-    add: (rows: readonly Row[]) => {
+    add: (rows: readonly SnapshotRow[]) => {
       for (const { data } of rows) {
         texts.push(data)
         size += data.length

@@ -89,12 +89,12 @@ export type SocketLimits = {
   /** Why this request may not begin a connection; undefined when it may. Every question counts as a beginning. */
   refusal(request: IncomingMessage): 'Too many connections' | undefined
   /** Counts a connection, and its messages: `onExcess` is called once, when there are too many in a second. */
-  watch(conn: Connection, onExcess: () => void): void
+  watch(conn: EngineConnection, onExcess: () => void): void
   /** Counts a socket for its user until it is closed. Throws AppError 429. */
   admit(socket: Socket, userId: string | undefined): void
 }
 
-type Connection = Socket['conn']
+type EngineConnection = Socket['conn']
 
 const windowMs = 10_000
 const addressesAtMost = 10_000
@@ -137,7 +137,7 @@ function openSocketLimits(config: Config): SocketLimits {
 
 const exceeds = (count: number, limit: number): boolean => limit > 0 && count > limit
 
-function limitMessages(conn: Connection, limit: number, onExcess: () => void): void {
+function limitMessages(conn: EngineConnection, limit: number, onExcess: () => void): void {
   const isWithin = perSecond(limit)
   const onPacket = () => {
     if (isWithin()) return
@@ -221,7 +221,7 @@ function answerPings(socket: WebSocket, atMost: number): void {
  */
 export type Outbox = {
   /** Counts what waits on this connection from now on, and closes it when that is far too much. */
-  watch(conn: Connection): void
+  watch(conn: EngineConnection): void
   /** More waits than a connection may hold: nothing is to be added. */
   isFull(socket: Socket): boolean
   /** Sends one message, encoded once, to these sockets of this process. */
@@ -243,10 +243,10 @@ const cutOffAt = 4
 const drainedShare = 0.25
 
 export function openOutbox({ realtime }: Config, io: Server): Outbox {
-  const waiting = new WeakMap<Connection, Backlog>()
+  const waiting = new WeakMap<EngineConnection, Backlog>()
   const { sendBufferBytes, sendBufferMessages } = realtime
   /** The part that the transport took last counts until it takes more. */
-  const bytesOn = (conn: Connection): number => {
+  const bytesOn = (conn: EngineConnection): number => {
     const { bytes, inFlight } = waiting.get(conn)!
     return bytes + (conn.transport.writable ? 0 : inFlight)
   }
@@ -282,7 +282,7 @@ export function openOutbox({ realtime }: Config, io: Server): Outbox {
   }
 }
 
-function count(conn: Connection, waiting: WeakMap<Connection, Backlog>): void {
+function count(conn: EngineConnection, waiting: WeakMap<EngineConnection, Backlog>): void {
   const counted: Backlog = { bytes: 0, messages: 0, inFlight: 0 }
   waiting.set(conn, counted)
   conn.on('packetCreate', ({ data }: { data?: unknown }) => {

@@ -115,7 +115,7 @@ export type ExecutionRooms = {
   join(socket: Socket, request: unknown): Promise<void>
 }
 
-type Execution = {
+type ExecutionUpdate = {
   readonly id: string
   readonly status: string
   readonly errorMessage: string | null
@@ -198,8 +198,8 @@ export function openExecutionRooms(deps: RealtimeWrites, io: Server): ExecutionR
 
 const roomOf = (id: string) => `execution:${id}`
 
-function executionOf({ reserved }: RealtimeWrites, id: string): Promise<Execution | undefined> {
-  return reserved.maybeOne<Execution>(
+function executionOf({ reserved }: RealtimeWrites, id: string): Promise<ExecutionUpdate | undefined> {
+  return reserved.maybeOne<ExecutionUpdate>(
     rawQuery(
       `select id, status, "errorMessage", "durationMs", result_data, "triggered_by_Id", "tenant_Id" from "svc_WorkflowExecution" where id = $1`,
       [id],
@@ -211,30 +211,36 @@ const logsSql = `select seq, "nodeId", status, "inputData", "outputData", "error
   from "svc_WorkflowExecutionLog" where "execution_Id" = $1 and seq is not null order by seq`
 
 /** Administrators, and who triggered it, at the tenant of the execution. */
-function mayWatch(deps: RealtimeWrites, socket: Socket, { triggered_by_Id, tenant_Id }: Execution): boolean {
+function mayWatch(deps: RealtimeWrites, socket: Socket, { triggered_by_Id, tenant_Id }: ExecutionUpdate): boolean {
   const caller = callerOf(socket)
   if (caller.access.admin) return true
   const isHere = !deps.config.tenancy.enabled || (tenantOf(deps, caller) ?? null) === tenant_Id
   return isHere && triggered_by_Id !== null && triggered_by_Id === caller.userId
 }
 
-type Message = readonly [event: 'workflow:execution:update' | 'workflow:execution:complete', body: object]
+type ExecutionMessage = readonly [event: 'workflow:execution:update' | 'workflow:execution:complete', body: object]
 
 /** The news of an execution for a socket that has been told of these states of its nodes, by `seq`. */
 function progressOf(
-  execution: Execution,
+  execution: ExecutionUpdate,
   logs: readonly Logged[],
   toldNodes: ReadonlyMap<number, string>,
   timestamp: string,
-): { readonly messages: readonly Message[]; readonly isOver: boolean } {
+): { readonly messages: readonly ExecutionMessage[]; readonly isOver: boolean } {
   const { id: executionId, status, result_data: result, errorMessage: error, durationMs: duration } = execution
-  const update = (more: object): Message => ['workflow:execution:update', { executionId, status, ...more, timestamp }]
+  const update = (more: object): ExecutionMessage => [
+    'workflow:execution:update',
+    { executionId, status, ...more, timestamp },
+  ]
   const updates = logs.flatMap((log) =>
     statesOf(log, toldNodes.get(log.seq)).map((state) => update(updateOf(log, state))),
   )
   if (status === 'queued' || status === 'running')
     return { messages: logs.length === 0 ? [update({})] : updates, isOver: false }
-  const end: Message = ['workflow:execution:complete', { executionId, status, result, error, duration, timestamp }]
+  const end: ExecutionMessage = [
+    'workflow:execution:complete',
+    { executionId, status, result, error, duration, timestamp },
+  ]
   return { messages: [...updates, end], isOver: true }
 }
 

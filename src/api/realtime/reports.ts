@@ -31,7 +31,7 @@ export type LiveReports = {
   close(): void
 }
 
-type Report = {
+type OpenReport = {
   readonly id: string
   readonly socket: Socket
   readonly collection: string
@@ -45,7 +45,7 @@ type Shell = {
   readonly feed: Feed
   readonly callerOf: (socket: Socket) => Promise<Caller | undefined>
   readonly evaluator: ReturnType<typeof openEvaluator>
-  readonly bySocket: Map<Socket, Map<string, Report>>
+  readonly bySocket: Map<Socket, Map<string, OpenReport>>
   live: Subscription | undefined
   closed: boolean
 }
@@ -87,16 +87,16 @@ export function openLiveReports(deps: RealtimeReads, feed: Feed, callerOf: Shell
   }
 }
 
-const all = ({ bySocket }: Shell): Report[] => [...bySocket.values()].flatMap((reports) => [...reports.values()])
+const all = ({ bySocket }: Shell): OpenReport[] => [...bySocket.values()].flatMap((reports) => [...reports.values()])
 
 /** `{collection, …}`: beside the collection the keys of a report's body. */
 async function subscribe(shell: Shell, socket: Socket, request: unknown): Promise<object> {
   const { deps, bySocket } = shell
   const { collection, ...body } = readMessage('report:subscribe', request)
   const query = parseReport(body)
-  const reports = bySocket.get(socket) ?? new Map<string, Report>()
+  const reports = bySocket.get(socket) ?? new Map<string, OpenReport>()
   if (reports.size >= reportsAtMost) throw new AppError(400, 'Too many live reports on one connection')
-  const report: Report = { id: deps.newId(), socket, collection, query, state: beginning, timer: undefined }
+  const report: OpenReport = { id: deps.newId(), socket, collection, query, state: beginning, timer: undefined }
   bySocket.set(socket, reports.set(report.id, report))
   try {
     await follow(shell)
@@ -109,7 +109,10 @@ async function subscribe(shell: Shell, socket: Socket, request: unknown): Promis
   }
 }
 
-async function evaluate({ callerOf, evaluator }: Shell, { socket, collection, query }: Report): Promise<Evaluation> {
+async function evaluate(
+  { callerOf, evaluator }: Shell,
+  { socket, collection, query }: OpenReport,
+): Promise<Evaluation> {
   const caller = await callerOf(socket)
   if (caller === undefined) throw new AppError(401, 'Invalid or expired token')
   return evaluator.evaluate(caller.access, collection, query)
@@ -148,10 +151,10 @@ function touchAll(shell: Shell): void {
   for (const report of all(shell)) touch(shell, report)
 }
 
-const touch = (shell: Shell, report: Report): void => take(shell, report, { is: 'touched', at: performance.now() })
+const touch = (shell: Shell, report: OpenReport): void => take(shell, report, { is: 'touched', at: performance.now() })
 
 /** `evaluation`: what the input is about, where it is an evaluation. */
-function take(shell: Shell, report: Report, input: LiveReportInput, evaluation?: Evaluation): void {
+function take(shell: Shell, report: OpenReport, input: LiveReportInput, evaluation?: Evaluation): void {
   if (!isOpen(shell, report)) return
   const [state, effects] = step(report.state, input)
   report.state = state
@@ -162,14 +165,14 @@ function take(shell: Shell, report: Report, input: LiveReportInput, evaluation?:
   }
 }
 
-const isOpen = ({ bySocket }: Shell, { socket, id }: Report): boolean => bySocket.get(socket)?.has(id) === true
+const isOpen = ({ bySocket }: Shell, { socket, id }: OpenReport): boolean => bySocket.get(socket)?.has(id) === true
 
-function wake(shell: Shell, report: Report): void {
+function wake(shell: Shell, report: OpenReport): void {
   const isFree = report.socket.conn.transport.writable
   take(shell, report, { is: 'due', isFree, at: performance.now() })
 }
 
-async function refresh(shell: Shell, report: Report): Promise<void> {
+async function refresh(shell: Shell, report: OpenReport): Promise<void> {
   try {
     const evaluation = await evaluate(shell, report)
     const { body, reads } = evaluation
@@ -179,11 +182,11 @@ async function refresh(shell: Shell, report: Report): Promise<void> {
   }
 }
 
-function send({ deps }: Shell, { id, socket }: Report, { body }: Evaluation): void {
+function send({ deps }: Shell, { id, socket }: OpenReport, { body }: Evaluation): void {
   socket.emit(`report:${id}`, { id, ...JSON.parse(body), timestamp: deps.clock().toISOString() })
 }
 
-function end(shell: Shell, report: Report, error: unknown): void {
+function end(shell: Shell, report: OpenReport, error: unknown): void {
   if (!isOpen(shell, report)) return
   remove(shell, report)
   if (!(error instanceof AppError)) shell.deps.log.error({ err: error }, 'a live report failed')
@@ -191,7 +194,7 @@ function end(shell: Shell, report: Report, error: unknown): void {
   report.socket.emit('report:ended', { id: report.id, message })
 }
 
-function remove(shell: Shell, { socket, id, timer }: Report): void {
+function remove(shell: Shell, { socket, id, timer }: OpenReport): void {
   const { bySocket } = shell
   clearTimeout(timer)
   const reports = bySocket.get(socket)

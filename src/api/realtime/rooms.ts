@@ -51,14 +51,14 @@ export type RoomChannel = {
 /** A room that a socket is in, with the metadata (JSON) that it was admitted with. */
 type RoomMembership = { readonly room: Room; readonly metadata: string | undefined }
 
-type Store = RoomStore & Pick<RedisStore, 'isAvailable' | 'forget' | 'audit' | 'close'>
+type SharedRoomStore = RoomStore & Pick<RedisStore, 'isAvailable' | 'forget' | 'audit' | 'close'>
 
 /** The parts that the channel works with. */
 type RoomContext = {
   readonly deps: RealtimeReads
   readonly io: Server
   readonly cluster: Cluster
-  readonly store: Store
+  readonly store: SharedRoomStore
   readonly events: RoomAnnouncements
   /** The rooms of the sockets of this process, by key; a socket that is gone has none. */
   readonly own: Map<Socket, Map<string, RoomMembership>>
@@ -104,7 +104,7 @@ function openStore(
   cluster: Cluster,
   events: RoomAnnouncements,
   onRemoved: RedisStoreRemoval,
-): Store {
+): SharedRoomStore {
   if (cluster.shared === undefined) return { ...openMemoryStore(), ...nothingShared }
   const heard = { onLeft: events.left, onBack: events.joined, onRemoved }
   return openRedisStore({ ...cluster.shared, ...heard, log, newId })

@@ -72,7 +72,7 @@ export type SubscriptionEffect =
 /** Sends the message. With `after`, its cursor is that of a client who has seen that much more. */
 type Send = { readonly do: 'send'; readonly after: Snapshot | undefined }
 
-type Step<Done> = readonly [SubscriptionState, readonly Done[]]
+type SubscriptionStep<Done> = readonly [SubscriptionState, readonly Done[]]
 
 export const mostWaiting = 1000
 
@@ -85,14 +85,14 @@ export const beginning: SubscriptionState = {
 const live: SubscriptionState = { phase: 'live', seen: undefined }
 
 /** By far the most frequent step, which each subscriber takes with each message; it shall not cost memory. */
-const sendIt: Step<Send> = [live, [{ do: 'send', after: undefined }]]
+const sendIt: SubscriptionStep<Send> = [live, [{ do: 'send', after: undefined }]]
 
-export function step(state: SubscriptionState, input: MessageInput): Step<SubscriptionEffect | Send>
-export function step(state: SubscriptionState, input: SubscriptionInput): Step<SubscriptionEffect>
+export function step(state: SubscriptionState, input: MessageInput): SubscriptionStep<SubscriptionEffect | Send>
+export function step(state: SubscriptionState, input: SubscriptionInput): SubscriptionStep<SubscriptionEffect>
 export function step(
   state: SubscriptionState,
   input: MessageInput | SubscriptionInput,
-): Step<SubscriptionEffect | Send> {
+): SubscriptionStep<SubscriptionEffect | Send> {
   switch (input.is) {
     case 'message':
       return receive(state, input)
@@ -112,7 +112,10 @@ export function step(
   }
 }
 
-function receive(state: SubscriptionState, { message, slow }: MessageInput): Step<SubscriptionEffect | Send> {
+function receive(
+  state: SubscriptionState,
+  { message, slow }: MessageInput,
+): SubscriptionStep<SubscriptionEffect | Send> {
   if (state.phase === 'catching up') return [wait(state, message), []]
   const { seen } = state
   if (seen !== undefined && isVisible(message.xid, seen)) return [state, []]
@@ -131,7 +134,7 @@ function wait(state: Extract<SubscriptionState, { phase: 'catching up' }>, messa
 function goOn(
   state: SubscriptionState,
   { cursor, seen }: Extract<SubscriptionInput, { is: 'caught up' }>,
-): Step<SubscriptionEffect> {
+): SubscriptionStep<SubscriptionEffect> {
   if (state.phase === 'live') return [state, []]
   if (state.overflowed) return [{ ...beginning, seen }, [{ do: 'catch up', from: cursor }]]
   return [seen === undefined ? live : { phase: 'live', seen }, [{ do: 'hand', messages: inOrder(state.waiting) }]]

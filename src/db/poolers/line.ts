@@ -127,7 +127,7 @@ export function neededSettings({ transactionTimeoutMs, readOnly }: SessionNeeds)
   }
 }
 
-type Options = {
+type StartupOptions = {
   readonly options: string | undefined
   readonly settings: Readonly<Record<string, string>>
   readonly rest: string | undefined
@@ -136,7 +136,7 @@ type Options = {
 const setting = /(?:^|\s)(?:-c\s*|--)([\w.-]+)=((?:\\.|[^\s\\])*)/g
 
 /** `options` of an address, e.g. `-c search_path=app`. */
-function readOptions(url: string): Options {
+function readOptions(url: string): StartupOptions {
   const options = new URL(url).searchParams.get('options') ?? undefined
   if (options === undefined) return { options, settings: {}, rest: undefined }
   const found = [...options.matchAll(setting)].map(([, name = '', value = '']): [string, string] => [

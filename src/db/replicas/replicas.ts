@@ -16,7 +16,7 @@ import {
 } from './write-positions.ts'
 
 /** The caller who reads, and from which state of the database on the answer is right. */
-type Need = {
+type ReadNeed = {
   readonly caller: CallerKey
   /** Everything of the transactions before this one must be there: what a read of the past undoes changes from. */
   readonly horizon?: bigint | undefined
@@ -30,7 +30,12 @@ export type Replicas = {
    * Runs a read on a replica that is whole, recent enough, knows this process's catalog and has everything that the caller
    * has written; on the primary where there is none, and once more there when the replica fails it.
    */
-  read<T>(primary: Database, need: Need, work: (db: Database) => Promise<T>, discard?: (result: T) => void): Promise<T>
+  read<T>(
+    primary: Database,
+    need: ReadNeed,
+    work: (db: Database) => Promise<T>,
+    discard?: (result: T) => void,
+  ): Promise<T>
   /** Later reads of these callers are not older than now; to be awaited before they are answered. */
   note(...callers: readonly CallerKey[]): Promise<void>
   /** The collections have changed for this process; a replica that has not replayed that does not serve. */
@@ -121,7 +126,7 @@ export function openReplicas(options: ReplicasOptions): Replicas | undefined {
 async function read<T>(
   shell: Shell,
   primary: Database,
-  need: Need,
+  need: ReadNeed,
   work: (db: Database) => Promise<T>,
   discard: ((result: T) => void) | undefined,
 ): Promise<T> {
@@ -140,7 +145,7 @@ async function read<T>(
   }
 }
 
-async function pick(shell: Shell, { caller, horizon = 0n }: Need): Promise<KnownReplica | undefined> {
+async function pick(shell: Shell, { caller, horizon = 0n }: ReadNeed): Promise<KnownReplica | undefined> {
   const { members, samples, missed, writePositions } = shell
   const fit = members.filter(({ replica }) => {
     return unfitness(shell, replica) === undefined && reachedBy(replica, samples)!.horizon >= horizon
@@ -186,7 +191,7 @@ function unfitnessOf(replica: Replica, samples: Samples, { maxLagMs, catalogSinc
   return reached.at < catalogSince ? 'it does not have the present collections yet' : undefined
 }
 
-function reachedBy(replica: Replica, samples: Samples): Sample | undefined {
+function reachedBy(replica: Replica, samples: Samples): PositionSample | undefined {
   const state = replica.state()
   return state.isUp ? samples.reached(state.replayed) : undefined
 }
@@ -244,7 +249,7 @@ function watchPrimary(
 }
 
 /** The primary at a moment of `performance.now()`: what had committed before `at` is below `position`. */
-type Sample = {
+type PositionSample = {
   readonly at: number
   readonly position: WalPosition
   /** Every transaction before this one had ended. */
@@ -255,16 +260,16 @@ type Sample = {
 type Samples = {
   /** Asks the primary now. */
   take(): Promise<void>
-  latest(): Sample | undefined
+  latest(): PositionSample | undefined
   /** The newest moment that somebody who has replayed this much shows; undefined when it is too long ago. */
-  reached(position: WalPosition): Sample | undefined
+  reached(position: WalPosition): PositionSample | undefined
 }
 
 /** Two minutes at the pace at which they are taken: how long ago a replica's state can be told. */
 const mostSamples = 600
 
 function openSamples(db: Database): Samples {
-  const samples: Sample[] = []
+  const samples: PositionSample[] = []
   return {
     take: async () => {
       const sample = await sampleOf(db)
@@ -280,7 +285,7 @@ function openSamples(db: Database): Samples {
 const text = `select ${walEndSql}::text as position, pg_snapshot_xmin(pg_current_snapshot())::text as horizon,
   ${databaseIdentitySql} as identity`
 
-async function sampleOf(db: Database): Promise<Sample> {
+async function sampleOf(db: Database): Promise<PositionSample> {
   const at = performance.now()
   const [row] = await db.run<{ position: string; horizon: string; identity: string }>(text, [], 'prepared')
   const { position, horizon, identity } = row!

@@ -97,7 +97,7 @@ export async function releaseConsumers(
 const heldSql = `c.name, c.token, c.snapshot::text, c."upTo"::text as "upTo", c.position::text,
   exists (select from svc_log.set_aside s where s.consumer = c.name and s."retryAt" is not null) as retries`
 
-type Move = Pick<HeldConsumer, 'name' | 'token'> & { readonly from: StoredCursor; readonly to: StoredCursor }
+type ConsumerMove = Pick<HeldConsumer, 'name' | 'token'> & { readonly from: StoredCursor; readonly to: StoredCursor }
 
 const moveSql = `update svc_log.consumer
   set snapshot = $3::pg_snapshot, "upTo" = $4::pg_snapshot, position = $5::bigint, "advancedAt" = clock_timestamp()
@@ -105,7 +105,7 @@ const moveSql = `update svc_log.consumer
     and (snapshot::text, coalesce("upTo"::text, ''), position::text) = ($6, coalesce($7, ''), $8)
   returning name`
 
-const moveValues = ({ name, token, from, to }: Move) => [
+const moveValues = ({ name, token, from, to }: ConsumerMove) => [
   ...[name, token, to.snapshot, to.upTo, to.position],
   ...[from.snapshot, from.upTo, from.position],
 ]
@@ -114,12 +114,12 @@ const moveValues = ({ name, token, from, to }: Move) => [
  * Moves a consumer from one place to the next, as the last statement of the transaction that handled what is between.
  * False when it is not there any more, or somebody else works for it.
  */
-export async function moveConsumer(tx: Tx, move: Move): Promise<boolean> {
+export async function moveConsumer(tx: Tx, move: ConsumerMove): Promise<boolean> {
   return (await tx.any(rawQuery(moveSql, moveValues(move)))).length === 1
 }
 
 /** The same past events that were not wanted. */
-export async function moveIdleConsumer(deps: UnloggedWrites, move: Move): Promise<boolean> {
+export async function moveIdleConsumer(deps: UnloggedWrites, move: ConsumerMove): Promise<boolean> {
   return (await run(deps, moveSql, moveValues(move))).length === 1
 }
 

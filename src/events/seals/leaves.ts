@@ -8,7 +8,7 @@ import { logSchema, logTable } from '../../catalog/log-triggers.ts'
 import type { Reader, Tx } from '../../db/sql.ts'
 import { rawQuery } from '../../db/sql.ts'
 import { eventIdSql, timeSql } from '../log.ts'
-import type { Run, Summary } from '../log-reader.ts'
+import type { EventRun, Summary } from '../log-reader.ts'
 
 /** The form of leaves that is written now. Older ones are still read: each link says which it has. */
 export const canonical = 1
@@ -83,7 +83,7 @@ export function saltsOf({ from, salts }: SaltWindow, positions: Buffer): Buffer 
 }
 
 /** Null where no event of the run has a leaf. */
-export type SummarizedLeaves = Run & { readonly leaves: string | null; readonly marks: Buffer | null }
+export type SummarizedLeaves = EventRun & { readonly leaves: string | null; readonly marks: Buffer | null }
 
 /**
  * Of `svc_log.seal_state`: changes with each link, and where a part of an event is erased. As long as it is what a statement has

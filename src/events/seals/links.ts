@@ -3,8 +3,10 @@
  * before it by its hash and is signed. A holder of a *head*, the newest link at some moment, can verify that everything
  * stored before it is unchanged (ADR 42).
  */
+
 import { createHash } from 'node:crypto'
 import { isSignedBy, type LogKey, publicLogKey } from '../../adapters/log-key.ts'
+import type { Round } from '../cursor.ts'
 import { bytesOfPositions } from '../log.ts'
 
 /**
@@ -42,9 +44,6 @@ export type SealedEvents = {
   /** The round that they were read in: none for events that were sealed out of their turn. */
   readonly round?: Round
 }
-
-/** The events that became visible after `from` until `upTo`, both `pg_snapshot` texts. */
-export type Round = { readonly from: string; readonly upTo: string }
 
 export type LinkStatement = LinkContent & {
   /** Of the form of statements. */

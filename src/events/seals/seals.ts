@@ -3,9 +3,9 @@
 import type { LogKeys } from '../../adapters/log-key.ts'
 import { logSchema, logTable } from '../../catalog/log-triggers.ts'
 import { type Reader, rawQuery, type Tx } from '../../db/sql.ts'
-import { parseSnapshot } from '../cursor.ts'
+import { parseSnapshot, type Round } from '../cursor.ts'
 import { bytesOfPositions, eventIdSql, positionsIn } from '../log.ts'
-import { positionsOf, type Run, type Summarized, type Summary, unseenSql } from '../log-reader.ts'
+import { type EventRun, positionsOf, type Summarized, type Summary, unseenSql } from '../log-reader.ts'
 import {
   canonical,
   chainVersionSql,
@@ -23,7 +23,6 @@ import {
   hashOf,
   headOf,
   type LinkContent,
-  type Round,
   readStatement,
   type SealedEvents,
   type SealLink,
@@ -31,7 +30,7 @@ import {
 
 export { keepCommitments, sealTablesSql } from './leaves.ts'
 export { type Head, readHeads } from './links.ts'
-export { type SealVerification, verifySeals, verifySealsOf } from './verify.ts'
+export { type SealVerification, verifySeals, verifySealsOf } from './verify-chain.ts'
 export type { SealProblem, SealTrust } from './walk.ts'
 
 /**
@@ -143,7 +142,7 @@ export async function raiseSealFloor(tx: Tx, keys: LogKeys, before: Date): Promi
   return new Date(day)
 }
 
-async function floorAt(tx: Tx, state: State, before: string): Promise<LinkContent> {
+async function floorAt(tx: Tx, state: ChainState, before: string): Promise<LinkContent> {
   const [oldest] = await tx.any<{ number: number; statement: string }>(rawQuery(oldestSql, [before]))
   const first = oldest?.number ?? state.number + 1
   const follows = oldest === undefined ? state.hash : readStatement(oldest.statement).previous
@@ -214,7 +213,7 @@ function oldestWaiting(unseen: string): string {
       order by e.xid limit 1)`
 }
 
-type State = {
+type ChainState = {
   readonly number: number
   readonly hash: string | null
   readonly key: string | null
@@ -239,8 +238,8 @@ type Sealed = {
 }
 
 /** The end of the chain, which no other transaction moves before this one ends. */
-function holdChain(tx: Tx): Promise<State> {
-  return tx.one<State>(
+function holdChain(tx: Tx): Promise<ChainState> {
+  return tx.one<ChainState>(
     rawQuery(`select number::float8 as number, hash, key, "from"::text as "from", "upTo"::text as "upTo", position::text as position, sweep::text as sweep,
         floor::text as floor, ${chainVersionSql} as version, to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at
       from ${logSchema}.seal_state for update`),
@@ -248,11 +247,11 @@ function holdChain(tx: Tx): Promise<State> {
 }
 
 /** The next page of the same round, or the first one of the next. */
-const isNext = (state: State, { from, upTo }: Round, position: string): boolean =>
+const isNext = (state: ChainState, { from, upTo }: Round, position: string): boolean =>
   from === state.from && upTo === state.upTo ? BigInt(position) > BigInt(state.position) : from === state.upTo
 
 /** Whether an event may be unsealed that the consumer will not come back for. */
-async function isGapBefore(tx: Tx, { from }: State, snapshot: string): Promise<boolean> {
+async function isGapBefore(tx: Tx, { from }: ChainState, snapshot: string): Promise<boolean> {
   if (from === null) return true
   const { xmax, running } = parseSnapshot(from)!
   const end = parseSnapshot(snapshot)!.xmax
@@ -348,12 +347,12 @@ async function sealLink(tx: Tx, day: string, positions: readonly string[], round
   return linkOf({ day, first, last, count }, bytesOfPositions(positions), { ...made, salts }, round)
 }
 
-type Made = Omit<FreshLeaves, 'count'> & { readonly salts: Buffer }
+type MadeLeaves = Omit<FreshLeaves, 'count'> & { readonly salts: Buffer }
 
 function linkOf(
-  { day, first, last, count }: Pick<Run, 'day' | 'first' | 'last' | 'count'>,
+  { day, first, last, count }: Pick<EventRun, 'day' | 'first' | 'last' | 'count'>,
   places: Buffer,
-  { leaves, marks, latest, salts }: Made,
+  { leaves, marks, latest, salts }: MadeLeaves,
   round: Round | undefined,
 ): Sealed {
   const isWhole = BigInt(last) - BigInt(first) === BigInt(count - 1)
@@ -372,18 +371,18 @@ function linkOf(
 }
 
 /** Link by link, each with what the chain is after it: its salts are sent as bytes, and a page has a single link as a rule. */
-async function append(tx: Tx, state: State, keys: LogKeys, sealed: readonly Sealed[]): Promise<void> {
+async function append(tx: Tx, state: ChainState, keys: LogKeys, sealed: readonly Sealed[]): Promise<void> {
   const contents = sealed.map(({ content }) => content)
   const links = sealed.length === 0 ? [] : extend(state, contents, { keys, at: state.at })
   const announced = links.length - sealed.length
-  let end: State = { ...state, key: keys[0].id }
+  let end: ChainState = { ...state, key: keys[0].id }
   for (const [i, link] of links.entries()) {
     end = stateAfter(end, link)
     await tx.any(rawQuery(appendSql, [...linkValues(link, sealed[i - announced]), ...stateValues(end)]))
   }
 }
 
-function stateAfter(state: State, { number, hash, content }: SealLink): State {
+function stateAfter(state: ChainState, { number, hash, content }: SealLink): ChainState {
   const next = { ...state, number, hash }
   switch (content.kind) {
     case 'events':
@@ -408,7 +407,7 @@ function linkValues({ number, content, statement, signature }: SealLink, sealed:
   ]
 }
 
-const stateValues = ({ hash, key, from, upTo, sweep, floor, position }: State) => [
+const stateValues = ({ hash, key, from, upTo, sweep, floor, position }: ChainState) => [
   ...[hash, key, from, upTo],
   ...[sweep, floor, position],
 ]

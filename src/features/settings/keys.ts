@@ -7,7 +7,7 @@ import { isUuid } from '../../language/text.ts'
 import { isObject } from '../../query/guards.ts'
 
 /** A key of the settings that somebody may set. Null takes it back to the installation's value, or to none. */
-type Key = {
+type SettingKey = {
   readonly isPublic: boolean
   /** The allowed values, in words for people. */
   readonly expected: string
@@ -16,7 +16,7 @@ type Key = {
   readonly explain?: (value: unknown) => readonly string[]
 }
 
-const key = (isPublic: boolean, expected: string, shape: TSchema): Key => ({ isPublic, expected, shape })
+const key = (isPublic: boolean, expected: string, shape: TSchema): SettingKey => ({ isPublic, expected, shape })
 
 const longestLine = 255
 const anyLine = '^[^\\r\\n]*$'
@@ -50,7 +50,7 @@ const SessionLimits = Type.Refine(
 )
 
 /** Every key that there is. */
-export const settingsKeys: ReadonlyMap<string, Key> = new Map(
+export const settingsKeys: ReadonlyMap<string, SettingKey> = new Map(
   Object.entries({
     project_name: lineKey('Acme'),
     title: lineKey('Acme shop'),
@@ -96,7 +96,7 @@ export const settingsKeys: ReadonlyMap<string, Key> = new Map(
 export const settingKinds = ['line', 'text', 'number', 'switch', 'json', 'secret', 'file'] as const
 
 /** How a value of a key is typed into a form. */
-export function kindOf({ shape }: Pick<Key, 'shape'>): (typeof settingKinds)[number] {
+export function kindOf({ shape }: Pick<SettingKey, 'shape'>): (typeof settingKinds)[number] {
   const { type, maxLength, writeOnly } = shape as { type?: unknown; maxLength?: number; writeOnly?: boolean }
   if (writeOnly === true) return 'secret'
   if (shape === fileKey.shape) return 'file'

@@ -26,7 +26,7 @@ export type Calls = {
   close(how: string): Promise<void>
 }
 
-type RunnerOptions = {
+type TaskRunnerOptions = {
   readonly openCalls: () => Calls
   /** It shall take the processors only where others leave them. */
   readonly yields?: boolean
@@ -37,7 +37,7 @@ type RunnerOptions = {
 /** Starts a runner and waits until it has loaded the extensions. Rejects when it cannot. */
 export async function startRunner(
   deps: Configuration & Logs,
-  { openCalls, yields = false, signal }: RunnerOptions,
+  { openCalls, yields = false, signal }: TaskRunnerOptions,
 ): Promise<TaskRunner> {
   const { memoryLimitMb, stallTimeoutSeconds } = deps.config.tasks
   const child = fork(moduleFile(import.meta.dirname, 'runner-main'), yields ? [yieldingFlag] : [], {
@@ -148,7 +148,7 @@ export type RunnerPool = {
   stop(): Promise<void>
 }
 
-type RunnerPoolOptions = Omit<RunnerOptions, 'signal'> & {
+type RunnerPoolOptions = Omit<TaskRunnerOptions, 'signal'> & {
   readonly atMost: number
   /** One that has started already. */
   readonly first?: TaskRunner
@@ -157,7 +157,7 @@ type RunnerPoolOptions = Omit<RunnerOptions, 'signal'> & {
 }
 
 export function openRunners(deps: Configuration & Logs, { first, ...options }: RunnerPoolOptions): RunnerPool {
-  const pool: Pool = {
+  const pool: RunnerPoolState = {
     deps,
     options,
     alive: new Set(),
@@ -183,7 +183,7 @@ export function openRunners(deps: Configuration & Logs, { first, ...options }: R
   }
 }
 
-type Pool = {
+type RunnerPoolState = {
   readonly deps: Configuration & Logs
   readonly options: Omit<RunnerPoolOptions, 'first'>
   readonly alive: Set<TaskRunner>
@@ -197,7 +197,7 @@ type Pool = {
 const backoff = { firstMs: 250, longestMs: 10_000 }
 const stopReason = 'the worker is stopping'
 
-function take(pool: Pool): Promise<TaskRunner | undefined> {
+function take(pool: RunnerPoolState): Promise<TaskRunner | undefined> {
   pool.isUsed = true
   const runner = pool.idle.shift()
   const isStopped = pool.stopped.signal.aborted
@@ -209,7 +209,7 @@ function take(pool: Pool): Promise<TaskRunner | undefined> {
   return taken
 }
 
-function offer({ waiting, idle, options }: Pool, runner: TaskRunner): void {
+function offer({ waiting, idle, options }: RunnerPoolState, runner: TaskRunner): void {
   const next = waiting.shift()
   if (next === undefined) {
     idle.push(runner)
@@ -217,7 +217,7 @@ function offer({ waiting, idle, options }: Pool, runner: TaskRunner): void {
   } else next(runner)
 }
 
-function adopt(pool: Pool, runner: TaskRunner): void {
+function adopt(pool: RunnerPoolState, runner: TaskRunner): void {
   const { alive, idle, deps, stopped } = pool
   if (stopped.signal.aborted) {
     runner.kill(stopReason)
@@ -235,7 +235,7 @@ function adopt(pool: Pool, runner: TaskRunner): void {
 }
 
 /** One after the other: they share the processors with the tasks. */
-function keepSpare(pool: Pool): void {
+function keepSpare(pool: RunnerPoolState): void {
   const { alive, idle, waiting, options, stopped, starting, isUsed } = pool
   if (!isUsed || stopped.signal.aborted || starting !== undefined) return
   if ((idle.length > 0 && waiting.length === 0) || alive.size >= options.atMost) return
@@ -245,7 +245,7 @@ function keepSpare(pool: Pool): void {
   })
 }
 
-async function startSpare(pool: Pool): Promise<void> {
+async function startSpare(pool: RunnerPoolState): Promise<void> {
   const { deps, options, stopped } = pool
   const startOne = async () => adopt(pool, await startRunner(deps, { ...options, signal: stopped.signal }))
   await retryTransient(startOne, {
@@ -258,7 +258,7 @@ async function startSpare(pool: Pool): Promise<void> {
   })
 }
 
-async function stopPool({ alive, waiting, stopped, starting }: Pool): Promise<void> {
+async function stopPool({ alive, waiting, stopped, starting }: RunnerPoolState): Promise<void> {
   stopped.abort()
   for (const resolve of waiting.splice(0)) resolve(undefined)
   for (const runner of alive) runner.kill(stopReason)

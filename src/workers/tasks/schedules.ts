@@ -14,7 +14,7 @@ import type { ScheduleInfo } from './protocol.ts'
 import { type Calls, startRunner, type TaskRunner } from './runners.ts'
 import type { TaskWorkerWrites } from './service.ts'
 
-type Options = { readonly openCalls: () => Calls; readonly known: readonly ScheduleInfo[] }
+type ScheduleOptions = { readonly openCalls: () => Calls; readonly known: readonly ScheduleInfo[] }
 
 /** Schedules of a killed worker rest for as long; a worker or database that stands still for longer loses its lock. */
 const lockSeconds = 30
@@ -28,9 +28,9 @@ const pauseAfterErrorMs = 2000
  * time that comes while the last run goes on is left out; times that passed while no worker ran are made up for by one
  * run. All of them share a process, apart from the tasks.
  */
-export function openSchedules(deps: TaskWorkerWrites, { openCalls, known }: Options) {
+export function openSchedules(deps: TaskWorkerWrites, { openCalls, known }: ScheduleOptions) {
   const { wake, wait } = openWakeup()
-  const schedules: Schedules = {
+  const schedules: RunningSchedules = {
     deps,
     known,
     crons: new Map(known.map(({ id, cron }) => [id, parseCron(cron)])),
@@ -56,7 +56,7 @@ export function openSchedules(deps: TaskWorkerWrites, { openCalls, known }: Opti
   }
 }
 
-type Schedules = Options & {
+type RunningSchedules = ScheduleOptions & {
   readonly deps: TaskWorkerWrites
   readonly crons: ReadonlyMap<string, ReturnType<typeof parseCron>>
   readonly running: Set<Promise<void>>
@@ -65,7 +65,7 @@ type Schedules = Options & {
   readonly end: AbortController
 }
 
-async function work(schedules: Schedules, wait: (ms: number) => Promise<void>): Promise<void> {
+async function work(schedules: RunningSchedules, wait: (ms: number) => Promise<void>): Promise<void> {
   const { deps, known } = schedules
   let isRegistered = false
   while (!schedules.isStopping) {
@@ -89,7 +89,7 @@ async function register(deps: UnloggedWrites & Clock, known: readonly ScheduleIn
 }
 
 /** Starts what is due and gives the time until the next. */
-async function look(schedules: Schedules): Promise<number> {
+async function look(schedules: RunningSchedules): Promise<number> {
   const { deps, crons } = schedules
   const slots = await scheduleSlots(deps, [...crons.keys()])
   for (const slot of slots)
@@ -103,7 +103,7 @@ function sleepUntilNext(slots: readonly ScheduleSlot[]): number {
   return Math.min(longestSleepMs, ...waits.map((ms) => Math.max(ms, shortestSleepMs)))
 }
 
-function start(schedules: Schedules, id: string): void {
+function start(schedules: RunningSchedules, id: string): void {
   const { deps, running } = schedules
   const attempt = run(schedules, id)
     .catch((error: unknown) => deps.log.error({ err: error, schedule: id }, 'a schedule could not be run'))
@@ -111,7 +111,7 @@ function start(schedules: Schedules, id: string): void {
   running.add(attempt)
 }
 
-async function run(schedules: Schedules, id: string): Promise<void> {
+async function run(schedules: RunningSchedules, id: string): Promise<void> {
   const { deps } = schedules
   const holder = deps.newId()
   const lock = `schedule ${id}`
@@ -129,7 +129,7 @@ async function run(schedules: Schedules, id: string): Promise<void> {
 }
 
 /** The process of all schedules; a new one where the last has ended or did not start. */
-function runnerOf(schedules: Schedules): Promise<TaskRunner> {
+function runnerOf(schedules: RunningSchedules): Promise<TaskRunner> {
   const { deps, openCalls, end } = schedules
   const forget = () => {
     schedules.runner = undefined

@@ -24,7 +24,7 @@ import { within } from '../wakeup.ts'
 import type { Claims, Slots, TaskSlot } from './claims.ts'
 import type { Calls } from './runners.ts'
 
-type Parts = {
+type ServiceParts = {
   readonly instanceId: string
   readonly claims: Claims
   readonly slots: Slots
@@ -39,7 +39,7 @@ const defaultJobLockSeconds = 300
 const defaultWaitSeconds = 30
 
 /** The tasks of this process as its handlers may ask about them and run some themselves. */
-export function openTasksService(deps: TaskWorkerWrites, parts: Parts) {
+export function openTasksService(deps: TaskWorkerWrites, parts: ServiceParts) {
   const list: TaskList = { ...parts, deps, coming: [], lastRefreshed: null, isStopping: false }
   const openCalls = (): Calls => {
     const held: RunnerHold = { slots: [], jobLocks: new Map(), claims: new Map() }
@@ -63,7 +63,7 @@ export function openTasksService(deps: TaskWorkerWrites, parts: Parts) {
   }
 }
 
-type TaskList = Parts & {
+type TaskList = ServiceParts & {
   readonly deps: TaskWorkerWrites
   coming: readonly WaitingTask[]
   lastRefreshed: string | null

@@ -335,11 +335,11 @@ const believedMs = 30_000
 type Held = { readonly email: string; readonly password: string }
 
 /** A verified password: the account with the hash that its password had. */
-type Believed = { readonly userId: string; readonly password: string; readonly userRoleId: string }
+type ProvenPassword = { readonly userId: string; readonly password: string; readonly userRoleId: string }
 
 /** Keys are of this process: no other can tell the password of an entry. */
 const key = randomBytes(32)
-const believed = openBoundedMemory<Believed>({ maxBytes: 10_000, maxEntryBytes: 1, sizeOf: () => 1 })
+const believed = openBoundedMemory<ProvenPassword>({ maxBytes: 10_000, maxEntryBytes: 1, sizeOf: () => 1 })
 
 /** The address and password that the headers of a request hold; undefined where there is none. */
 export function passwordInHeaders({ headers, routeOptions }: FastifyRequest) {
@@ -376,7 +376,7 @@ export async function callerOfPassword(deps: AuthWrites, request: FastifyRequest
   return { sessionId: undefined, keyId: undefined, role, userId, tenantId, user, admin: access.admin, access }
 }
 
-async function verify(deps: AuthWrites, request: FastifyRequest, held: Held): Promise<Believed> {
+async function verify(deps: AuthWrites, request: FastifyRequest, held: Held): Promise<ProvenPassword> {
   const { account, matches } = await inTurn(async () => {
     const account = await findAccount(withoutWaiting(deps), emailOf(held.email))
     return {
@@ -403,7 +403,7 @@ async function verify(deps: AuthWrites, request: FastifyRequest, held: Held): Pr
 }
 
 /** Undefined where something of what was verified no longer holds. */
-async function principalRow(deps: AuthWrites, known: Believed): Promise<PrincipalRow | undefined> {
+async function principalRow(deps: AuthWrites, known: ProvenPassword): Promise<PrincipalRow | undefined> {
   return withFreshPlan(deps.catalog, async () => {
     const values = [known.userId, known.password, known.userRoleId]
     const [row] = await deps.reserved.run<PrincipalRow>(holderSql(deps.catalog.current()), values, 'prepared')

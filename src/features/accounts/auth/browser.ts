@@ -8,7 +8,7 @@ import { oncePer } from '../../../language/once.ts'
 import type { Person } from './queries.ts'
 import type { AuthMode } from './shapes.ts'
 
-type Row = Readonly<Record<string, unknown>>
+type TenantFields = Readonly<Record<string, unknown>>
 
 /** The members of every answer about a signed-in user, beside the user. */
 export function roleAndPermissions({ access }: CurrentAccess, role: Role) {
@@ -22,7 +22,7 @@ export function personBody({ id, email, firstName, lastName }: Person): Person {
 }
 
 /** A null where multi-tenancy is not used. */
-export function tenantBody({ config }: Configuration, tenant: Row | null): Record<string, unknown> | null {
+export function tenantBody({ config }: Configuration, tenant: TenantFields | null): Record<string, unknown> | null {
   return config.tenancy.enabled && tenant !== null ? { ...tenant } : null
 }
 

@@ -90,7 +90,7 @@ export function decideAddressRequest(
 }
 
 /** Everything that is known when a password is changed. */
-type PasswordChange = {
+type PasswordChangeFacts = {
   /** The account whose current password was checked; absent where an administrator changes it. */
   readonly checked?: Pick<Account, 'password'>
   /** The same account, locked. */
@@ -102,7 +102,7 @@ type PasswordChange = {
  *
  * @throws {AppError} 400 for a password that is no longer current: another change or a reset came first; 404 for no account
  */
-export function decidePasswordChange({ checked, locked }: PasswordChange) {
+export function decidePasswordChange({ checked, locked }: PasswordChangeFacts) {
   if (checked !== undefined && locked?.password !== checked.password) throw wrongCurrentPassword()
   if (locked === undefined) throw unknownUser()
   const events: DomainEvent[] = [{ type: 'auth.password_change', data: { userId: locked.id } }]

@@ -160,7 +160,7 @@ export async function userExists(db: Reader, id: string): Promise<boolean> {
 }
 
 /** A session as its user may see it, in wire form. */
-type SessionRow = {
+type ListedSession = {
   readonly id: string
   readonly type: string
   readonly ipAddress: string | null
@@ -174,7 +174,7 @@ type SessionRow = {
 }
 
 /** The newest first. */
-export function liveSessionsOf(db: Reader, catalog: Catalog, userId: string): Promise<readonly SessionRow[]> {
+export function liveSessionsOf(db: Reader, catalog: Catalog, userId: string): Promise<readonly ListedSession[]> {
   const { fields } = catalog.collections.get('svc_Sessions')!
   const shown = ['id', 'type', 'ipAddress', 'userAgent', 'tenant_Id', 'createdAt', 'expiresAt']
   const columns = projectionList(
@@ -187,7 +187,7 @@ export function liveSessionsOf(db: Reader, catalog: Catalog, userId: string): Pr
       case when g.id is not null then json_build_object('id', g."clientId", 'name', g."clientName", 'scopes', g.scopes) end as client
     from "svc_Sessions" s left join "svc_OAuthGrant" g on g."session_Id" = s.id, lateral (select coalesce(s."lastUsedAt", s."createdAt") as "createdAt") used
     where s."user_Id" = $1 and s."expiresAt" > now() order by s."createdAt" desc, s.id`
-  return db.any<SessionRow>(rawQuery(text, [userId]))
+  return db.any<ListedSession>(rawQuery(text, [userId]))
 }
 
 /** No other transaction counts the user's sessions before this one ends; gives the limits of the user's own. */

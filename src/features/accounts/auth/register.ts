@@ -32,7 +32,7 @@ import { checkNewPassword, defaultLink, emailOf, nameOf, type RegisterBody, trus
  * @throws {AppError} 400 for missing or invalid members, an account of the same address, an untrusted link, an
  *   invitation that is over or another address's; 403 where registration is closed or the session over its limit
  */
-export async function register(deps: AuthWrites, request: FastifyRequest, body: Body) {
+export async function register(deps: AuthWrites, request: FastifyRequest, body: RegisterInput) {
   const { authType: type = 'default', inviteToken, password } = body
   const invited = inviteToken !== undefined
   if (!invited) checkOpen(deps)
@@ -50,7 +50,7 @@ export async function register(deps: AuthWrites, request: FastifyRequest, body: 
   return { token: created.token, body: registeredBody(deps, wanted, created) }
 }
 
-type Body = Static<typeof RegisterBody>
+type RegisterInput = Static<typeof RegisterBody>
 
 /** Where an account is to be: in a role, at a tenant in multi-tenant mode. */
 type Placement = {
@@ -142,9 +142,9 @@ async function invitedPlace(deps: Reads & Writes & CurrentAccess, token: string,
   return { role, tenantId: invite.tenantId, inviteId: invite.id }
 }
 
-type Place = Configuration & CurrentAccess & IdSource
+type RegistrationReads = Configuration & CurrentAccess & IdSource
 
-async function openPlace(deps: Place, { tenant, roleName: asked }: Body): Promise<Placement> {
+async function openPlace(deps: RegistrationReads, { tenant, roleName: asked }: RegisterInput): Promise<Placement> {
   const { allowedRolesMultiTenant: allowed, defaultRoleRegistered } = deps.config.auth
   // Of the configured roles alone, so that guesses cost nothing.
   await deps.access.knowing(asked !== undefined && allowed.includes(asked) ? asked : defaultRoleRegistered)
@@ -156,7 +156,7 @@ async function openPlace(deps: Place, { tenant, roleName: asked }: Body): Promis
   return { role, tenantId: deps.newId(), tenantName: nameOf(tenantName) }
 }
 
-function personOf({ email, password, firstName, lastName, phone }: Body) {
+function personOf({ email, password, firstName, lastName, phone }: RegisterInput) {
   checkNewPassword(password)
   return {
     email: emailOf(email),

@@ -77,9 +77,9 @@ const document = { timeoutMs: 3000, maxBytes: 5120 }
 const believedForMs = 300_000
 const documentsAtMost = 1000
 
-type Believed = { readonly client: Promise<Client>; readonly until: number }
+type RememberedClient = { readonly client: Promise<Client>; readonly until: number }
 
-const documents = oncePer((_config: object) => new Map<string, Believed>())
+const documents = oncePer((_config: object) => new Map<string, RememberedClient>())
 
 /** Asked for once by all who come at the same time; what fails is asked for again. */
 function documented(deps: Configuration, clientId: string): Promise<Client> {

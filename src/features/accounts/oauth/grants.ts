@@ -106,7 +106,7 @@ type TokenAnswer = {
 
 type Issued = { readonly grant: StoredGrant; readonly consent?: Consent }
 /** A refusal is a result, because what it makes end must be committed. */
-type Redemption = { readonly refusal: AppError } | Issued
+type TokenRedemption = { readonly refusal: AppError } | Issued
 
 /** Trades a code for the tokens of a new session. 400 in the words of RFC 6749 for a code that is worth nothing. */
 export async function redeemCode(
@@ -115,7 +115,7 @@ export async function redeemCode(
   presented: PresentedCode,
 ): Promise<TokenAnswer> {
   const hash = hashSecret(presented.code)
-  const attempt = await commit<Redemption>(deps, actorOf(request), async (tx) => {
+  const attempt = await commit<TokenRedemption>(deps, actorOf(request), async (tx) => {
     const stored = await lockCode(tx, hash)
     const decided = decideCode(stored, presented)
     if (decided.refusal === undefined) return openGrant(deps, tx, request, hash, stored!.userId, decided.consent)
@@ -134,7 +134,7 @@ async function openGrant(
   hash: string,
   userId: string,
   consent: Consent,
-): Promise<WorkResult<Redemption>> {
+): Promise<WorkResult<TokenRedemption>> {
   const refusal = invalidGrant('The user has signed out, or may not sign in any more')
   const isThere = (await lockSession(tx, consent.sessionId)) !== undefined
   const id = newId()
@@ -195,7 +195,7 @@ export async function refreshGrant(
 ): Promise<TokenAnswer> {
   const shown = readRefreshToken(deps.config, presented.token)
   if (shown === undefined) throw invalidGrant('The refresh token is not known')
-  const attempt = await commit<Redemption>(deps, actorOf(request), async (tx) => {
+  const attempt = await commit<TokenRedemption>(deps, actorOf(request), async (tx) => {
     const grant = await lockGrant(tx, shown.id)
     if (grant === undefined) return { result: { refusal: invalidGrant('The access has ended') } }
     const narrowed = decideRefresh(grant, shown.generation, presented)
@@ -252,7 +252,7 @@ export async function revoke(
   })
 }
 
-async function answerOf(deps: GrantReads, attempt: Redemption): Promise<TokenAnswer> {
+async function answerOf(deps: GrantReads, attempt: TokenRedemption): Promise<TokenAnswer> {
   if ('refusal' in attempt) throw attempt.refusal
   const { grant, consent } = attempt
   const { config } = deps

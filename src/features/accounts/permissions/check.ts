@@ -22,7 +22,8 @@ import { aclsById, collectionsUsingAcl, storedRow } from './queries.ts'
 // problems. The collections that it names may still change later; a stored rule that no longer makes sense lets nothing
 // through.
 
-type Row = Readonly<Record<string, unknown>>
+/** A row of svc_Permission or svc_ACL. */
+export type RuleRow = Readonly<Record<string, unknown>>
 
 type RuleCollection = 'svc_Permission' | 'svc_ACL'
 
@@ -36,7 +37,7 @@ export type AclsById = ReadonlyMap<string, StoredRule>
 export async function checkRule(
   deps: Reads & Clock & Configuration & CurrentCatalog,
   collection: RuleCollection,
-  given: Row,
+  given: RuleRow,
   id?: string,
 ): Promise<void> {
   const stored = id === undefined ? {} : await storedRow(deps.db, deps.catalog.current(), collection, id)
@@ -76,7 +77,10 @@ export async function checkRuleDelete(
   }
 }
 
-async function checkPermission(deps: Reads & Clock & Configuration & CurrentCatalog, permission: Row): Promise<void> {
+async function checkPermission(
+  deps: Reads & Clock & Configuration & CurrentCatalog,
+  permission: RuleRow,
+): Promise<void> {
   const ids = Array.isArray(permission.acl_Ids) ? permission.acl_Ids.map(shown) : []
   const acls = new Map((ids.length === 0 ? [] : await aclsById(deps.db, ids)).map((acl) => [acl.id, acl]))
   // Another process may have created it just now.
@@ -89,7 +93,7 @@ async function checkPermission(deps: Reads & Clock & Configuration & CurrentCata
 /** A rule must make sense on every collection that a permission uses it on. */
 async function checkAcl(
   deps: Reads & Clock & Configuration & CurrentCatalog,
-  acl: Row,
+  acl: RuleRow,
   id: string | undefined,
 ): Promise<void> {
   const usedOn = id === undefined ? [] : await collectionsUsingAcl(deps.db, id)
@@ -100,7 +104,7 @@ async function checkAcl(
 }
 
 /** 403 for one of the system's named rules. */
-export function refuseSystemRule(stored: Row): void {
+export function refuseSystemRule(stored: RuleRow): void {
   if (stored.system === true) throw new AppError(403, 'System rules cannot be changed')
 }
 
@@ -108,7 +112,7 @@ export function refuseSystemRule(stored: Row): void {
 export function permissionProblems(
   catalog: Catalog,
   env: ResolveEnv,
-  permission: Row,
+  permission: RuleRow,
   acls: AclsById,
 ): readonly FieldProblem[] {
   const { collection: name, action } = permission
@@ -154,7 +158,7 @@ function referenceProblems(
   catalog: Catalog,
   env: ResolveEnv,
   collection: string,
-  permission: Row,
+  permission: RuleRow,
   acls: AclsById,
 ): readonly FieldProblem[] {
   const ids = permission.acl_Ids
@@ -171,7 +175,7 @@ function referenceProblems(
 }
 
 /** All that is wrong with a named rule, whatever uses it, by member. */
-export function aclProblems(catalog: Catalog, acl: Row): readonly FieldProblem[] {
+export function aclProblems(catalog: Catalog, acl: RuleRow): readonly FieldProblem[] {
   const rule = ruleOf(acl)
   const problems = shapeProblems(rule)
   if (typeof acl.name !== 'string' || acl.name.trim() === '') problems.push(problem('name', 'is required'))
@@ -273,7 +277,7 @@ const samples: Partial<Record<Kind, unknown>> = {
   date: '2000-01-01',
 }
 
-function ruleOf({ fields, conditions, relConditions, defaultValues }: Row): StoredRule {
+function ruleOf({ fields, conditions, relConditions, defaultValues }: RuleRow): StoredRule {
   return { fields, conditions, relConditions, defaultValues }
 }
 

@@ -117,14 +117,14 @@ export async function explain(deps: PermissionReads, asked: ExplainRequest): Pro
   const collection = catalog.collections.get(query.collection)
   if (collection === undefined) return waiting(deps, query)
   const party = await partyOf(deps, query)
-  const question: Question = { deps, query, collection, party }
+  const question: ExplainQuestion = { deps, query, collection, party }
   const row = await rowAnswer(question)
   const found = await examined(question, row)
   const verdict = (await refusalOf(question, row)) ?? refusalOfRecord(question, found.terms) ?? grantedBy(question)
   return { ...verdict, ...described(question), ...found, row }
 }
 
-type Question = {
+type ExplainQuestion = {
   readonly deps: PermissionReads
   readonly query: ExplainQuery
   readonly collection: Collection
@@ -162,7 +162,7 @@ type Verdict = Pick<Explanation, 'allowed' | 'decidedBy' | 'reason'>
 const refused = (decidedBy: Verdict['decidedBy'], reason: string): Verdict => ({ allowed: false, decidedBy, reason })
 
 /** In the order in which a request meets them. */
-async function refusalOf(question: Question, row: RowAnswer | null): Promise<Verdict | undefined> {
+async function refusalOf(question: ExplainQuestion, row: RowAnswer | null): Promise<Verdict | undefined> {
   const { party, query, collection, deps } = question
   const { action, id } = query
   if (party.blocked !== undefined) return refused('account', party.blocked)
@@ -189,7 +189,7 @@ async function refusalOf(question: Question, row: RowAnswer | null): Promise<Ver
 }
 
 /** A row that is made up fails at the rule alone. */
-function refusalOfRecord({ query }: Question, terms: Term | null): Verdict | undefined {
+function refusalOfRecord({ query }: ExplainQuestion, terms: Term | null): Verdict | undefined {
   return query.record !== undefined && terms?.holds === false
     ? refused('rule', 'The permission does not allow it on such an item')
     : undefined
@@ -200,7 +200,7 @@ function rowRefusal(row: RowAnswer, action: Exclude<Action, 'create'>): Verdict 
   return refused(part, errors.itemDenied(action).message)
 }
 
-function grantedBy(question: Question): Verdict {
+function grantedBy(question: ExplainQuestion): Verdict {
   const { party, query } = question
   if (party.access.admin)
     return { allowed: true, decidedBy: 'administrator', reason: 'The administrator role needs no permission' }
@@ -217,14 +217,14 @@ function grantedBy(question: Question): Verdict {
 }
 
 /** The relation behind which the field in question is, where the permission opens it. */
-function relationOf({ party, query }: Question): string | undefined {
+function relationOf({ party, query }: ExplainQuestion): string | undefined {
   const { action, field = '' } = query
   const stored = action === 'read' && field.includes('.') ? storedOf(party, query) : undefined
   const opened = stored === undefined ? [] : openedBy(party.rules, party.access, stored)
   return opened.find(({ relation }) => relation === field.slice(0, field.lastIndexOf('.')))?.relation
 }
 
-function described(question: Question): Omit<Explanation, keyof Verdict | keyof Examined | 'row'> {
+function described(question: ExplainQuestion): Omit<Explanation, keyof Verdict | keyof Examined | 'row'> {
   const { deps, party, query } = question
   const grant = grantIn(question)
   const stored = storedOf(party, query)
@@ -253,7 +253,7 @@ function toldOf({ role, user, tenantId }: Party, { collection, action }: Explain
 type Examined = Pick<Explanation, 'dropped' | 'asked' | 'terms' | 'tenantRule'>
 
 /** The rule taken apart: fields one by one, conditions one by one, the tenant by itself. */
-async function examined(question: Question, row: RowAnswer | null): Promise<Examined> {
+async function examined(question: ExplainQuestion, row: RowAnswer | null): Promise<Examined> {
   const { query, collection } = question
   const allowed = new Set(fieldsOf(question))
   const isListed = fieldsOf(question) !== null
@@ -269,14 +269,14 @@ async function examined(question: Question, row: RowAnswer | null): Promise<Exam
   }
 }
 
-function reasonOf(question: Question, field: string): string {
+function reasonOf(question: ExplainQuestion, field: string): string {
   if (question.collection.fields.get(field)!.hidden && question.query.action === 'read')
     return 'The field is hidden from everybody'
   const asked = { ...question, query: { ...question.query, field } }
   return fieldRefusal(asked) ?? 'The permission does not name it'
 }
 
-function isTenantScoped(question: Question): boolean {
+function isTenantScoped(question: ExplainQuestion): boolean {
   if (question.query.action === 'create') return false
   const access = withoutConditions(question.party.access)
   let applies = false
@@ -286,7 +286,7 @@ function isTenantScoped(question: Question): boolean {
   return applies
 }
 
-async function termsFor(question: Question, row: RowAnswer | null): Promise<Term | null> {
+async function termsFor(question: ExplainQuestion, row: RowAnswer | null): Promise<Term | null> {
   const { deps, query, collection, party } = question
   const conditions = grantIn(question)?.conditions
   if (isNone(conditions) || ruleProblem(question) !== null) return null
@@ -315,7 +315,7 @@ function permissionOf(deps: Clock & Configuration, { rules }: Party, stored: Per
   }
 }
 
-function throughOthers({ party, query }: Question): readonly Through[] {
+function throughOthers({ party, query }: ExplainQuestion): readonly Through[] {
   const { rules, role, access } = party
   if (query.action !== 'read' || role === undefined || access.admin) return []
   return (rules.permissions.get(role.id) ?? []).flatMap((row) =>
@@ -329,26 +329,26 @@ const isAbout = (row: { collection: string; action: string }, { collection, acti
   row.collection === collection && row.action === action
 
 /** With `orAdmin` something also where none is needed. */
-const grantIn = ({ party, query }: Question, orAdmin = false): Grant | undefined =>
+const grantIn = ({ party, query }: ExplainQuestion, orAdmin = false): Grant | undefined =>
   party.access.grant(query.collection, query.action) ?? (orAdmin && party.access.admin ? anything : undefined)
 
 const anything: Grant = { fields: null, conditions: null, relConditions: null, defaultValues: null }
 
 /** The context that a write of this kind would have. */
-function writeOf({ deps, party, query, collection }: Question) {
+function writeOf({ deps, party, query, collection }: ExplainQuestion) {
   const requester = { actor: systemActor, access: party.access }
   return openWrite(deps, requester, collection.name, query.action as Exclude<Action, 'read'>)
 }
 
 /** Why no row at all can be in question: a role of a tenant without one. */
-function scopeFailure(question: Question): AppError | undefined {
+function scopeFailure(question: ExplainQuestion): AppError | undefined {
   const { action } = question.query
   const isPayload = action === 'create' || action === 'update'
   return failure(() => isPayload && payloadOf(question, {})) ?? failure(() => conditionOf(question))
 }
 
 function conditionOf(
-  question: Question,
+  question: ExplainQuestion,
   only: { access?: Access; anyTenant?: boolean; includeDeleted?: boolean; as?: 'read' } = {},
 ): ResolvedFilter | undefined {
   const { deps, party, query } = question
@@ -358,7 +358,7 @@ function conditionOf(
   return resolveCondition(deps.catalog.current(), access, query.collection, query.action, env, { includeDeleted })
 }
 
-function ruleProblem(question: Question): string | null {
+function ruleProblem(question: ExplainQuestion): string | null {
   const { deps, party, query } = question
   const conditions = grantIn(question)?.conditions
   if (isNone(conditions)) return null
@@ -368,7 +368,7 @@ function ruleProblem(question: Question): string | null {
   return problem === undefined ? null : detailOf(problem)
 }
 
-function explained({ deps, party }: Question, stored: unknown): ValueExplanation {
+function explained({ deps, party }: ExplainQuestion, stored: unknown): ValueExplanation {
   if (isNone(stored)) return { stored: stored ?? null, resolved: null, problem: null }
   const scope = variableScope(deps.catalog.current(), party.access, deps.clock())
   let resolved: unknown = null
@@ -378,7 +378,7 @@ function explained({ deps, party }: Question, stored: unknown): ValueExplanation
   return { stored, resolved, problem: problem === undefined ? null : detailOf(problem) }
 }
 
-function fieldsOf(question: Question): readonly string[] | null {
+function fieldsOf(question: ExplainQuestion): readonly string[] | null {
   const { deps, party, query, collection } = question
   if (query.action === 'delete' || (!party.access.admin && grantIn(question) === undefined)) return null
   if (query.action === 'read')
@@ -394,7 +394,7 @@ export function usableFields(deps: PermissionReads, party: Party, collection: Co
   return fieldsOf({ deps, query, collection, party }) ?? []
 }
 
-function fieldRefusal(question: Question): string | undefined {
+function fieldRefusal(question: ExplainQuestion): string | undefined {
   const { deps, party, query, collection } = question
   const { field, action } = query
   if (field === undefined || action === 'delete') return undefined
@@ -405,7 +405,7 @@ function fieldRefusal(question: Question): string | undefined {
 }
 
 /** Why a member of a payload would not be written: it is refused, or dropped as none of the payload's business. */
-function writeRefusal(question: Question, name: string): string | undefined {
+function writeRefusal(question: ExplainQuestion, name: string): string | undefined {
   const { fields, relations } = question.collection
   if (!fields.has(name) && !relations.has(name))
     throw errors.badQuery(`field: ${JSON.stringify(name)} is not a field of the collection`)
@@ -418,13 +418,13 @@ function writeRefusal(question: Question, name: string): string | undefined {
 }
 
 /** A payload as a request would read it, but for values that do not fit. */
-function payloadOf(question: Question, payload: Readonly<Record<string, null>>) {
+function payloadOf(question: ExplainQuestion, payload: Readonly<Record<string, null>>) {
   const context = writeOf(question)
   if (context.action === 'delete') throw new Error('deleting takes no payload')
   return readPayload({ ...context, action: context.action }, payload, { problems: openProblems() })
 }
 
-async function rowAnswer(question: Question): Promise<RowAnswer | null> {
+async function rowAnswer(question: ExplainQuestion): Promise<RowAnswer | null> {
   const { deps, query, collection, party } = question
   if (query.id === undefined || query.action === 'create' || failure(() => conditionOf(question)) !== undefined)
     return null

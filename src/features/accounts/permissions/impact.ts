@@ -27,7 +27,7 @@ const sampleSize = 20_000
 /** An edit of a named rule that is not stored yet; members that are not given are as they are stored. */
 type AclDraft = Partial<StoredRule> & { readonly id: string }
 
-type Drafts = { readonly changes: readonly PermissionDraft[]; readonly acls?: readonly AclDraft[] | undefined }
+type RuleDrafts = { readonly changes: readonly PermissionDraft[]; readonly acls?: readonly AclDraft[] | undefined }
 
 /**
  * `POST /permissions/impact`: what edits of permissions, and of named rules that they use, would change, each permission
@@ -35,7 +35,7 @@ type Drafts = { readonly changes: readonly PermissionDraft[]; readonly acls?: re
  * requests. 400 for what could not be stored, 403 for a named rule of the system, 404 for unknown roles, collections and
  * named rules.
  */
-export async function impactOf(deps: PermissionReads, { changes, acls = [] }: Drafts) {
+export async function impactOf(deps: PermissionReads, { changes, acls = [] }: RuleDrafts) {
   const before = deps.access.current()
   const edited = withAcls(before, acls)
   const results = []
@@ -207,12 +207,12 @@ async function count(
   return { counts: { ...counts, exact: true }, gaining, losing }
 }
 
-type Version = { readonly rules: AccessRules; readonly row: PermissionRow | undefined }
+type RuleVersion = { readonly rules: AccessRules; readonly row: PermissionRow | undefined }
 
 /** Of somebody in the role where it is held: own columns, and those of relations that the permission opens by naming them. */
 function fieldsOf(
   deps: PermissionReads,
-  versions: readonly [Version, Version],
+  versions: readonly [RuleVersion, RuleVersion],
   { role, collection, action }: { readonly role: Role; readonly collection: Collection; readonly action: Action },
   viewer: Viewer | undefined,
 ) {

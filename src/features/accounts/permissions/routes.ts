@@ -21,7 +21,7 @@ import {
   readOne,
   requesterOf,
 } from '../../data/items/items.ts'
-import { checkRule, checkRuleDelete } from './check.ts'
+import { checkRule, checkRuleDelete, type RuleRow } from './check.ts'
 import { explain } from './explain.ts'
 import type { PermissionReads, PermissionWrites } from './holders.ts'
 import { impactOf } from './impact.ts'
@@ -29,15 +29,13 @@ import { storedRow } from './queries.ts'
 import { whoMay } from './review.ts'
 import { exportPermissions, importPermissions, previewImport } from './transfer.ts'
 
-type Row = Readonly<Record<string, unknown>>
-
 /** Permissions and named rules are stored in collections of their own, and read like any other. */
 const stores = [
   { path: '/permissions', collection: 'svc_Permission', what: 'Permission' },
   { path: '/acls', collection: 'svc_ACL', what: 'ACL' },
 ] as const
 
-type Store = (typeof stores)[number]
+type RuleStore = (typeof stores)[number]
 
 /** Reading follows the ordinary read permission on the collection. */
 export function permissionRoutes(app: App, deps: PermissionReads): void {
@@ -84,7 +82,7 @@ function uploaded(request: FastifyRequest): Promise<unknown> {
   return uploadedJson(request, 'rolesPermissions', 'No roles & permissions file uploaded')
 }
 
-function writeRoutes(app: App, deps: PermissionWrites, store: Store): void {
+function writeRoutes(app: App, deps: PermissionWrites, store: RuleStore): void {
   const { path, collection, what } = store
   // By itself: what follows it must not have it done again.
   const change = (request: FastifyRequest, wanted: Change) =>
@@ -115,7 +113,11 @@ function writeRoutes(app: App, deps: PermissionWrites, store: Store): void {
   })
 }
 
-async function stored({ db, catalog }: Reads & CurrentCatalog, { collection, what }: Store, id: string): Promise<Row> {
+async function stored(
+  { db, catalog }: Reads & CurrentCatalog,
+  { collection, what }: RuleStore,
+  id: string,
+): Promise<RuleRow> {
   const row = await storedRow(db, catalog.current(), collection, id)
   if (row === undefined) throw new AppError(404, `${what} not found`)
   return row

@@ -41,7 +41,7 @@ export type Term =
 type Test = { readonly filter: Filter; readonly stored: unknown; readonly parts: readonly Test[] }
 
 /** A stored row, or one that is made up. */
-type Item = { readonly id: string } | { readonly record: Readonly<Record<string, unknown>> }
+type ExplainedItem = { readonly id: string } | { readonly record: Readonly<Record<string, unknown>> }
 
 type Ways = {
   /** A part as the row rule of the same caller; undefined where it lets every row through. */
@@ -97,7 +97,7 @@ export async function termsOf(
   deps: Reads,
   collection: Collection,
   test: Test,
-  item: Item | undefined,
+  item: ExplainedItem | undefined,
   ways: Ways,
 ): Promise<Term> {
   const all = flat(test)
@@ -126,7 +126,7 @@ async function ask(
   { db }: Reads,
   collection: Collection,
   tests: readonly Test[],
-  item: Item,
+  item: ExplainedItem,
   ways: Ways,
 ): Promise<readonly (boolean | null)[]> {
   const params = createParams()
@@ -148,7 +148,7 @@ const unfit = (cause: unknown): AppError =>
   new AppError(400, 'record: a value does not fit its field', { code: 'BAD_QUERY', cause })
 
 /** The item as a row that is called `t`. */
-function sourceOf(collection: Collection, item: Item, params: Params): string {
+function sourceOf(collection: Collection, item: ExplainedItem, params: Params): string {
   const table = ident(collection.name)
   if ('id' in item) {
     const { primaryKey } = collection
@@ -168,7 +168,7 @@ export async function readValuesOf(
   deps: Reads & Configuration & Clock & CurrentCatalog,
   collection: Collection,
   test: Test,
-  item: Item | undefined,
+  item: ExplainedItem | undefined,
 ): Promise<Ways['values']> {
   if (item === undefined) return new Map()
   const paths = new Set(flat(test).flatMap(({ filter }) => (filter.kind === 'entry' ? [filter.path] : [])))

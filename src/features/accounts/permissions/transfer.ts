@@ -93,12 +93,12 @@ type RolePermissionContent = PermissionContent & { readonly role: string }
 /** Which permission it is, without what it says. */
 const place = ({ role, collection, action }: RolePermissionContent) => ({ role, collection, action })
 
-type Difference = RolePermission & { readonly differences: readonly string[] }
+type PermissionDifference = RolePermission & { readonly differences: readonly string[] }
 
 function compare(stored: readonly RolePermission[], wanted: readonly RolePermissionContent[]) {
   const key = (permission: RolePermissionContent) => JSON.stringify(Object.values(place(permission)))
   const byKey = new Map(stored.map((permission) => [key(permission), permission]))
-  const kept = wanted.flatMap((permission): Difference[] => {
+  const kept = wanted.flatMap((permission): PermissionDifference[] => {
     const before = byKey.get(key(permission))
     return before === undefined ? [] : [{ ...permission, id: before.id, differences: differences(before, permission) }]
   })

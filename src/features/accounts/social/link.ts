@@ -157,7 +157,7 @@ async function findLinkedUser(db: Reader, providerId: string, accountId: string)
   return row?.userId
 }
 
-type Link = {
+type AccountLink = {
   readonly userId: string
   readonly providerId: string
   readonly accountId: string
@@ -171,7 +171,7 @@ type Link = {
 }
 
 /** Links an identity to a user, or notes its new tokens; true when it was not linked before. */
-async function saveLink(tx: Tx, link: Link): Promise<boolean> {
+async function saveLink(tx: Tx, link: AccountLink): Promise<boolean> {
   const { inserted } = await tx.one<{ inserted: boolean }>(sql.unsafe`
     insert into "svc_Account" as a
       ("user_Id", "providerId", "accountId", scope, "accessToken", "refreshToken", "idToken", "accessTokenExpiresAt")

@@ -91,14 +91,14 @@ async function challengedFactor(
   return { account, membership, type: pending.type, authMode: authMode ?? pending.authMode }
 }
 
-type Given = { readonly identifier: string; readonly code: string; readonly factor: FirstFactor }
+type GivenCode = { readonly identifier: string; readonly code: string; readonly factor: FirstFactor }
 
 /** A wrong code is committed as one: that it was tried must outlast the refusal. */
 async function answerChallenge(
   deps: SecondFactorReads,
   tx: Tx,
   request: FastifyRequest,
-  { identifier, code, factor }: Given,
+  { identifier, code, factor }: GivenCode,
 ): Promise<WorkResult<SignInAnswer | undefined>> {
   const { id: userId } = factor.account
   if (!(await attemptChallenge(tx, identifier, triesAtMost))) return { result: undefined }

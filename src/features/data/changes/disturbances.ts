@@ -2,7 +2,7 @@ import { administratorRole, type CallerVariable, variablesIn } from '../../../ac
 import type { AccessRules } from '../../../access/store.ts'
 import type { Catalog, Collection } from '../../../catalog/catalog.ts'
 import { type Reader, sql } from '../../../db/sql.ts'
-import { parseSnapshot } from '../../../events/cursor.ts'
+import { parseSnapshot, type Round } from '../../../events/cursor.ts'
 import { unseenValues } from '../../../events/log-reader.ts'
 import type { Access, VariableName } from '../../../query/access.ts'
 import type { Filter } from '../../../query/parse.ts'
@@ -104,13 +104,10 @@ function readableBy(roleId: string | null, { catalog, rules, access }: RuleKnowl
   return rows.filter(({ action }) => action === 'read').map(({ collection }) => collection)
 }
 
-/** The events that became visible after `from` until `upTo`; both are texts of `pg_snapshot`. */
-type Round = { readonly from: string; readonly upTo: string }
-
 type WatchedSources = {
   /** Collections of which every change counts. */
   readonly collections: readonly string[]
-  readonly rows: readonly RuleRow[]
+  readonly rows: readonly SourceRow[]
   /** Collections whose erased events count. */
   readonly followed: readonly string[]
   readonly roleId: string
@@ -168,12 +165,12 @@ export type RuleSources = {
   /** Collections of which any row may decide. */
   readonly collections: ReadonlySet<string>
   /** Single rows. */
-  readonly rows: readonly RuleRow[]
+  readonly rows: readonly SourceRow[]
   /** Collections whose own permission decides which of their rows a filter of the caller looks at. */
   readonly filtered: ReadonlySet<string>
 }
 
-type RuleRow = { readonly collection: string; readonly id: string }
+type SourceRow = { readonly collection: string; readonly id: string }
 
 /** The sources of the read rule of a collection that the caller may read, and of a filter of its own within it. */
 export function ruleSources(
@@ -224,12 +221,12 @@ function collectionsBehind(catalog: Catalog, { name, path }: CallerVariable): st
 }
 
 /** Rows that tie the caller to its role and tenant are watched for every collection, see disturbances.ts. */
-function ownRow({ userId, tenantId }: Access, name: VariableName): RuleRow[] {
+function ownRow({ userId, tenantId }: Access, name: VariableName): SourceRow[] {
   if (name === 'CURRENT_USER' && userId !== undefined) return [{ collection: 'svc_User', id: userId }]
   return name === 'CURRENT_TENANT' && tenantId !== undefined ? [{ collection: 'svc_Tenant', id: tenantId }] : []
 }
 
-function namedRules(rules: AccessRules, { roleId }: Access, name: string): RuleRow[] {
+function namedRules(rules: AccessRules, { roleId }: Access, name: string): SourceRow[] {
   const rows = rules.permissions.get(roleId) ?? []
   const reading = rows.filter(({ action, collection }) => action === 'read' && collection === name)
   const ids = reading.flatMap(({ acl_Ids: given }) => (Array.isArray(given) ? given.map(String) : []))

@@ -104,7 +104,7 @@ const listRoute = declared({
   sendsText: true,
 })
 
-type Values = Readonly<Record<string, unknown>>
+type VersionValues = Readonly<Record<string, unknown>>
 
 /** Which version: the one after or before one of the item's events, or that of a cursor or a time. */
 const RestoreBody = Type.Union(
@@ -136,15 +136,15 @@ async function restoreItem(
   return write(deps, requester, name, changeBack(deps, name, id, { fields, version, present }), { version, present })
 }
 
-type Versions = { readonly version: Values; readonly present: Present | undefined }
-type Present = { readonly values: Values; readonly version: string }
+type ComparedVersion = { readonly version: VersionValues; readonly present: Present | undefined }
+type Present = { readonly values: VersionValues; readonly version: string }
 
 /** The differences, as a change by the caller. */
 function changeBack(
   { catalog }: CurrentCatalog,
   name: string,
   id: string,
-  { fields, version, present }: Versions & { readonly fields: readonly Field[] },
+  { fields, version, present }: ComparedVersion & { readonly fields: readonly Field[] },
 ): Change {
   if (present === undefined) {
     const { primaryKey } = catalog.current().collections.get(name)!
@@ -159,7 +159,7 @@ async function write(
   requester: Requester,
   name: string,
   change: Change,
-  { version, present }: Versions,
+  { version, present }: ComparedVersion,
 ): Promise<string> {
   const restoring = await deps.systemRules.get(name)?.restores?.(deps, version, present?.values)
   if (restoring === undefined) return (await changeItems(deps, requester, name, change)).ids[0]!
@@ -177,7 +177,7 @@ async function versionOf(
   id: string,
   body: unknown,
   fields: readonly Field[],
-): Promise<Values> {
+): Promise<VersionValues> {
   const wanted = readAs(RestoreBody, body)
   if ('event' in wanted) return readEventVersion(deps, access, name, id, wanted.event, 'after')
   if ('before' in wanted) return readEventVersion(deps, access, name, id, wanted.before, 'before')
@@ -204,9 +204,9 @@ async function presentOf(
 
 const asked = (fields: readonly Field[]) => ({ fields: fields.map(({ name }) => name), paranoid: 'false' })
 
-const dataOf = (body: string): Values => JSON.parse(body).data
+const dataOf = (body: string): VersionValues => JSON.parse(body).data
 
-const picked = (values: Values, fields: readonly Field[]): Values =>
+const picked = (values: VersionValues, fields: readonly Field[]): VersionValues =>
   Object.fromEntries(fields.map(({ name }) => [name, values[name] ?? null]))
 
 const same = (a: unknown, b: unknown): boolean => JSON.stringify(a ?? null) === JSON.stringify(b ?? null)

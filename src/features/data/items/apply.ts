@@ -163,7 +163,7 @@ async function recheck(run: Run, { context }: Tree, id: string): Promise<void> {
  */
 async function applySet(run: Run, tree: Tree, set: ChildSet, parentId: string): Promise<void> {
   if (set.relation.kind === 'belongsToMany') {
-    const ids: Member[] = []
+    const ids: LinkMember[] = []
     for (const element of set.elements) ids.push(await memberOf(run, element))
     return applyLinks(run, tree, set, parentId, ids)
   }
@@ -188,7 +188,7 @@ async function applySet(run: Run, tree: Tree, set: ChildSet, parentId: string): 
 }
 
 /** The other end of a many-to-many link: named by its id, or written first. */
-async function memberOf(run: Run, { id, tree, label }: Element): Promise<Member> {
+async function memberOf(run: Run, { id, tree, label }: Element): Promise<LinkMember> {
   if (tree === undefined) return { id: id!, label, isOwn: false }
   return { id: String(JSON.parse(await applyTree(run, tree))), label, isOwn: true }
 }
@@ -274,7 +274,7 @@ function ownedCells(context: WriteContext & { action: WriteAction }, owner: Owne
 type Owner = { readonly payload: Readonly<Record<string, unknown>> }
 
 /** The far end of a link. */
-type Member = {
+type LinkMember = {
   readonly id: string
   readonly label: string
   /** Written by this request, so it need not be asked whether the caller may see it. */
@@ -446,9 +446,9 @@ async function applyLinks(
   tree: Tree,
   { relation, target, label }: ChildSet,
   parentId: string,
-  members: readonly Member[],
+  members: readonly LinkMember[],
 ): Promise<void> {
-  const link: Link = {
+  const link: RelationLink = {
     relation,
     target,
     parentId,
@@ -465,7 +465,7 @@ async function applyLinks(
   await addLinks(run, link, label, [...wanted.values()])
 }
 
-type Link = {
+type RelationLink = {
   readonly relation: Relation
   readonly target: Collection
   readonly parentId: string
@@ -474,7 +474,10 @@ type Link = {
 
 type PresentLink = { readonly id: string; readonly end: string; readonly seen: boolean }
 
-async function linksOf(run: Run, { relation, target, parentId, through }: Link): Promise<readonly PresentLink[]> {
+async function linksOf(
+  run: Run,
+  { relation, target, parentId, through }: RelationLink,
+): Promise<readonly PresentLink[]> {
   const params = createParams()
   const parent = keyCell(through.fields.get(relation.foreignKey)!, JSON.parse(parentId))
   const kept = through.paranoid ? ' and l."deletedAt" is null' : ''
@@ -495,7 +498,7 @@ function endSeen(run: Run, relation: Relation, target: Collection, params: Param
   return `exists(select 1 from ${ident(target.name)} t where ${key} and ${seen})`
 }
 
-async function addLinks(run: Run, link: Link, label: string, members: readonly Member[]): Promise<void> {
+async function addLinks(run: Run, link: RelationLink, label: string, members: readonly LinkMember[]): Promise<void> {
   if (members.length === 0) return
   const { relation, parentId, through } = link
   const context = openWrite(run.deps, run.requester, through.name, 'create', { asPart: true })
@@ -546,7 +549,7 @@ type NewLink = {
 }
 
 /** The relation from the row between to the item that it links; only our own check says whether that is there. */
-function endOf({ relation, target }: Link): Relation {
+function endOf({ relation, target }: RelationLink): Relation {
   return {
     ...relation,
     kind: 'belongsTo',

@@ -11,13 +11,12 @@ import { resolveEnv, resolveList } from '../../../query/resolve.ts'
 import type { ItemReads, Requester } from './context.ts'
 import { hookedQuery } from './hooking.ts'
 import { NoArrayError, readJsonArray } from './json-array.ts'
+import type { JsonObject } from './plan.ts'
 import { ofPlan, type RowBatches, type StreamOptions, streamRows } from './reads.ts'
 
 /** Rows as files: the reading of imported files row by row, and the writing of exported ones. */
 
 export type ImportFormat = 'CSV' | 'JSON'
-
-type JsonObject = Readonly<Record<string, unknown>>
 
 /** A row of an imported file. */
 export type ImportRow = {
@@ -263,14 +262,14 @@ async function* csvText(rows: RowBatches, plan: PlanContent): AsyncGenerator<str
 }
 
 /** A member of an answer's rows; without kind where it is related rows or computed. */
-type Column = { readonly name: string; readonly kind: Kind | undefined }
+type ExportedColumn = { readonly name: string; readonly kind: Kind | undefined }
 
-function recordOf(row: Record<string, unknown>, columns: readonly Column[]): CsvCell[] {
+function recordOf(row: Record<string, unknown>, columns: readonly ExportedColumn[]): CsvCell[] {
   return columns.map(({ name, kind }) => csvCell(member(row, name), kind))
 }
 
 /** The members of every row, in their order. */
-function columnsOfPlan({ selection, grouping }: PlanContent): readonly Column[] {
+function columnsOfPlan({ selection, grouping }: PlanContent): readonly ExportedColumn[] {
   if (grouping === undefined) return selected(selection)
   const { keys, aggregates, detail } = grouping
   return [
@@ -280,7 +279,7 @@ function columnsOfPlan({ selection, grouping }: PlanContent): readonly Column[] 
   ]
 }
 
-function selected({ columns, nested }: Selection): readonly Column[] {
+function selected({ columns, nested }: Selection): readonly ExportedColumn[] {
   const relations = nested.map(({ step }) => ({ name: step.relation.name, kind: undefined }))
   return [...columns.map(({ name, kind }) => ({ name, kind })), ...relations]
 }

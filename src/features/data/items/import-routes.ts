@@ -185,12 +185,12 @@ function requireFile(file: UploadedFile | undefined, format: ImportFormat): Uplo
 const isOfKind = (file: Pick<UploadedFile, 'name' | 'type'>, format: ImportFormat): boolean =>
   kinds[format].name.test(file.name) || kinds[format].type.test(file.type)
 
-function tenantOf(request: FastifyRequest, fields: Upload['fields']): string | undefined {
+function tenantOf(request: FastifyRequest, fields: ImportUpload['fields']): string | undefined {
   return fields.get('tenant') ?? readString('tenant', queryOf(request).tenant)
 }
 
 /** A form: the values of its fields, and the file of the part that was asked for. */
-type Upload = {
+type ImportUpload = {
   readonly fields: ReadonlyMap<string, string>
   readonly file: UploadedFile | undefined
 }
@@ -211,7 +211,7 @@ async function withUpload<Result>(
   deps: Configuration,
   request: FastifyRequest,
   part: string,
-  work: (upload: Upload) => Promise<Result>,
+  work: (upload: ImportUpload) => Promise<Result>,
 ): Promise<Result> {
   if (!request.isMultipart()) return work({ fields: new Map(), file: undefined })
   const handle = await openNameless(deps.config.storage.tempPath)
@@ -231,7 +231,7 @@ async function openNameless(directory = tmpdir()): Promise<FileHandle> {
 }
 
 /** Every part is read to its end, or the connection would wait for it. */
-async function receive(request: FastifyRequest, wanted: string, handle: FileHandle): Promise<Upload> {
+async function receive(request: FastifyRequest, wanted: string, handle: FileHandle): Promise<ImportUpload> {
   const fields = new Map<string, string>()
   const digest = createHash('sha256')
   let file: UploadedFile | undefined
@@ -401,12 +401,12 @@ type ImportState = {
   readonly tenant: string | undefined
   /** On the clock of `performance`: the commit would refuse what ends later. */
   readonly deadline: number
-  readonly failures: Failure[]
+  readonly failures: FailedRow[]
   /** Called now and then with how many rows have been read. */
   readonly tell: (rows: number) => void
 }
 
-type Failure = { readonly place: number; readonly row: ImportRow; readonly error: AppError }
+type FailedRow = { readonly place: number; readonly row: ImportRow; readonly error: AppError }
 
 /** A row that may be written. `place` counts from 1. */
 type PlannedImportRow = { readonly place: number; readonly row: ImportRow; readonly tree: Tree }
@@ -521,7 +521,7 @@ async function tenantOfRows(
   return id
 }
 
-function importFailed(format: ImportFormat, failures: readonly Failure[], context: Tree['context']): AppError {
+function importFailed(format: ImportFormat, failures: readonly FailedRow[], context: Tree['context']): AppError {
   const list = failureList(format, failures, context)
   const units = format === 'CSV' ? 'rows' : 'items'
   return errors.badBody(`Import failed. ${list.length} ${units} had errors. Transaction rolled back.`, {
@@ -530,7 +530,11 @@ function importFailed(format: ImportFormat, failures: readonly Failure[], contex
 }
 
 /** The broken rows in the order of the file: where each is, what it holds, and what is wrong with which of its fields. */
-function failureList(format: ImportFormat, failures: readonly Failure[], context: Tree['context']): readonly object[] {
+function failureList(
+  format: ImportFormat,
+  failures: readonly FailedRow[],
+  context: Tree['context'],
+): readonly object[] {
   const unit = format === 'CSV' ? 'row' : 'item'
   return failures
     .slice(0, mostFailures)

@@ -1,7 +1,7 @@
 import { deepestJson, refuseUnkeepable } from '../../../http/json-values.ts'
 
 /** An element of a JSON array, how much text it was, in characters, and the line in which it begins, counted from 1. */
-type Element = { readonly value: unknown; readonly length: number; readonly line: number }
+type ArrayElement = { readonly value: unknown; readonly length: number; readonly line: number }
 
 type ElementLimits = {
   /** Characters. */
@@ -18,7 +18,10 @@ export class NoArrayError extends Error {}
  * SyntaxError for what is no JSON, {@link NoArrayError} for what is no array; text of nothing but white space has no
  * elements. Only the places where elements begin and end are found here; `JSON.parse` judges what is between them.
  */
-export async function* readJsonArray(chunks: AsyncIterable<string>, limits: ElementLimits): AsyncGenerator<Element> {
+export async function* readJsonArray(
+  chunks: AsyncIterable<string>,
+  limits: ElementLimits,
+): AsyncGenerator<ArrayElement> {
   const reading = startReading(limits)
   for await (const chunk of chunks) yield* readChunk(reading, chunk)
   finish(reading)
@@ -53,7 +56,7 @@ const startReading = (limits: ElementLimits): ArrayReading => ({
   escaped: false,
 })
 
-function* readChunk(reading: ArrayReading, chunk: string): Generator<Element> {
+function* readChunk(reading: ArrayReading, chunk: string): Generator<ArrayElement> {
   let at = reading.place === 'before' ? begin(reading, chunk) : 0
   while (at < chunk.length && reading.place === 'inside') {
     const end = endOfElement(reading, chunk, at)
@@ -125,7 +128,7 @@ function keep(reading: ArrayReading, piece: string): void {
 }
 
 /** Undefined where the array is empty. */
-function takeElement(reading: ArrayReading, isLast: boolean): Element | undefined {
+function takeElement(reading: ArrayReading, isLast: boolean): ArrayElement | undefined {
   const text = reading.pieces.join('')
   const { count, length, limits, line } = reading
   Object.assign(reading, { count: count + 1, pieces: [], length: 0, line: line + lineBreaksIn(text) })

@@ -82,14 +82,14 @@ function filled(context: WriteContext, row: RowToWrite, ids: readonly string[], 
 }
 
 /** A statement whose values have gaps; `places` says for each value which of the given ones it is. */
-type Template = Write & {
+type WriteTemplate = Write & {
   readonly places: readonly (number | undefined)[]
   /** Where rows of several requests can be written together. */
   readonly each: Each | undefined
 }
 
 /** A mark is an empty list of its own, so no value can be taken for one. */
-function templateOf(row: RowToWrite, ids: readonly string[], build: Build): Omit<Template, 'each'> {
+function templateOf(row: RowToWrite, ids: readonly string[], build: Build): Omit<WriteTemplate, 'each'> {
   const marks: ParamValue[] = [...ids, ...row.cells].map(() => [])
   const cells = row.cells.map((cell, at) => ({ ...cell, value: marks[ids.length + at]! }))
   const write = build(cells, marks.slice(0, ids.length))
@@ -107,7 +107,7 @@ function keyOf({ access, action, collection, condition }: WriteContext, row: Row
 }
 
 const templatesOf = oncePer((_catalog: Catalog) =>
-  openBoundedMemory<Template>({
+  openBoundedMemory<WriteTemplate>({
     maxBytes: 8_000_000,
     maxEntryBytes: 64_000,
     sizeOf: ({ text, values }, key) => 2 * (text.length + key.length) + 100 * values.length,

@@ -29,23 +29,23 @@ export async function sortItem(
   const context = openSort(deps, requester, name)
   const { item, to, mode } = readAs(SortBody, body)
   const isAfter = mode === 'after'
-  const move: Move = { context, item: known(context, item), target: known(context, to, 'Target item'), isAfter }
+  const move: SortMove = { context, item: known(context, item), target: known(context, to, 'Target item'), isAfter }
   return commit(deps, requester.actor, async (tx) => {
     const newSort = await moveItem({ requester, tx }, move)
     return { result: { item, collection: name, newSort } }
   })
 }
 
-type Context = WriteContext & { readonly action: 'update' }
+type SortContext = WriteContext & { readonly action: 'update' }
 type NamedItem = { readonly key: string; readonly given: unknown; readonly what: string }
-type Move = {
-  readonly context: Context
+type SortMove = {
+  readonly context: SortContext
   readonly item: NamedItem
   readonly target: NamedItem
   readonly isAfter: boolean
 }
 
-function openSort(deps: ItemReads, requester: Requester, name: string): Context {
+function openSort(deps: ItemReads, requester: Requester, name: string): SortContext {
   const collection = deps.catalog.current().collections.get(name)
   if (collection === undefined)
     throw new AppError(404, `Collection '${name}' does not exist`, { code: 'UNKNOWN_COLLECTION' })
@@ -59,7 +59,7 @@ function openSort(deps: ItemReads, requester: Requester, name: string): Context 
 }
 
 /** Text that cannot be an id names no item either. */
-function known({ collection }: Context, given: unknown, what = 'Item'): NamedItem {
+function known({ collection }: SortContext, given: unknown, what = 'Item'): NamedItem {
   try {
     return { key: canonicalKey(collection, given), given, what }
   } catch (error) {
@@ -72,7 +72,7 @@ const notFound = (what: string, given: unknown): AppError =>
 
 async function moveItem(
   run: Parameters<typeof runWrite>[0],
-  { context, item, target, isAfter }: Move,
+  { context, item, target, isAfter }: SortMove,
 ): Promise<number> {
   const { tx } = run
   const { collection } = context
@@ -91,7 +91,7 @@ async function moveItem(
 
 type SortedRow = { readonly key: string; readonly sort: number | null; readonly tenant: string | null }
 
-async function rowAt(tx: Tx, context: Context, { key, given, what }: NamedItem): Promise<SortedRow> {
+async function rowAt(tx: Tx, context: SortContext, { key, given, what }: NamedItem): Promise<SortedRow> {
   const { collection } = context
   const params = createParams()
   const cell = keyCell(collection.primaryKey, key)
@@ -108,7 +108,7 @@ async function rowAt(tx: Tx, context: Context, { key, given, what }: NamedItem):
 }
 
 /** Rows without a place follow the others in the order of their keys; gives the place of one of them. */
-async function numberRest(tx: Tx, context: Context, near: SortedRow): Promise<number> {
+async function numberRest(tx: Tx, context: SortContext, near: SortedRow): Promise<number> {
   const { collection } = context
   const params = createParams()
   const table = ident(collection.name)
@@ -129,7 +129,7 @@ async function numberRest(tx: Tx, context: Context, near: SortedRow): Promise<nu
   return placed.sort
 }
 
-async function makeRoom(tx: Tx, context: Context, near: SortedRow, moved: string, from: number): Promise<void> {
+async function makeRoom(tx: Tx, context: SortContext, near: SortedRow, moved: string, from: number): Promise<void> {
   const { collection } = context
   const params = createParams()
   const cell = keyCell(collection.primaryKey, moved)
@@ -146,7 +146,7 @@ async function makeRoom(tx: Tx, context: Context, near: SortedRow, moved: string
 const touch = ({ timestamps }: Collection): string => (timestamps ? ', "updatedAt" = now()' : '')
 
 /** The rows that are ordered together: those the caller may update, of one tenant. */
-function scopeSql(context: Context, { tenant }: SortedRow, params: Params): string {
+function scopeSql(context: SortContext, { tenant }: SortedRow, params: Params): string {
   const rule = ruleSql(context, 't', params)
   const isPerTenant = context.config.tenancy.enabled && context.collection.fields.has('tenant_Id')
   return isPerTenant ? `${rule} and t."tenant_Id" is not distinct from ${params.bind(tenant, 'uuid')}` : rule

@@ -39,7 +39,7 @@ export type RelationValue = { readonly relation: Relation; readonly value: unkno
 
 type ReadOptions = {
   /** Where a nested payload hangs; undefined for the request's own. */
-  readonly via?: Via
+  readonly via?: GrantPath
   /** Put before the names of fields in problems: `lines.2.`. */
   readonly label?: string
   /** Foreign keys that the parent fills; the payload's own values of them are dropped. */
@@ -79,7 +79,7 @@ export function readPayload(context: PayloadContext, payload: unknown, options: 
   return { cells: [...stamps(context, tenant, cells).values()], references, aliases, relations, sortsLast }
 }
 
-type Entries = {
+type PayloadEntries = {
   readonly fields: [Field, unknown][]
   readonly relations: RelationValue[]
   readonly references: Map<string, Reference>
@@ -93,8 +93,8 @@ function entriesOf(
   tenant: OwnTenant | undefined,
   payload: Readonly<Record<string, unknown>>,
   { via, filled, trusted }: ReadOptions,
-): Entries {
-  const entries: Entries = { fields: [], relations: [], references: new Map(), aliases: new Map() }
+): PayloadEntries {
+  const entries: PayloadEntries = { fields: [], relations: [], references: new Map(), aliases: new Map() }
   for (const key of Object.keys(payload)) {
     const value = payload[key]
     const member = value === undefined ? undefined : memberOf(context, payload, key, value)
@@ -115,7 +115,7 @@ function entriesOf(
 }
 
 /** The meaning of a key of a payload: a column, a relation by the id of the other row, or a relation as rows. */
-type Member = {
+type PayloadMember = {
   /** The column; of a to-one relation its foreign key. */
   readonly field: Field | undefined
   /** Set where the key names a relation. */
@@ -129,7 +129,7 @@ function memberOf(
   payload: Readonly<Record<string, unknown>>,
   key: string,
   value: unknown,
-): Member | undefined {
+): PayloadMember | undefined {
   const field = collection.fields.get(key)
   if (field?.generated !== undefined) return undefined
   const named = field === undefined ? collection.relations.get(key) : relationOfRow(collection, payload, field, value)
@@ -172,8 +172,8 @@ function isServersOwn(context: PayloadContext, grant: Grant | undefined, field: 
 function addReference(
   context: PayloadContext,
   payload: Readonly<Record<string, unknown>>,
-  entries: Entries,
-  { field, relation, value }: Member,
+  entries: PayloadEntries,
+  { field, relation, value }: PayloadMember,
 ): void {
   const { collection } = context
   const pointed = relation ?? relationOfColumn(collection, field!.name, payload)
@@ -188,7 +188,7 @@ function addReference(
 }
 
 /** Columns that get their value from rows written before this one, or from the parent. */
-function filledKeys({ relations }: Entries, { filled = new Set() }: ReadOptions): ReadonlySet<string> {
+function filledKeys({ relations }: PayloadEntries, { filled = new Set() }: ReadOptions): ReadonlySet<string> {
   const toOne = relations.filter(({ relation }) => relation.kind === 'belongsTo')
   if (toOne.length === 0) return filled
   const keys = toOne.flatMap(({ relation: { foreignKey, discriminator } }) => [
@@ -201,7 +201,7 @@ function filledKeys({ relations }: Entries, { filled = new Set() }: ReadOptions)
 function readCells(
   context: PayloadContext,
   grant: Grant | undefined,
-  { fields }: Entries,
+  { fields }: PayloadEntries,
   problems: FieldProblem[],
   label: string,
 ): Map<string, Cell> {
@@ -309,7 +309,7 @@ const fieldsOfCaller = oncePer(({ fields }: Collection): readonly Field[] =>
 )
 
 /** Where a nested payload hangs: the relations that lead to it, and what the request's own collection grants of them. */
-type Via = { readonly root: FieldGrant | undefined; readonly path: readonly string[] }
+type GrantPath = { readonly root: FieldGrant | undefined; readonly path: readonly string[] }
 
 /** On writes, no fields means none: the opposite of reading. */
 export function writeGrant(grant: Grant | undefined): FieldGrant | undefined {
@@ -327,7 +327,7 @@ const compiled = oncePer(
 function requireField(
   context: PayloadContext,
   grant: Grant | undefined,
-  via: Via | undefined,
+  via: GrantPath | undefined,
   field: Field,
   alias: Relation | undefined,
 ): void {
@@ -346,7 +346,7 @@ function requireField(
 function requireRelation(
   { action }: PayloadContext,
   grant: Grant | undefined,
-  via: Via | undefined,
+  via: GrantPath | undefined,
   relation: Relation,
 ): void {
   if (grant === undefined) return

@@ -29,7 +29,7 @@ type CachedTemplate = { readonly template: PlanTemplate; statement?: StatementTe
 type NoTemplate = { readonly template: undefined }
 
 /** A question: `name` tells kinds of questions and their collections apart, `raw` is the query string. */
-type Question = { readonly name: string; readonly raw: RawQuery }
+type PlanQuestion = { readonly name: string; readonly raw: RawQuery }
 
 type RawQuery = Readonly<Record<string, unknown>>
 
@@ -46,7 +46,7 @@ type RawQuery = Readonly<Record<string, unknown>>
 export function preparedPlan(
   catalog: Catalog,
   access: Access,
-  { name, raw }: Question,
+  { name, raw }: PlanQuestion,
   resolve: (raw: RawQuery) => Plan,
 ): PreparedPlan {
   const meaning = access.meaning?.()
@@ -101,14 +101,14 @@ function withoutFilter(raw: RawQuery): { readonly text: string; readonly hasFilt
 /** A variable begins with `$`, which JSON may also write as an escape. */
 const mayNameVariables = /\$|\\u/
 
-type Memory = {
+type PlanMemory = {
   readonly plans: BoundedMemory<PreparedPlan>
   readonly templates: BoundedMemory<CachedTemplate | NoTemplate>
   readonly once: Set<string>
 }
 
 const memoryOf = oncePer(
-  (_catalog: Catalog): Memory => ({
+  (_catalog: Catalog): PlanMemory => ({
     plans: openBoundedMemory<PreparedPlan>(bounds),
     templates: openBoundedMemory<CachedTemplate | NoTemplate>(bounds),
     once: new Set(),
@@ -122,7 +122,7 @@ const bounds = {
   sizeOf: (_kept: object, key: string) => 8000 + 10 * key.length,
 }
 
-function cachedExactly({ plans, once }: Memory, key: string, plan: () => Plan): PreparedPlan {
+function cachedExactly({ plans, once }: PlanMemory, key: string, plan: () => Plan): PreparedPlan {
   const known = plans.get(key)
   if (known !== undefined) return known
   const made: PreparedPlan = { plan: plan() }
@@ -131,7 +131,7 @@ function cachedExactly({ plans, once }: Memory, key: string, plan: () => Plan): 
 }
 
 function cachedAsTemplate(
-  { templates, once }: Memory,
+  { templates, once }: PlanMemory,
   key: string,
   plan: () => Plan,
   values: readonly unknown[],

@@ -143,7 +143,7 @@ export type Element = {
   readonly payload: JsonObject
 }
 
-type JsonObject = Readonly<Record<string, unknown>>
+export type JsonObject = Readonly<Record<string, unknown>>
 
 type PlanOptions = {
   /** The row to change. */
@@ -191,7 +191,7 @@ type PlanContext = {
 }
 
 /** Where in the request a payload is. `path` has relation names, `label` the places in lists too. */
-type Position = {
+type TreePosition = {
   readonly path: readonly string[]
   readonly label: string
   /** Columns that the parent fills. */
@@ -203,7 +203,7 @@ function plan(
   context: Tree['context'],
   given: unknown,
   id: string | undefined,
-  position: Position,
+  position: TreePosition,
 ): Tree | Promise<Tree> {
   const told = beforeRow(planning, context, given, id)
   if (told !== undefined) return told.then((row) => planRead(planning, context, { given, id, ...row }, position))
@@ -211,13 +211,13 @@ function plan(
 }
 
 /** A payload as it was given, and as it is after its hooks. */
-type Given = Pick<Tree, 'id' | 'previous'> & { readonly given: unknown; readonly payload: unknown }
+type GivenElement = Pick<Tree, 'id' | 'previous'> & { readonly given: unknown; readonly payload: unknown }
 
 function planRead(
   planning: PlanContext,
   context: Tree['context'],
-  { given, id, payload, previous }: Given,
-  { path, label, filled }: Position,
+  { given, id, payload, previous }: GivenElement,
+  { path, label, filled }: TreePosition,
 ): Tree | Promise<Tree> {
   const { root, problems } = planning
   const prefix = label === '' ? '' : `${label}.`
@@ -282,7 +282,7 @@ async function planParent(
   planning: PlanContext,
   { catalog }: WriteContext,
   { relation, value }: RelationValue,
-  place: Omit<Position, 'filled'>,
+  place: Omit<TreePosition, 'filled'>,
 ): Promise<Tree['parents']> {
   if (!isObject(value)) return report(planning, place.label, 'expected an id or an object')
   const target = catalog.collections.get(relation.target)!
@@ -294,7 +294,7 @@ async function planSet(
   planning: PlanContext,
   { catalog }: WriteContext,
   { relation, value }: RelationValue,
-  { path, label }: Omit<Position, 'filled'>,
+  { path, label }: Omit<TreePosition, 'filled'>,
 ): Promise<readonly ChildSet[]> {
   const values = relation.kind === 'hasOne' ? (value === null ? [] : [value]) : value
   if (!Array.isArray(values)) return report(planning, label, 'expected a list')
@@ -324,7 +324,7 @@ async function planElement(
   relation: Relation,
   target: Collection,
   raw: unknown,
-  place: Position,
+  place: TreePosition,
 ): Promise<readonly Element[]> {
   const { label } = place
   const payload = relation.kind === 'polymorphic' && isObject(raw) ? asJunctionRow(target, raw) : raw
@@ -350,7 +350,7 @@ async function planRow(
   planning: PlanContext,
   target: Collection,
   payload: JsonObject,
-  place: Position,
+  place: TreePosition,
 ): Promise<Tree | undefined> {
   count(planning, place)
   const id = member(payload, target.primaryKey.name)
@@ -367,7 +367,7 @@ async function planChange(
   target: Collection,
   id: string,
   payload: JsonObject,
-  place: Position,
+  place: TreePosition,
 ): Promise<Tree> {
   const context = openWrite(planning.deps, planning.requester, target.name, 'update', { asPart: true })
   return plan(planning, context, payload, id, place)
@@ -422,7 +422,7 @@ function readKey(planning: PlanContext, target: Collection, id: unknown, label: 
 }
 
 /** Ends planning at once where a request asks for too much. */
-function count(planning: PlanContext, { path, label }: Position): void {
+function count(planning: PlanContext, { path, label }: TreePosition): void {
   planning.nodes += 1
   const isTooMuch = path.length > MAX_RELATION_DEPTH || planning.nodes > MAX_NODES
   if (isTooMuch)

@@ -370,7 +370,7 @@ export const ofPlan = ({ past }: Plan, options: StreamOptions): StreamOptions =>
 })
 
 async function openRowsAt(db: Database, rows: Statement, render: RowRenderer): Promise<OpenAnswer> {
-  const batches = await openBatches<Row>(db, rows.text, rows.values)
+  const batches = await openBatches<RowText>(db, rows.text, rows.values)
   try {
     const first = await batches.next()
     return { chunks: render(textsOf(batches, first), batches.query), close: (failed) => batches.close(failed) }
@@ -380,9 +380,9 @@ async function openRowsAt(db: Database, rows: Statement, render: RowRenderer): P
   }
 }
 
-type Row = { readonly data: string }
+type RowText = { readonly data: string }
 
-async function* textsOf(batches: BatchReader<Row>, first: readonly Row[]): AsyncGenerator<readonly string[]> {
+async function* textsOf(batches: BatchReader<RowText>, first: readonly RowText[]): AsyncGenerator<readonly string[]> {
   for (let rows = first; rows.length > 0; rows = await batches.next()) yield rows.map(({ data }) => data)
 }
 

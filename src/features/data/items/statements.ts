@@ -403,13 +403,19 @@ function linkDeletions(catalog: Catalog, collection: Collection): string[] {
 /** Whether rows elsewhere point at rows of the collection without a constraint. */
 export const hasLinks = (catalog: Catalog, { name }: Collection): boolean => linksByTarget(catalog).has(name)
 
-type Link = { readonly junction: string; readonly foreignKey: string; readonly column: string; readonly value: string }
+type JunctionLink = {
+  readonly junction: string
+  readonly foreignKey: string
+  readonly column: string
+  readonly value: string
+}
 
 const linksByTarget = oncePer(
-  (catalog: Catalog): ReadonlyMap<string, readonly Link[]> => Map.groupBy(allLinks(catalog), ({ target }) => target),
+  (catalog: Catalog): ReadonlyMap<string, readonly JunctionLink[]> =>
+    Map.groupBy(allLinks(catalog), ({ target }) => target),
 )
 
-function allLinks(catalog: Catalog): (Link & { readonly target: string })[] {
+function allLinks(catalog: Catalog): (JunctionLink & { readonly target: string })[] {
   return [...catalog.collections.values()].flatMap((junction) =>
     [...junction.relations.values()].flatMap(({ kind, target, foreignKey, discriminator }) =>
       kind !== 'belongsTo' || discriminator === undefined
@@ -420,9 +426,9 @@ function allLinks(catalog: Catalog): (Link & { readonly target: string })[] {
 }
 
 /** The answer that a lost statement on one row would have given; undefined where its events do not show it. */
-export type FromLog = (events: readonly RowEvent[]) => LoggedRow | undefined
+export type FromLog = (events: readonly RowEvent[]) => RecoveredRow | undefined
 
-type LoggedRow = { readonly id: string; readonly found: true; readonly created: boolean }
+type RecoveredRow = { readonly id: string; readonly found: true; readonly created: boolean }
 
 type Way = 'create' | 'update' | 'delete' | 'upsert'
 

@@ -43,14 +43,14 @@ import {
  * An item must be complete enough to be created, and relations in it are named by id.
  */
 type Upsert = OpenUpsert & {
-  readonly items: readonly Item[]
+  readonly items: readonly UpsertItem[]
   /** The items as they were read; undefined where hooks may make something else of them first. */
   readonly planned: readonly UpsertPlan[] | undefined
   /** Some of them need to know, before they are written, whether their row is there. */
   readonly isForeseen: boolean
 }
 
-type OpenUpsert = { readonly contexts: Contexts; readonly key: Key }
+type OpenUpsert = { readonly contexts: Contexts; readonly key: UpsertKey }
 
 type Contexts = {
   readonly create: WriteContext & { action: 'create' }
@@ -58,7 +58,7 @@ type Contexts = {
 }
 
 /** One item of the request, and what is put before the names of its fields in problems. */
-type Item = { readonly payload: unknown; readonly label: string }
+type UpsertItem = { readonly payload: unknown; readonly label: string }
 
 /** The two halves of an upsert. */
 type UpsertPlan = {
@@ -124,8 +124,8 @@ export class Unforeseen extends Error {}
 async function writeForeseen(
   run: Run,
   contexts: Contexts,
-  key: Key,
-  item: Item,
+  key: UpsertKey,
+  item: UpsertItem,
   known: UpsertPlan | undefined,
 ): Promise<UpsertResult> {
   const { create, update } = contexts
@@ -157,31 +157,36 @@ function upserted(rows: readonly UpsertResult[]): readonly UpsertResult[] {
 }
 
 /** The item that the caller would change, as far as can be told before the statement. */
-async function presentId(run: Run, contexts: Contexts, key: Key, payload: unknown): Promise<string | undefined> {
+async function presentId(run: Run, contexts: Contexts, key: UpsertKey, payload: unknown): Promise<string | undefined> {
   return presentIn(run.tx, contexts, key, payload)
 }
 
-async function presentIn(db: Reader, contexts: Contexts, key: Key, payload: unknown): Promise<string | undefined> {
+async function presentIn(
+  db: Reader,
+  contexts: Contexts,
+  key: UpsertKey,
+  payload: unknown,
+): Promise<string | undefined> {
   const query = presentQuery(contexts, key, payload)
   const present = query && (await db.maybeOne<{ id: string }>(rawQuery(query.text, query.values)))
   return present && String(JSON.parse(present.id))
 }
 
 /** Which item is meant is the request's to say, not a hook's. */
-function withKey({ fields }: Key, payload: unknown, given: unknown): unknown {
+function withKey({ fields }: UpsertKey, payload: unknown, given: unknown): unknown {
   if (!isObject(payload) || !isObject(given)) return payload
   return { ...payload, ...Object.fromEntries(fields.map((name) => [name, member(given, name)])) }
 }
 
 /** Columns of a unique index, and those which must have a value for a row to be in it. */
-type Key = {
+type UpsertKey = {
   readonly fields: readonly string[]
   readonly columns: readonly string[]
   readonly filled: readonly string[]
 }
 
 /** The index over exactly these fields, of a tenant's collection beside the tenant. 400 when they are not unique. */
-function uniqueKey(collection: Collection, names: readonly string[]): Key {
+function uniqueKey(collection: Collection, names: readonly string[]): UpsertKey {
   const { fields, primaryKey, indexes } = collection
   const wanted = new Set(names)
   if (wanted.size === 0) throw errors.badQuery('key: name the fields that identify an item')
@@ -203,7 +208,12 @@ function isOver({ unique, fields }: Index, wanted: ReadonlySet<string>): boolean
 }
 
 /** Reads an item as both halves of an upsert. 400 for rows in it, and for one without a value of the key. */
-async function readItem(deps: ItemReads, contexts: Contexts, key: Key, { payload, label }: Item): Promise<UpsertPlan> {
+async function readItem(
+  deps: ItemReads,
+  contexts: Contexts,
+  key: UpsertKey,
+  { payload, label }: UpsertItem,
+): Promise<UpsertPlan> {
   const { create, update } = contexts
   const read = readPayload(create, payload, { label })
   const rows = read.relations.map(({ relation }) => ({ field: `${label}${relation.name}`, message: 'expected an id' }))
@@ -246,7 +256,7 @@ function requireValue(cells: readonly Cell[], name: string, label: string): void
  * Finds the row that the caller would change, as far as can be told before the statement. Undefined for a payload that
  * does not name one; `readItem` says what is wrong with it.
  */
-function presentQuery({ create, update }: Contexts, key: Key, payload: unknown): Write | undefined {
+function presentQuery({ create, update }: Contexts, key: UpsertKey, payload: unknown): Write | undefined {
   const params = createParams()
   const members = isObject(payload) ? payload : {}
   const given = [...key.fields, ...key.columns].map((name) => [name, members[name]])
@@ -263,7 +273,7 @@ function presentQuery({ create, update }: Contexts, key: Key, payload: unknown):
   return { text, values: params.values }
 }
 
-function upsertStatement({ create, update }: Contexts, key: Key, plan: UpsertPlan): Write {
+function upsertStatement({ create, update }: Contexts, key: UpsertKey, plan: UpsertPlan): Write {
   const { params, values } = parameters()
   const { collection } = create
   const source = insertSource(create, plan.create, params, staysIn(update, key, plan, params))
@@ -279,7 +289,7 @@ function upsertStatement({ create, update }: Contexts, key: Key, plan: UpsertPla
 }
 
 /** The row of the key, where the caller may change it, has the value already. */
-function staysIn(update: WriteContext, key: Key, { create }: UpsertPlan, params: Params): Stays {
+function staysIn(update: WriteContext, key: UpsertKey, { create }: UpsertPlan, params: Params): Stays {
   const { collection } = update
   return (column, value) => {
     const same = key.columns.map((name) => {

@@ -100,9 +100,9 @@ export async function readLogKeys({ config, db }: Reads & Configuration) {
   return { algorithm: 'Ed25519' as const, key: present?.id ?? null, publicKey: present?.publicKey ?? null, keys }
 }
 
-type Result = IteratorResult<string, void>
+type TextResult = IteratorResult<string, void>
 
-async function* chunksOf(first: Result, next: () => Promise<Result>): AsyncGenerator<string> {
+async function* chunksOf(first: TextResult, next: () => Promise<TextResult>): AsyncGenerator<string> {
   for (let page = first; page.done !== true; page = await next()) yield page.value
 }
 
@@ -218,9 +218,9 @@ function openPages(deps: LogReads, access: Access, filter: ExportFilter) {
     { after, last, look }: ExportPosition,
   ): Promise<ExportPage> => {
     const ofStage = [after, last, look, upTo, isWhole ? null : from]
-    const rows = await deps.db.run<PageRow>(text, [...ofStage, ...values.slice(stageParameters)], 'prepared')
+    const rows = await deps.db.run<ExportPageRow>(text, [...ofStage, ...values.slice(stageParameters)], 'prepared')
     const reached = rows[0]!.reached
-    const found = rows.filter((row): row is PageRow & EventRow => row.data !== null)
+    const found = rows.filter((row): row is ExportPageRow & EventRow => row.data !== null)
     const next = reached === null || BigInt(reached) >= BigInt(last) ? undefined : reached
     const wider = found.length < smallestLook / 2 ? Math.min(largestLook, look * 2) : smallestLook
     const cursorOf = eventCursors(from, upTo, lineage)
@@ -268,7 +268,7 @@ function selectionFor(deps: LogReads, access: Access, filter: ExportFilter, own:
 }
 
 type EventRow = { readonly position: string; readonly data: string }
-type PageRow = { readonly reached: string | null } & (EventRow | { readonly position: null; readonly data: null })
+type ExportPageRow = { readonly reached: string | null } & (EventRow | { readonly position: null; readonly data: null })
 
 /** First how far these positions reach, by the index alone; then what is wanted of them. */
 function pageSql(columns: string, where: readonly string[]): string {

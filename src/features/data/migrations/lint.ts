@@ -50,9 +50,9 @@ async function statementsOf(text: string): Promise<readonly (ParsedStatement | {
   }
 }
 
-type Kind = (tree: ParseTree, script: LintedScript) => readonly LintFinding[]
+type Linter = (tree: ParseTree, script: LintedScript) => readonly LintFinding[]
 
-const kinds: Readonly<Record<string, Kind>> = {
+const kinds: Readonly<Record<string, Linter>> = {
   CreateStmt: ({ relation }, { created }) => {
     created.add(tableOf(relation))
     return []
@@ -329,7 +329,7 @@ type LintedScript = { readonly subject: LintSubject; readonly created: Set<strin
 
 type Lock = 'none' | 'ROW EXCLUSIVE' | 'SHARE' | 'SHARE ROW EXCLUSIVE' | 'ACCESS EXCLUSIVE'
 
-type Rule = {
+type LockRule = {
   /** The strongest lock on the table while the statement runs. */
   readonly lock: Lock
   readonly why: string
@@ -451,11 +451,11 @@ export const rules = {
     why: 'Every row is locked and written twice in one transaction; writers of these rows wait for its end.',
     safeWay: 'Write batches of some thousand rows, each in a transaction of its own.',
   },
-} as const satisfies Record<string, Rule>
+} as const satisfies Record<string, LockRule>
 
 type RuleName = keyof typeof rules
 
-type LintFinding = Rule & { readonly rule: RuleName; readonly object: string }
+type LintFinding = LockRule & { readonly rule: RuleName; readonly object: string }
 
 /** A finding about a table or column; what uses it is named where that is why. */
 function objectOf(rule: RuleName, object: string, uses: readonly string[] = []): LintFinding {

@@ -238,13 +238,13 @@ async function mark(runner: MigrationRunner, { script, record }: Runnable, metad
 }
 
 /** A dry run's record with the SQL that `up` would execute and what that would stop. */
-export type Preview = MigrationRecord & {
+export type RunPreview = MigrationRecord & {
   readonly sql: RecordedRun['statements']
   readonly sqlProblem: string | null
   readonly findings: readonly MigrationFinding[]
 }
 
-type PreviewResult = { readonly results: readonly Preview[]; readonly summary: RunResult['summary'] }
+type PreviewResult = { readonly results: readonly RunPreview[]; readonly summary: RunResult['summary'] }
 
 /**
  * A dry run that shows SQL: every selected script's statements, recorded without being executed, and the linter's
@@ -257,7 +257,7 @@ export async function previewSql(host: MigrationHost, selection: MigrationSelect
     await session.any(sql.unsafe`select set_config('lock_timeout', ${lockTimeout}, false)`)
     const selected = selectRun(joined(await loadScripts(host.config), await storedRows(session)), selection)
     const subject = await readSubject(session, host.config)
-    const results: Preview[] = []
+    const results: RunPreview[] = []
     for (const migration of selected) results.push(await preview(host, session, migration, subject))
     return { results, summary: { total: results.length, completed: 0, failed: 0 } }
   } finally {
@@ -270,7 +270,7 @@ async function preview(
   session: DirectSession,
   { record, script }: Runnable,
   subject: Omit<LintSubject, 'inTransaction'>,
-): Promise<Preview> {
+): Promise<RunPreview> {
   const { statements, problem = null } = await recordUp(host, session, script)
   const findings = await lintSql(statements, { ...subject, inTransaction: script.transaction !== false })
   const metadata = { ...record.metadata, dryRun: true }
@@ -328,7 +328,7 @@ async function problemOf(up: () => ReturnType<LoadedScript['up']>): Promise<stri
   }
 }
 
-type Execution = {
+type ScriptExecution = {
   readonly script: LoadedScript
   readonly direction: RunDirection
   /** Of an up: migrations that are run together share it. */
@@ -346,7 +346,7 @@ type Execution = {
  *
  * Rejects only when the outcome could not be recorded. The row then stays `running` and the next runner finds it.
  */
-async function execute(runner: MigrationRunner, execution: Execution): Promise<Ending> {
+async function execute(runner: MigrationRunner, execution: ScriptExecution): Promise<Ending> {
   const { session } = runner
   const { script } = execution
   const started = performance.now()
@@ -380,12 +380,12 @@ async function execute(runner: MigrationRunner, execution: Execution): Promise<E
   }
 }
 
-function announce(tx: Tx, { script, direction, batch }: Execution): Promise<void> {
+function announce(tx: Tx, { script, direction, batch }: ScriptExecution): Promise<void> {
   return direction === 'up' ? storeRunning(tx, script, batch) : storeRollingBack(tx, script.version)
 }
 
 /** Calls the script's function; what it returns as metadata. */
-async function call(runner: MigrationRunner, { script, direction, reason }: Execution, db: Tx): Promise<object> {
+async function call(runner: MigrationRunner, { script, direction, reason }: ScriptExecution, db: Tx): Promise<object> {
   const log = (message: string) => runner.log.info({ version: script.version }, message)
   const run = direction === 'up' ? script.up : script.down!
   const result = await run(contextOf(runner, script, db, log))
@@ -396,7 +396,7 @@ async function call(runner: MigrationRunner, { script, direction, reason }: Exec
 
 type Success = { readonly metadata: object; readonly elapsedMs: number }
 
-async function record(tx: Tx, runner: MigrationRunner, execution: Execution, success: Success): Promise<Ending> {
+async function record(tx: Tx, runner: MigrationRunner, execution: ScriptExecution, success: Success): Promise<Ending> {
   const { script, direction } = execution
   const ending: Ending = { status: direction === 'up' ? 'completed' : 'rolled_back', ...success }
   await storeEnding(tx, script.version, ending)
@@ -404,7 +404,7 @@ async function record(tx: Tx, runner: MigrationRunner, execution: Execution, suc
   return ending
 }
 
-function eventOf({ script: { version }, direction, batch, reason }: Execution): DomainEvent {
+function eventOf({ script: { version }, direction, batch, reason }: ScriptExecution): DomainEvent {
   return direction === 'up'
     ? { type: 'migration.run', data: { version, batch } }
     : { type: 'migration.rolled_back', data: { version, ...(reason !== undefined && { reason }) } }
@@ -415,7 +415,7 @@ const progressMs = 10_000
 /** Tells every ten seconds that a long one is still at it. */
 function reportProgress(
   runner: MigrationRunner,
-  { script, direction, place = '1 of 1' }: Execution,
+  { script, direction, place = '1 of 1' }: ScriptExecution,
   elapsed: () => number,
 ): () => void {
   const verb = direction === 'up' ? 'run' : 'roll back'

@@ -53,10 +53,10 @@ export async function readStats(
   return isWhole ? await text(Readable.from(chunks)) : Readable.from(chunks)
 }
 
-type Part = { readonly plan: Plan; readonly list: Statement }
+type StatPart = { readonly plan: Plan; readonly list: Statement }
 
 /** All its reports together cost alike. */
-function shapeOf(parts: readonly Part[]): string {
+function shapeOf(parts: readonly StatPart[]): string {
   const digest = createHash('sha256')
   for (const { list } of parts) digest.update(list.text).update('\n')
   return `stats ${digest.digest('base64url')}`
@@ -75,7 +75,7 @@ type Outlook = { readonly deadline: number; readonly recorder: DependencyRecorde
 async function outcomeOf(
   deps: Reads & ReplicaReads & Logs,
   reader: AnyReader,
-  { plan, list }: Part,
+  { plan, list }: StatPart,
   { deadline, recorder }: Outlook,
 ): Promise<StatOutcome> {
   try {

@@ -52,11 +52,11 @@ type Edit = (catalog: Catalog) => Definitions
 export type SchemaChanged = {
   readonly changes: readonly CollectionChange[]
   readonly dropped: readonly DropCount[]
-  readonly preview?: Preview | undefined
+  readonly preview?: ChangePreview | undefined
 }
 
 /** The statements of a change that is not made, and what they would stop. */
-type Preview = {
+type ChangePreview = {
   readonly sql: readonly string[]
   readonly findings: readonly MigrationFinding[]
   readonly altered: readonly AlteredCount[]

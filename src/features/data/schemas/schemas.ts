@@ -33,7 +33,7 @@ import type { SchemaListQuery } from './declarations.ts'
 export { type ChangeOptions, changeSchemas } from './change.ts'
 export { type RefusedSql, refusedObjects, refusedTexts } from './sql-guard.ts'
 export { catalogOfImport } from './transfer.ts'
-export { typescriptOf } from './typescript.ts'
+export { type RowDirection, typescriptOf } from './typescript.ts'
 
 /** Creates a collection: table, definition row and event in one transaction. 400 for a bad schema, 409 for a known name. */
 export function createSchema(

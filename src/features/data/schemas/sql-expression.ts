@@ -24,18 +24,18 @@ export function expressionRefusal(statements: readonly ParsedStatement[], row: E
 }
 
 /** Says why a member's value is refused; undefined when it is fine. */
-type Rule = (value: unknown, row: ExpressionRow) => string | undefined
+type NodeRule = (value: unknown, row: ExpressionRow) => string | undefined
 
-const anything: Rule = () => undefined
-const node: Rule = (value, row) => nodeRefusal(value, row)
-const nodes: Rule = (value, row) => firstRefusal(value as unknown[], (each) => nodeRefusal(each, row))
+const anything: NodeRule = () => undefined
+const node: NodeRule = (value, row) => nodeRefusal(value, row)
+const nodes: NodeRule = (value, row) => firstRefusal(value as unknown[], (each) => nodeRefusal(each, row))
 const oneOf =
-  (refusal: (value: string) => string, ...values: readonly string[]): Rule =>
+  (refusal: (value: string) => string, ...values: readonly string[]): NodeRule =>
   (value) =>
     values.includes(String(value)) ? undefined : refusal(String(value))
 
 /** The members of the nodes that may be there. Everything a node is about is listed; absent ones are zero or none. */
-const known: Readonly<Record<string, Readonly<Record<string, Rule>>>> = {
+const known: Readonly<Record<string, Readonly<Record<string, NodeRule>>>> = {
   A_ArrayExpr: { elements: nodes, list_start: anything, list_end: anything },
   A_Const: { ival: anything, fval: anything, boolval: anything, sval: anything, bsval: anything, isnull: anything },
   A_Expr: {

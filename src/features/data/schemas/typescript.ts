@@ -96,9 +96,10 @@ function written(
   return [...columns, ...nested]
 }
 
-type Direction = 'answered' | 'taken'
+/** Rows that the API answers, or those that it takes. */
+export type RowDirection = 'answered' | 'taken'
 
-function typeOf({ kind, element, enumValues }: Field, direction: Direction): string {
+function typeOf({ kind, element, enumValues }: Field, direction: RowDirection): string {
   if (kind === 'enum') return (enumValues ?? []).map((word) => JSON.stringify(word)).join(' | ') || 'never'
   const inner = scalar(element ?? (kind === 'range' ? 'integer' : 'text'), direction)
   if (kind === 'array') return `readonly (${inner} | null)[]`
@@ -109,7 +110,7 @@ function typeOf({ kind, element, enumValues }: Field, direction: Direction): str
   return scalar(kind, direction)
 }
 
-function scalar(kind: Kind, direction: Direction): string {
+function scalar(kind: Kind, direction: RowDirection): string {
   switch (kind) {
     case 'integer':
     case 'float':

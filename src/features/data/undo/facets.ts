@@ -81,9 +81,9 @@ type FacetRow = {
   readonly bars: readonly { readonly bar: number; readonly events: number }[] | null
 } & Partial<Record<FacetName, readonly FacetValue[]>>
 
-type Range = { readonly from: number; readonly to: number; readonly bucketMs: number; readonly buckets: number }
+type TimeRange = { readonly from: number; readonly to: number; readonly bucketMs: number; readonly buckets: number }
 
-function rangeOf({ from, to, buckets = defaultBuckets }: FacetFilter, now: Date): Range {
+function rangeOf({ from, to, buckets = defaultBuckets }: FacetFilter, now: Date): TimeRange {
   const end = to === undefined ? now.getTime() : Date.parse(to)
   const start = from === undefined ? end - dayMs : Date.parse(from)
   if (start >= end) throw errors.badQuery('from: must be before to')
@@ -91,7 +91,7 @@ function rangeOf({ from, to, buckets = defaultBuckets }: FacetFilter, now: Date)
   return { from: start, to: end, bucketMs, buckets: Math.ceil((end - start) / bucketMs) }
 }
 
-function histogramOf({ from, bucketMs, buckets }: Range, bars: FacetRow['bars']): Facets['histogram'] {
+function histogramOf({ from, bucketMs, buckets }: TimeRange, bars: FacetRow['bars']): Facets['histogram'] {
   const counts = new Map((bars ?? []).map(({ bar, events }) => [bar, events]))
   return Array.from({ length: buckets }, (_, bar) => ({
     at: new Date(from + bar * bucketMs).toISOString(),
@@ -99,7 +99,12 @@ function histogramOf({ from, bucketMs, buckets }: Range, bars: FacetRow['bars'])
   }))
 }
 
-function facetsStatement(sight: LogSight, open: typeof dimensions, filter: FacetFilter, { from, to, bucketMs }: Range) {
+function facetsStatement(
+  sight: LogSight,
+  open: typeof dimensions,
+  filter: FacetFilter,
+  { from, to, bucketMs }: TimeRange,
+) {
   const params = createParams()
   const time = (ms: number) => params.bind(new Date(ms).toISOString(), 'timestamptz')
   const start = time(from)
@@ -189,10 +194,14 @@ function momentsOf({ asked, event, last, earlier, later }: MomentsRow): Moments 
   return { at, before: isThere || !isWhole ? earlier : at, after: later }
 }
 
-type Asked = { readonly collections: readonly string[]; readonly item: string | undefined; readonly at: string }
+type MomentsRequest = {
+  readonly collections: readonly string[]
+  readonly item: string | undefined
+  readonly at: string
+}
 
 /** Finds events by time, and what else their transactions did by transaction: both have an index. */
-function momentsStatement(sight: LogSight, { collections, item, at }: Asked) {
+function momentsStatement(sight: LogSight, { collections, item, at }: MomentsRequest) {
   const params = createParams()
   const asked = params.bind(at, 'timestamptz')
   const ofItem = item === undefined ? '' : ` and l."entityId" = ${params.bind(item, 'text')}`

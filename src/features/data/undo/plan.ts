@@ -191,7 +191,7 @@ export async function lockAll(tx: Tx, { collections }: Catalog, chosen: EventCho
 export const isProtected = (name: string): boolean =>
   identityCollections.has(name) || name === 'svc_AuditLog' || writersOf(name, 'update') === 'nobody'
 
-type Draft = Omit<PlannedRow, 'move'>
+type RowDraft = Omit<PlannedRow, 'move'>
 
 async function planCollection(
   deps: UndoReads,
@@ -213,14 +213,14 @@ type Comparison = { readonly past: PastRows; readonly compared: boolean }
 async function withContent(
   deps: UndoReads,
   db: Reader,
-  drafts: readonly Draft[],
+  drafts: readonly RowDraft[],
   past: PastRows,
-): Promise<readonly Draft[]> {
+): Promise<readonly RowDraft[]> {
   const [{ collection } = { collection: undefined }] = drafts
   const { restores, serversOwn } = (collection && deps.systemRules.get(collection.name)) ?? {}
   if (restores === undefined) return drafts
   const isOwn = ([name]: readonly [string, string]) => serversOwn?.has(name) === true
-  const kept: Draft[] = []
+  const kept: RowDraft[] = []
   for (const draft of drafts) {
     // Where several changes are undone, the row was whole before the first of them.
     const [was] =
@@ -296,7 +296,7 @@ const positionsOf = ({ image, fields }: Pick<Reversal, 'image' | 'fields'>): rea
 ]
 
 /** Undefined where nothing of it is to be undone. */
-function draftOf(collection: Collection, id: string, reversal: Reversal, past: PastRows): Draft | undefined {
+function draftOf(collection: Collection, id: string, reversal: Reversal, past: PastRows): RowDraft | undefined {
   const { action, image, isErased, since, isRemade } = reversal
   const own = { collection, id, image: action === 'create' ? image : undefined }
   if (isErased) return { ...own, image: undefined, action: 'none', fields: new Map(), reasons: [{ reason: 'erased' }] }
@@ -337,7 +337,7 @@ const hiddenFields = ({ fields }: Collection): string[] =>
 async function withMoves(
   db: Reader,
   collection: Collection,
-  drafts: readonly Draft[],
+  drafts: readonly RowDraft[],
   past: PastRows,
 ): Promise<PlannedRow[]> {
   const references = referencesOf(collection)
@@ -349,7 +349,7 @@ async function withMoves(
     ]),
     ...uniques.flat(),
   ])
-  const isConcerned = ({ action, fields }: Draft) =>
+  const isConcerned = ({ action, fields }: RowDraft) =>
     action === 'create' || action === 'delete' || [...fields.keys()].some((name) => names.has(name))
   const fields = storedFields(collection).filter(({ name }) => names.has(name))
   const some = fields.length === 0 ? [] : drafts.filter(isConcerned)
@@ -374,27 +374,27 @@ async function withMoves(
   })
 }
 
-type Values = Readonly<Record<string, string | null | undefined>>
+type RowValues = Readonly<Record<string, string | null | undefined>>
 
 function moveOf(
-  { collection, id, action, fields }: Draft,
+  { collection, id, action, fields }: RowDraft,
   parts: {
     readonly references: readonly Relation[]
     readonly uniques: readonly (readonly string[])[]
-    readonly current: Values
-    readonly then: Values
+    readonly current: RowValues
+    readonly then: RowValues
   },
 ): Move {
   const { references, uniques, current, then } = parts
   const comes = action === 'create'
   const goes = action === 'delete' && !collection.paranoid
   const key = place(collection.name, collection.primaryKey.name, id)
-  const single = (values: Values) =>
+  const single = (values: RowValues) =>
     uniques.flatMap(([name, ...more]) =>
       more.length > 0 || values[name!] == null ? [] : [place(collection.name, name!, values[name!]!)],
     )
   const mayBeNull = (name: string) => collection.fields.get(name)!.nullable
-  const referring = (values: Values, isWanted: (name: string) => boolean): Move['needs'] =>
+  const referring = (values: RowValues, isWanted: (name: string) => boolean): Move['needs'] =>
     new Map(
       references.flatMap(({ foreignKey, discriminator, target, targetKey }) => {
         const value = values[foreignKey]
@@ -404,7 +404,7 @@ function moveOf(
       }),
     )
   const isSet = (name: string) => comes || fields.has(name)
-  const unique = (values: Values, isWanted: (names: readonly string[]) => boolean) =>
+  const unique = (values: RowValues, isWanted: (names: readonly string[]) => boolean) =>
     uniques.flatMap((names) => {
       const key = names.map((name) => values[name])
       const isNull = key.some((value) => value == null)

@@ -74,7 +74,7 @@ export async function listRequests(
   checkFilter(filter)
   return admitted(deps.admission, { shape: 'requests of the log', presumed: 'heavy' }, async () => {
     let place = start
-    const found = new Map<string, Group>()
+    const found = new Map<string, RequestGroup>()
     let isEnd = false
     for (let look = 0; look < mostLooks && found.size < limit && !isEnd; look += 1) {
       const groups = await nextGroups(deps.db, sight, filter, place)
@@ -126,7 +126,7 @@ export function checkFilter({ actor, tenant, cause, from, to }: RequestFilter): 
 export const isTime = (text: string): boolean => /^\d{4}-\d\d-\d\d/.test(text) && !Number.isNaN(Date.parse(text))
 
 /** A request, or a transaction of none, as it was met. `last` is its newest event, `place` the oldest that was looked at. */
-type Group = {
+type RequestGroup = {
   readonly key: string
   readonly requestId: string | null
   readonly xids: readonly string[]
@@ -141,7 +141,7 @@ async function nextGroups(
   sight: LogSight,
   filter: RequestFilter,
   place: RequestCursor | undefined,
-): Promise<readonly Group[]> {
+): Promise<readonly RequestGroup[]> {
   const params = createParams()
   const at = params.bind(place?.at ?? 'infinity', 'timestamptz')
   const position = params.bind(place?.position ?? '9223372036854775807', 'bigint')
@@ -206,7 +206,11 @@ function filterSql(filter: RequestFilter, params: Params): string[] {
 }
 
 /** The effects of requests, counted over all their events, in the given order. */
-async function detailsOf(db: Reader, sight: LogSight, groups: readonly Group[]): Promise<readonly RequestEntry[]> {
+async function detailsOf(
+  db: Reader,
+  sight: LogSight,
+  groups: readonly RequestGroup[],
+): Promise<readonly RequestEntry[]> {
   if (groups.length === 0) return []
   const params = createParams()
   const ids = groups.flatMap(({ requestId }) => requestId ?? [])
@@ -253,7 +257,7 @@ async function detailsOf(db: Reader, sight: LogSight, groups: readonly Group[]):
 }
 
 /** A request with its events and, below it, what it led to. */
-type Tree = RequestEntry & { readonly eventList: readonly ShownEvent[]; readonly caused: readonly Tree[] }
+type RequestTree = RequestEntry & { readonly eventList: readonly ShownEvent[]; readonly caused: readonly RequestTree[] }
 
 type ShownEvent = {
   readonly id: string
@@ -288,7 +292,7 @@ export async function readRequest(deps: UndoReads, access: Access, id: string) {
   const all = [root!, ...groups]
   const events = new Map<string, readonly ShownEvent[]>()
   for (const group of all) events.set(group.key, await eventsOf(db, sight, group))
-  const treeOf = (node: RequestEntry): Tree => ({
+  const treeOf = (node: RequestEntry): RequestTree => ({
     ...node,
     eventList: events.get(node.requestId ?? root!.key)!,
     caused: caused.filter(({ cause }) => cause?.request === node.requestId).map(treeOf),
@@ -297,7 +301,7 @@ export async function readRequest(deps: UndoReads, access: Access, id: string) {
   return { data: { ...treeOf(own), chain, undoneBy: await undoersOf(db, sight, own) } }
 }
 
-async function groupOfRequest(db: Reader, id: string): Promise<Group | undefined> {
+async function groupOfRequest(db: Reader, id: string): Promise<RequestGroup | undefined> {
   if (!isRequestId(id)) return undefined
   const made = new Date(madeAt(id)).toISOString()
   const last = await db.one<{ at: string | null; position: string }>(
@@ -313,7 +317,7 @@ async function groupOfRequest(db: Reader, id: string): Promise<Group | undefined
   return { key: id, requestId: id, xids: [], last: place, place, isSeen: false }
 }
 
-async function groupOfTransaction(db: Reader, id: string): Promise<Group | undefined> {
+async function groupOfTransaction(db: Reader, id: string): Promise<RequestGroup | undefined> {
   const position = positionOf(id)
   const transaction = position === undefined ? undefined : await transactionAt(db, position)
   if (transaction === undefined) return undefined
@@ -323,7 +327,11 @@ async function groupOfTransaction(db: Reader, id: string): Promise<Group | undef
   return { key: xid, requestId: null, xids: [xid], last: place, place, isSeen: false }
 }
 
-async function eventsOf(db: Reader, sight: LogSight, { requestId, xids, last }: Group): Promise<readonly ShownEvent[]> {
+async function eventsOf(
+  db: Reader,
+  sight: LogSight,
+  { requestId, xids, last }: RequestGroup,
+): Promise<readonly ShownEvent[]> {
   const params = createParams()
   const own =
     requestId === null

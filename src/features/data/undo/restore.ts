@@ -261,14 +261,18 @@ const isAnswered = (reason: Reason, { setNull, force }: RestoreChoices): boolean
     : force && reason.reason !== 'erased' && reason.reason !== 'deleted'
 }
 
-type Rows = {
+type PartRows = {
   readonly rows: readonly PlannedRow[]
   readonly skipped: readonly PlannedRow[]
   readonly kept: readonly ExcludedRows[]
 }
-type Kind = { readonly at: string; readonly by: PastState['by']; readonly choices: RestoreChoices }
+type RestoreSource = { readonly at: string; readonly by: PastState['by']; readonly choices: RestoreChoices }
 
-function reportOf(part: RestorablePart, { rows, skipped, kept }: Rows, { at, by, choices }: Kind): StateReport {
+function reportOf(
+  part: RestorablePart,
+  { rows, skipped, kept }: PartRows,
+  { at, by, choices }: RestoreSource,
+): StateReport {
   const open = ({ reasons }: PlannedRow) => reasons.filter((reason) => !isAnswered(reason, choices))
   const inConflict = rows.filter((row) => open(row).length > 0)
   const names = [...new Set([...rows, ...skipped].map(({ collection }) => collection.name))].sort()

@@ -52,13 +52,13 @@ type UndoRequest = {
 /** The effects of an undo, made or planned, as far as the caller may read the rows. */
 type UndoReport = {
   readonly plan: string
-  readonly counts: readonly Count[]
+  readonly counts: readonly CollectionCount[]
   readonly rows: readonly ShownRow[]
   readonly conflicts: readonly Conflict[]
   readonly notUndone: UndoPlan['notUndone']
 }
 
-type Count = {
+type CollectionCount = {
   readonly collection: string
   readonly create: number
   readonly update: number
@@ -228,7 +228,7 @@ async function reportOf(
 ): Promise<UndoReport> {
   const shown: ShownRow[] = []
   const conflicts: Conflict[] = []
-  const counts: Count[] = []
+  const counts: CollectionCount[] = []
   for (const [collection, list] of Map.groupBy(rows, (row) => row.collection)) {
     const inConflict = list.filter(isConflict)
     const count = (wanted: string) => list.filter(({ action }) => action === wanted).length

@@ -15,14 +15,14 @@ import {
 import { AppError } from '../../../errors.ts'
 import { oncePer } from '../../../language/once.ts'
 import { digestOf, extensionOf, type Transform } from '../images/images.ts'
-import { keyOf, type Range, type Storage } from '../storage/storage.ts'
+import { type ByteRange, keyOf, type Storage } from '../storage/storage.ts'
 import { type AssetRow, type AssetWrites, variantSize } from './asset.ts'
 
 /** The bytes that an answer is made of. */
 export type AssetContent = {
   readonly size: number
   /** Undefined where the storage has lost them. */
-  read(range?: Range): Promise<Readable | Buffer | undefined>
+  read(range?: ByteRange): Promise<Readable | Buffer | undefined>
   isThere(): Promise<boolean>
 }
 
@@ -45,7 +45,7 @@ const keptBytes = 32 * 1_048_576
 const keptEach = 128 * 1024
 const keptMs = 3_600_000
 
-type Kept = { readonly bytes: Buffer }
+type KeptImage = { readonly bytes: Buffer }
 
 /** Those of a process. */
 export const contentsOf = oncePer(openContents)
@@ -57,7 +57,7 @@ export async function wholeOf(content: AssetContent): Promise<Buffer | undefined
 }
 
 function openContents(deps: AssetWrites): Contents {
-  const kept = openBoundedMemory<Kept>({
+  const kept = openBoundedMemory<KeptImage>({
     maxBytes: keptBytes,
     maxEntryBytes: keptEach,
     sizeOf: ({ bytes }, key) => bytes.length + key.length + 100,
@@ -105,14 +105,17 @@ function checkImage({ type, typeProven, width, height }: AssetRow, maxInputPixel
     throw new AppError(400, `The image has more than ${maxInputPixels} pixels`, { code: 'TOO_MANY_PIXELS' })
 }
 
-type Kind = {
+type ImagePlace = {
   readonly storage: Storage
   readonly key: string
   readonly size: number
-  readonly kept: BoundedMemory<Kept>
+  readonly kept: BoundedMemory<KeptImage>
 }
 
-async function readStored({ storage, key, size, kept }: Kind, range?: Range): Promise<Readable | Buffer | undefined> {
+async function readStored(
+  { storage, key, size, kept }: ImagePlace,
+  range?: ByteRange,
+): Promise<Readable | Buffer | undefined> {
   const name = nameOf(storage.name, key)
   const found = kept.get(name)
   if (found !== undefined) return partOf(found.bytes, range)
@@ -130,14 +133,14 @@ const inMemory = (bytes: Buffer): AssetContent => ({
   isThere: async () => true,
 })
 
-const partOf = (bytes: Buffer, range: Range | undefined): Buffer =>
+const partOf = (bytes: Buffer, range: ByteRange | undefined): Buffer =>
   range === undefined ? bytes : bytes.subarray(range.start, range.end + 1)
 
 type Making = {
   readonly asset: AssetRow
   readonly transform: Transform
   readonly key: string
-  readonly kept: BoundedMemory<Kept>
+  readonly kept: BoundedMemory<KeptImage>
   readonly stored: (asset: AssetRow, key: string, size: number) => AssetContent
   readonly turn: string
   readonly signal: AbortSignal
@@ -149,7 +152,7 @@ async function make(
 ): Promise<AssetContent> {
   const storage = deps.storages.holding(asset.storage)
   const original = originalKey(asset)
-  const read = async (range?: Range): Promise<Readable> => {
+  const read = async (range?: ByteRange): Promise<Readable> => {
     const found = await storage.read(original, range)
     if (found === undefined) throw new AppError(404, 'File not found')
     return found

@@ -208,7 +208,7 @@ const signAllRoute = route({
   response: { 200: Type.Object({ data: Type.Array(SignedShape) }) },
 })
 
-type Asked = {
+type RequestedAsset = {
   readonly asset: Asset
   readonly wanted: Wanted
   /** Everybody sees these, whatever their type is. */
@@ -220,7 +220,7 @@ async function answerAsset(
   deps: AssetWrites,
   contents: Contents,
   { request, reply }: { request: FastifyRequest; reply: FastifyReply },
-  { asset, wanted, isNamedBySettings }: Asked,
+  { asset, wanted, isNamedBySettings }: RequestedAsset,
 ): Promise<FastifyReply> {
   const refusal = isNamedBySettings
     ? undefined
@@ -308,7 +308,7 @@ function isProxied({ config, storages }: AssetWrites, { storage }: Asset, { down
   return config.assets.proxyEnabled && !download && storages.holding(storage).driver === 'S3'
 }
 
-type Opened = {
+type OpenedContent = {
   readonly part: ContentPart | undefined
   readonly size: number
   /** Undefined where only the headers are asked for. */
@@ -327,7 +327,7 @@ async function open(
   contents: Contents,
   request: FastifyRequest,
   { asset, transform, validators }: Opening,
-): Promise<Opened> {
+): Promise<OpenedContent> {
   if (transform === undefined) {
     const opened = await openContent(request, contents.original(asset), validators)
     if (opened === undefined) throw fileNotFound()
@@ -348,7 +348,7 @@ async function openContent(
   { method, headers }: FastifyRequest,
   content: AssetContent,
   validators: Validators,
-): Promise<Opened | undefined> {
+): Promise<OpenedContent | undefined> {
   const { size } = content
   if (method === 'HEAD') return (await content.isThere()) ? { part: undefined, size, bytes: undefined } : undefined
   const part = partOf(headers, validators, size)
@@ -358,7 +358,7 @@ async function openContent(
   return bytes && { part, size, bytes }
 }
 
-function send(reply: FastifyReply, { part, size, bytes }: Opened): FastifyReply {
+function send(reply: FastifyReply, { part, size, bytes }: OpenedContent): FastifyReply {
   reply.header('accept-ranges', 'bytes')
   if (part === undefined) reply.header('content-length', size)
   else

@@ -53,7 +53,7 @@ export async function uploadFile(deps: FileWrites, request: FastifyRequest): Pro
 }
 
 /** The decisions about a new file before its content comes. */
-type GivenFile = {
+type FileCreation = {
   readonly id?: string
   /** In the transaction that makes its row. */
   readonly during?: (tx: Tx) => Promise<void>
@@ -65,7 +65,7 @@ export async function saveFile(
   requester: Requester,
   incoming: Incoming,
   fields: Fields = new Map(),
-  given: GivenFile = {},
+  given: FileCreation = {},
 ): Promise<string> {
   return finished(requester, newUpload(deps, requester, given), incoming, fields)
 }
@@ -176,7 +176,7 @@ function openUpload(deps: FileWrites, { placeOf, commit }: UploadTarget): Upload
   }
 }
 
-function newUpload(deps: FileWrites, requester: Requester, { id: given, during }: GivenFile = {}): Upload {
+function newUpload(deps: FileWrites, requester: Requester, { id: given, during }: FileCreation = {}): Upload {
   let named: { readonly id: string; readonly filename: string } | undefined
   const upload = openUpload(deps, {
     placeOf: (originalFilename, fields) => {
@@ -216,7 +216,7 @@ function replacement(deps: FileWrites, row: FileRow): Upload {
 async function commitNew(
   deps: FileWrites,
   requester: Requester,
-  { id, during }: { readonly id: string; readonly during: GivenFile['during'] },
+  { id, during }: { readonly id: string; readonly during: FileCreation['during'] },
   stored: StoredContent,
   fields: Fields,
 ): Promise<string> {

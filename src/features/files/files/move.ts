@@ -11,7 +11,7 @@ import { keyOf } from '../storage/storage.ts'
 import { type ContentLocation, contentOf, copyContent, discardContent, type FileWrites } from './content.ts'
 
 /** Which files are moved, and where to. Moved again, a file is none of them. */
-type Move = {
+type FileMove = {
   /** On a row `f`. */
   readonly where: string
   readonly values: readonly string[]
@@ -38,7 +38,7 @@ export type Moved = {
 }
 
 /** Files of the flat layout to the folders of their tenant and user. */
-export const toFolders: Move = {
+export const toFolders: FileMove = {
   where: 'f.storage_folder is null',
   values: [],
   target: ({ tenantId, userId, storage }) => ({
@@ -48,12 +48,12 @@ export const toFolders: Move = {
 }
 
 /** Files of all other services to one. 400 for a service that is not configured. */
-export function toService({ storages }: Pick<FileWrites, 'storages'>, name: string): Move {
+export function toService({ storages }: Pick<FileWrites, 'storages'>, name: string): FileMove {
   const { name: storage } = storages.named(name)
   return { where: 'f.storage <> $1', values: [storage], target: ({ folder }) => ({ storage, folder }) }
 }
 
-export async function countMovable({ db }: Reads, { where, values }: Move): Promise<number> {
+export async function countMovable({ db }: Reads, { where, values }: FileMove): Promise<number> {
   const { n } = await db.one<{ n: number }>(
     rawQuery(`select count(*)::int as n from "svc_File" f where ${where}`, values),
   )
@@ -73,7 +73,7 @@ const mostErrors = 100
 export async function moveFiles(
   deps: FileWrites,
   actor: Actor,
-  move: Move,
+  move: FileMove,
   tell: (done: Moved) => void = () => undefined,
 ): Promise<Moved> {
   const holder = randomUUID()
@@ -105,7 +105,7 @@ const nameOfCopy = ({ id, filename }: MovableRow): string =>
 async function moveOne(
   deps: FileWrites,
   actor: Actor,
-  { target }: Move,
+  { target }: FileMove,
   row: MovableRow,
   done: { scanned: number; moved: number; skipped: number; failed: number; errors: { id: string; message: string }[] },
 ): Promise<void> {
@@ -163,7 +163,7 @@ async function requireSame({ storages }: FileWrites, row: MovableRow, to: Conten
   if (digest.digest('hex') !== row.hash) throw errors.conflict('the content is not what its row says')
 }
 
-async function movable({ db }: Reads, { where, values }: Move, after: string): Promise<readonly MovableRow[]> {
+async function movable({ db }: Reads, { where, values }: FileMove, after: string): Promise<readonly MovableRow[]> {
   const rows = await db.any<Omit<MovableRow, 'size'> & { size: string }>(
     rawQuery(
       `select f.id, f.storage, f.storage_folder as folder, f.filename, f.size::text as size, f.type, f.hash,

@@ -123,7 +123,7 @@ const quotaGuard = (deps: Configuration): CollectionRules['guard'] => ({
 })
 
 /** The capabilities to remove content. */
-type Removal = UnloggedWrites & StorageServices & Logs
+type RemovalWrites = UnloggedWrites & StorageServices & Logs
 
 /** Readers that began with content finish; then it goes. Seconds. */
 const graceSeconds = 60
@@ -164,7 +164,7 @@ function contentBefore({ before = {}, after }: EventImages): ContentKey[] {
  * A job: removes what is due, with what was made of it. A service that is away keeps only its own content waiting, for
  * longer from time to time.
  */
-export async function removeDueContent(deps: Removal, signal: AbortSignal): Promise<void> {
+export async function removeDueContent(deps: RemovalWrites, signal: AbortSignal): Promise<void> {
   for (;;) {
     const due = signal.aborted ? [] : await claimDueContent(deps, atOnce)
     await Promise.all(due.map((content) => removeContent(deps, content)))
@@ -172,7 +172,7 @@ export async function removeDueContent(deps: Removal, signal: AbortSignal): Prom
   }
 }
 
-async function removeContent(deps: Removal, content: RemovableContent): Promise<void> {
+async function removeContent(deps: RemovalWrites, content: RemovableContent): Promise<void> {
   const { storage, key, variants, attempts } = content
   try {
     const service = deps.storages.holding(storage)

@@ -6,7 +6,7 @@ import { backupsFolder, keyOf, type Storage } from '../storage/storage.ts'
 import type { FileReads } from './content.ts'
 
 /** Something that rows and storage do not agree on. */
-type Difference = {
+type FileDifference = {
   /**
    * `missing`: a row without its content; `size`, `hash`: content that is not the row's; `orphan`: content without a row;
    * `usage`: what a tenant's files come to is not what is counted.
@@ -20,7 +20,7 @@ type Difference = {
 type FilesVerified = {
   readonly rows: number
   readonly contents: number
-  readonly differences: readonly Difference[]
+  readonly differences: readonly FileDifference[]
 }
 
 /**
@@ -31,7 +31,7 @@ export async function verifyFiles(deps: FileReads, { hashes }: { readonly hashes
   const rows = await readRows(deps)
   const byStorage = Map.groupBy(rows, ({ storage }) => storage)
   const names = new Set([...byStorage.keys(), ...deps.storages.all.map(({ name }) => name)])
-  const differences: Difference[] = [...(await usageDifferences(deps))]
+  const differences: FileDifference[] = [...(await usageDifferences(deps))]
   let contents = 0
   for (const name of names) {
     const found = await verifyStorage(deps, deps.storages.holding(name), byStorage.get(name) ?? [], hashes)
@@ -41,10 +41,15 @@ export async function verifyFiles(deps: FileReads, { hashes }: { readonly hashes
   return { rows: rows.length, contents, differences }
 }
 
-type Row = { readonly storage: string; readonly key: string; readonly size: number; readonly hash: string | null }
+type ContentRow = {
+  readonly storage: string
+  readonly key: string
+  readonly size: number
+  readonly hash: string | null
+}
 
-async function readRows({ db }: Reads): Promise<Row[]> {
-  const rows: Row[] = []
+async function readRows({ db }: Reads): Promise<ContentRow[]> {
+  const rows: ContentRow[] = []
   let after = '00000000-0000-0000-0000-000000000000'
   for (;;) {
     const page = await db.any<{
@@ -65,10 +70,10 @@ async function readRows({ db }: Reads): Promise<Row[]> {
   }
 }
 
-async function verifyStorage(deps: FileReads, storage: Storage, rows: readonly Row[], hashes: boolean) {
+async function verifyStorage(deps: FileReads, storage: Storage, rows: readonly ContentRow[], hashes: boolean) {
   const expected = new Map(rows.map((row) => [row.key, row]))
   const unknown: string[] = []
-  const wrong: Difference[] = []
+  const wrong: FileDifference[] = []
   let contents = 0
   for await (const { key, size } of storage.list('')) {
     if (key.startsWith(backupsFolder)) continue
@@ -86,7 +91,7 @@ async function verifyStorage(deps: FileReads, storage: Storage, rows: readonly R
   const orphans = await filtered(unknown, async (key) => {
     return !(await isKnown(deps, storage.name, key)) && (await storage.stat(key)) !== undefined
   })
-  const as = (kind: Difference['kind']) => (key: string) => ({ kind, storage: storage.name, key })
+  const as = (kind: FileDifference['kind']) => (key: string) => ({ kind, storage: storage.name, key })
   return { contents, differences: [...wrong, ...missing.map(as('missing')), ...orphans.map(as('orphan'))] }
 }
 
@@ -124,7 +129,7 @@ async function ask(db: Reads['db'], condition: string, ...values: readonly strin
   return is
 }
 
-async function usageDifferences({ db }: Reads): Promise<Difference[]> {
+async function usageDifferences({ db }: Reads): Promise<FileDifference[]> {
   const rows = await db.any<{ storage: string; key: string }>(sql.unsafe`
     select coalesce(u.storage, f.storage) as storage, coalesce(u.tenant, f.tenant)::text as key
     from (select tenant, storage, sum(files) as files, sum(bytes) as bytes from "svc_FileUsage" group by 1, 2) u full join (

@@ -12,8 +12,8 @@ import {
   type Fault,
   type FromChild,
   type ImageLimits,
+  type ImageResult,
   memoryFlag,
-  type Result,
   type Task,
   type ToChild,
 } from './protocol.ts'
@@ -54,7 +54,7 @@ function faultOf(error: unknown): Fault {
   return error instanceof UnwritableImageError ? 'unwritable' : 'unreadable'
 }
 
-async function resultOf(task: Task, { maxInputPixels, maxDimension }: ImageLimits): Promise<Result> {
+async function resultOf(task: Task, { maxInputPixels, maxDimension }: ImageLimits): Promise<ImageResult> {
   if (task.kind === 'image') return readImageFacts(task.source)
   if (task.kind === 'media') return readMediaFacts({ size: task.size, type: task.type, read })
   const { source, target, transform } = task

@@ -16,8 +16,8 @@ import {
   type Fault,
   type FromChild,
   type ImageLimits,
+  type ImageResult,
   memoryFlag,
-  type Result,
   type Task,
   type ToChild,
 } from './protocol.ts'
@@ -241,7 +241,7 @@ class JobFault extends Error {
 
 export type ImagePool = {
   /** @throws {JobFault} and 503 where too many wait, or no process can be started */
-  run<T = never>(job: ImageJob<T>): Promise<Result | T>
+  run<T = never>(job: ImageJob<T>): Promise<ImageResult | T>
   /** Jobs that wait, and processes. */
   load(): { readonly waiting: number; readonly processes: number }
   close(): Promise<void>
@@ -307,8 +307,12 @@ export function openPool({ log, limits, memoryMb, tempDir }: ImagePoolOptions): 
   }
 }
 
-function answerOf(line: ChildLine<ToChild, FromChild>, { task, read }: Prepared, limits: ImageLimits): Promise<Result> {
-  const { promise, resolve, reject } = Promise.withResolvers<Result>()
+function answerOf(
+  line: ChildLine<ToChild, FromChild>,
+  { task, read }: Prepared,
+  limits: ImageLimits,
+): Promise<ImageResult> {
+  const { promise, resolve, reject } = Promise.withResolvers<ImageResult>()
   const onRead = readingFor(line, read)
   line.listen((message) => {
     if (message.kind === 'read') void onRead(message)

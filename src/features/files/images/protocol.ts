@@ -19,14 +19,14 @@ export type ToChild =
   | { readonly kind: 'bytes'; readonly bytes: Uint8Array }
   | { readonly kind: 'no bytes'; readonly message: string }
 
-export type Result = ImageFacts | MediaFacts | undefined
+export type ImageResult = ImageFacts | MediaFacts | undefined
 
 /** `too many pixels`: the image was not decoded; `unreadable`: it could not be; `unwritable`: the result could not be kept. */
 export type Fault = 'too many pixels' | 'unreadable' | 'unwritable'
 
 export type FromChild =
   | typeof ready
-  | { readonly kind: 'done'; readonly result: Result }
+  | { readonly kind: 'done'; readonly result: ImageResult }
   | { readonly kind: 'failed'; readonly fault: Fault; readonly message: string }
   /** From `start` up to, but without, `end`. */
   | { readonly kind: 'read'; readonly start: number; readonly end: number }

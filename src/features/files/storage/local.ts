@@ -2,6 +2,7 @@ import { existsSync, constants as flags } from 'node:fs'
 import { type FileHandle, link, lstat, mkdir, open, opendir, realpath, unlink } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import type { Readable } from 'node:stream'
+import type { ByteRange, Presigned, StoredObject } from '../../../adapters/s3.ts'
 import type { StorageServiceConfig } from '../../../config/families.ts'
 import { AppError } from '../../../errors.ts'
 
@@ -264,7 +265,7 @@ async function* listFolder(
   for (const name of inner) yield* listFolder(root, [...folders, name], '', confined)
 }
 
-async function storedAt(path: string): Promise<Stored> {
+async function storedAt(path: string): Promise<StoredObject> {
   const { size, mtime } = await lstat(path)
   return { size, modifiedAt: mtime }
 }
@@ -284,8 +285,8 @@ export type Storage = {
    */
   write(key: string, content: AsyncIterable<Uint8Array>, more?: { readonly type?: string }): Promise<void>
   /** The content, or a part of it; undefined where there is none. Must be read to its end or destroyed. */
-  read(key: string, range?: Range): Promise<Readable | undefined>
-  stat(key: string): Promise<Stored | undefined>
+  read(key: string, range?: ByteRange): Promise<Readable | undefined>
+  stat(key: string): Promise<StoredObject | undefined>
   /** Within the service; the source stays. */
   copy(from: string, to: string): Promise<void>
   /** Nothing happens where there is none. */
@@ -296,14 +297,7 @@ export type Storage = {
   presign(key: string, wanted: Presigned): Promise<string | undefined>
 }
 
-/** The first byte and the last one. */
-export type Range = { readonly start: number; readonly end: number }
-
-type Stored = { readonly size: number; readonly modifiedAt: Date }
-export type Listed = Stored & { readonly key: string }
-
-/** Properties of the answer of a presigned address. */
-type Presigned = { readonly expiresInSeconds: number; readonly type?: string; readonly disposition?: string }
+export type Listed = StoredObject & { readonly key: string }
 
 /** The work of a driver, with the errors of its system; keys are checked before. */
 export type Driver = Omit<Storage, 'name' | 'driver'> & { close(): void }

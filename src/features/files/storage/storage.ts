@@ -4,7 +4,8 @@ import { type StorageServiceConfig, variablePrefix } from '../../../config/famil
 import { AppError } from '../../../errors.ts'
 import { badPath, type Driver, type Listed, openDirectory, type Storage } from './local.ts'
 
-export { openDirectory, type Range, type Storage } from './local.ts'
+export type { ByteRange } from '../../../adapters/s3.ts'
+export { openDirectory, type Storage } from './local.ts'
 
 /** All configured services. */
 type Storages = {

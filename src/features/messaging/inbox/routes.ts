@@ -211,13 +211,13 @@ class Markup {
   }
 }
 
-type Part = string | Markup | readonly Markup[]
+type MarkupPart = string | Markup | readonly Markup[]
 
-function markup(texts: TemplateStringsArray, ...parts: readonly Part[]): Markup {
+function markup(texts: TemplateStringsArray, ...parts: readonly MarkupPart[]): Markup {
   return new Markup(String.raw({ raw: texts }, ...parts.map(htmlOf)))
 }
 
-function htmlOf(part: Part): string {
+function htmlOf(part: MarkupPart): string {
   if (typeof part === 'string') return part.replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`)
   return part instanceof Markup ? part.html : part.map(htmlOf).join('')
 }

@@ -55,7 +55,7 @@ export type ClaimedMail = {
   readonly mayHaveArrived: boolean
 }
 
-type ClaimRequest = {
+type RowClaim = {
   readonly id: string
   readonly token: string
   /** A claim that is older has been lost with its worker. */
@@ -65,7 +65,7 @@ type ClaimRequest = {
 }
 
 /** Takes the mail for one attempt; undefined when it is finished or somebody else holds it. */
-export async function claimMail(tx: Tx, request: ClaimRequest): Promise<ClaimedMail | undefined> {
+export async function claimMail(tx: Tx, request: RowClaim): Promise<ClaimedMail | undefined> {
   return tx.maybeOne<ClaimedMail>(sql.unsafe`
     with free as (
       select id, status from "svc_EmailLog"

@@ -175,7 +175,7 @@ export function openLanes(
   senderOf: (group: string) => SmtpSender | undefined,
   clock: () => number = () => performance.now(),
 ): Lanes {
-  const state: State = { senderOf, bySender: new Map(), senderOfGroup: new Map() }
+  const state: SendersState = { senderOf, bySender: new Map(), senderOfGroup: new Map() }
   const { bySender, senderOfGroup } = state
   const jobs = new Map<string, { readonly name: string; readonly startedAt: number }>()
   return {
@@ -218,7 +218,7 @@ export function openLanes(
   }
 }
 
-type State = {
+type SendersState = {
   readonly senderOf: (group: string) => SmtpSender | undefined
   /** By the sender's name, empty for none. */
   readonly bySender: Map<string, { readonly sender: SmtpSender | undefined; readonly lane: SenderLane }>
@@ -227,12 +227,12 @@ type State = {
 
 const keptAtMost = 10_000
 
-function laneOf(state: State, group: string): SenderLane {
+function laneOf(state: SendersState, group: string): SenderLane {
   return state.bySender.get(nameOf(state, group))!.lane
 }
 
 /** The name of the sender of a group, which has a lane after that. */
-function nameOf({ senderOf, bySender, senderOfGroup }: State, group: string): string {
+function nameOf({ senderOf, bySender, senderOfGroup }: SendersState, group: string): string {
   const known = senderOfGroup.get(group)
   if (known !== undefined) return known
   const sender = senderOf(group)
@@ -246,12 +246,12 @@ function nameOf({ senderOf, bySender, senderOfGroup }: State, group: string): st
   return name
 }
 
-function change({ bySender }: State, name: string, lane: SenderLane): void {
+function change({ bySender }: SendersState, name: string, lane: SenderLane): void {
   bySender.set(name, { ...bySender.get(name)!, lane })
 }
 
 /** How many mails more each lane may be given now: those of silent servers share what is for all of them. */
-function roomNow({ bySender }: State, now: number): (lane: SenderLane) => number {
+function roomNow({ bySender }: SendersState, now: number): (lane: SenderLane) => number {
   const isBound = (lane: SenderLane) => !['proven', 'closed'].includes(healthOf(lane, now))
   let taken = 0
   for (const { lane } of bySender.values()) if (isBound(lane)) taken += lane.running.length

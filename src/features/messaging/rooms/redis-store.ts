@@ -72,7 +72,7 @@ export function openRedisStore(options: PresenceOptions): RedisStore {
   }
 }
 
-type Values = readonly (string | number)[]
+type ScriptArguments = readonly (string | number)[]
 
 /** A process that Redis does not know has to say first who is in its rooms. */
 async function ask(
@@ -80,7 +80,7 @@ async function ask(
   script: string,
   room: Room,
   socketId: string,
-  values: Values,
+  values: ScriptArguments,
 ): Promise<string[]> {
   try {
     for (let attempt = 0; attempt < attempts; attempt += 1) {

@@ -178,7 +178,7 @@ function add<Fn>(known: Map<string, OwnedHandler<Fn>>, what: string, owner: stri
   known.set(name, { owner, fn })
 }
 
-type State = {
+type RoomState = {
   readonly room: Room
   /** In the order in which they came. */
   readonly members: Map<string, { readonly userId: string; readonly metadata: string | undefined }>
@@ -192,7 +192,7 @@ type State = {
 const historiesAtMost = 64 * 1024 * 1024
 
 /** All rooms of a process, and the characters of their histories. */
-type Rooms = { readonly states: Map<string, State>; kept: number }
+type Rooms = { readonly states: Map<string, RoomState>; kept: number }
 
 /** Rooms of the sockets of this process alone. */
 export function openMemoryStore(): RoomStore {
@@ -237,7 +237,7 @@ function join({ states }: Rooms, room: Room, { socketId, userId, metadata }: Joi
   return { history: [...state.history], isNew, newCreator: userId === state.original ? elect(state) : undefined }
 }
 
-function remove(rooms: Rooms, state: State, socketId: string): Left | undefined {
+function remove(rooms: Rooms, state: RoomState, socketId: string): Left | undefined {
   const member = state.members.get(socketId)
   if (member === undefined) return undefined
   state.members.delete(socketId)
@@ -249,7 +249,7 @@ function remove(rooms: Rooms, state: State, socketId: string): Left | undefined 
   return { person, newCreator: state.creator === socketId ? elect(state) : undefined }
 }
 
-function kick(rooms: Rooms, state: State | undefined, socketId: string, userId: string): Kick {
+function kick(rooms: Rooms, state: RoomState | undefined, socketId: string, userId: string): Kick {
   if (state === undefined) return { outcome: 'no room' }
   if (state.creator !== socketId) return { outcome: 'not the creator' }
   const targets = [...state.members].filter(([, member]) => member.userId === userId)
@@ -257,7 +257,7 @@ function kick(rooms: Rooms, state: State | undefined, socketId: string, userId: 
   return { outcome: 'kicked', people: targets.map(([target]) => remove(rooms, state, target)!.person) }
 }
 
-function keep(rooms: Rooms, state: State, record: string): void {
+function keep(rooms: Rooms, state: RoomState, record: string): void {
   state.history.push(record)
   rooms.kept += record.length
   let length = state.history.reduce((sum, one) => sum + one.length, 0)
@@ -271,12 +271,12 @@ function keep(rooms: Rooms, state: State, record: string): void {
   }
 }
 
-function drop(rooms: Rooms, state: State, count: number): void {
+function drop(rooms: Rooms, state: RoomState, count: number): void {
   for (const record of state.history.splice(0, count)) rooms.kept -= record.length
 }
 
 /** The first socket of the user who made the room, else the one that has been there longest; who it is, if that is new. */
-function elect(state: State): Participant | undefined {
+function elect(state: RoomState): Participant | undefined {
   const members = [...state.members]
   const next = members.find(([, { userId }]) => userId === state.original) ?? members[0]
   if (next === undefined || next[0] === state.creator) return undefined

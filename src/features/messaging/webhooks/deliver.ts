@@ -70,7 +70,7 @@ type EndpointLane = {
   /** Of its claims. */
   readonly token: string
   /** Composed, and waiting for a slot. */
-  queue: Waiting[]
+  queue: WaitingDelivery[]
   readonly running: Set<Promise<void>>
   /** Deliveries that were answered and are being noted; what is behind them may be claimed when they are. */
   readonly noting: Set<Promise<void>>
@@ -85,7 +85,7 @@ type EndpointLane = {
   meanMs: number | undefined
 }
 
-type Waiting = Composed & { readonly webhook: Signing; readonly claimedAt: number }
+type WaitingDelivery = Composed & { readonly webhook: SigningWebhook; readonly claimedAt: number }
 
 /** Throws nothing that would end the deliveries that are on their way; what failed is tried again by the next lane. */
 async function refill(lane: EndpointLane): Promise<void> {
@@ -221,10 +221,10 @@ async function composed(
 const signs: ReadonlySet<string> = new Set(['test', 'resync'])
 
 /** A webhook, and what its deliveries are signed with. */
-type Signing = Webhook & { readonly secrets: readonly string[] }
+type SigningWebhook = Webhook & { readonly secrets: readonly string[] }
 
 /** Sends one. A slot is free again when the endpoint has answered; what it took is noted together with others. */
-async function attempt(lane: EndpointLane, { webhook, delivery, text }: Waiting): Promise<void> {
+async function attempt(lane: EndpointLane, { webhook, delivery, text }: WaitingDelivery): Promise<void> {
   const { deps, token } = lane
   const { id } = delivery
   const settle = async (result: DeliveryResult) => {
@@ -296,7 +296,7 @@ const longestTryingMs = 3 * 86_400_000
 
 async function post(
   { clock, config }: DeliveryWrites,
-  { url, secrets }: Signing,
+  { url, secrets }: SigningWebhook,
   { id: deliveryId, depth, request }: ClaimedDelivery,
   text: string,
 ): Promise<EndpointAnswer> {

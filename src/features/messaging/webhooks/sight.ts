@@ -44,13 +44,13 @@ type Sight = {
   readonly watched: ReadonlySet<string>
 }
 
-type Wanted = Pick<Webhook, 'collections' | 'filter' | 'fields' | 'role_Id' | 'tenant_Id'>
+type WebhookInterest = Pick<Webhook, 'collections' | 'filter' | 'fields' | 'role_Id' | 'tenant_Id'>
 
 /**
  * Compiles what a webhook wants for its role. Throws AppError 404 for an unknown collection, 403 for what the role may not
  * read, 400 for what makes no sense.
  */
-export function sightOf(deps: SightReads, { collections, filter, fields, role_Id, tenant_Id }: Wanted): Sight {
+export function sightOf(deps: SightReads, { collections, filter, fields, role_Id, tenant_Id }: WebhookInterest): Sight {
   const catalog = deps.catalog.current()
   const rules = deps.access.current()
   const role = rules.roles.get(role_Id)
@@ -194,7 +194,7 @@ async function deliveriesOf(
 }
 
 /** Undefined where its role may not read what it names any more. */
-export function seenBy(deps: SightReads, webhook: Wanted): Sight | undefined {
+export function seenBy(deps: SightReads, webhook: WebhookInterest): Sight | undefined {
   try {
     return sightOf(deps, webhook)
   } catch (error) {

@@ -161,16 +161,20 @@ export const setSequenceSql = ({ ident, last, called }: SequencePlace): string =
 
 /* The content of files: by its hash, none twice, with the places that rows of svc_File name for it. */
 
-type Place = { readonly storage: string; readonly key: string; readonly type: string }
+type ContentPlace = { readonly storage: string; readonly key: string; readonly type: string }
 
 /** Content and where it is. Rows from before contents had hashes are each a content of their own. */
-export type BackedUpContent = { readonly hash: string | null; readonly size: number; readonly places: readonly Place[] }
+export type BackedUpContent = {
+  readonly hash: string | null
+  readonly size: number
+  readonly places: readonly ContentPlace[]
+}
 
 const placesSql = `declare contents no scroll cursor for
   select hash, coalesce(hash, id::text) as one, storage, storage_folder as folder, filename, type, size::float8 as size
   from "public"."svc_File" order by coalesce(hash, id::text), storage, storage_folder, filename`
 
-type Row = {
+type ContentRecord = {
   readonly hash: string | null
   readonly one: string
   readonly storage: string
@@ -183,9 +187,9 @@ type Row = {
 /** All of them as the transaction of the client sees them. */
 export async function* contentsIn(client: PgClient): AsyncGenerator<BackedUpContent> {
   await client.query(placesSql)
-  let group: Row[] = []
+  let group: ContentRecord[] = []
   for (;;) {
-    const { rows } = await client.query<Row>('fetch 1000 from contents')
+    const { rows } = await client.query<ContentRecord>('fetch 1000 from contents')
     for (const row of rows) {
       if (group.length > 0 && group[0]!.one !== row.one) {
         yield contentOf(group)
@@ -199,8 +203,8 @@ export async function* contentsIn(client: PgClient): AsyncGenerator<BackedUpCont
   }
 }
 
-function contentOf(rows: readonly Row[]): BackedUpContent {
-  const places = new Map<string, Place>()
+function contentOf(rows: readonly ContentRecord[]): BackedUpContent {
+  const places = new Map<string, ContentPlace>()
   for (const { storage, folder, filename, type } of rows) {
     const key = keyOf(folder, filename)
     places.set(`${storage} ${key}`, { storage, key, type })
@@ -235,7 +239,7 @@ export async function writeContent(
   stored: BackedUpContent,
   content: Pieces,
 ): Promise<void> {
-  const missing: Place[] = []
+  const missing: ContentPlace[] = []
   for (const place of stored.places)
     if (!(await isThere(storages.holding(place.storage), place, stored))) missing.push(place)
   const [first, ...others] = missing
@@ -249,7 +253,7 @@ export async function writeContent(
   }
 }
 
-async function isThere(service: Storage, { key }: Place, { hash, size }: BackedUpContent): Promise<boolean> {
+async function isThere(service: Storage, { key }: ContentPlace, { hash, size }: BackedUpContent): Promise<boolean> {
   const found = await service.stat(key)
   if (found === undefined) return false
   if (found.size === size && (hash === null || (await hashAt(service, key)) === hash)) return true

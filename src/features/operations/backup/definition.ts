@@ -81,7 +81,7 @@ export function definitionOf(objects: Objects): DatabaseDefinition {
 }
 
 /** Everything whose statements depend on each other. */
-function nodesOf(objects: Objects): Node[] {
+function nodesOf(objects: Objects): DefinitionNode[] {
   const columnsOf = Map.groupBy(objects.columns, ({ relation }) => relation)
   const identities = new Map(
     objects.sequences.flatMap((one) => (one.identityOf === null ? [] : [[one.identityOf, one]])),
@@ -246,9 +246,9 @@ function triggerSql({ ident, name, definition, enabled }: TableTrigger): string[
 }
 
 /** An object made by one statement or a few, with the key by which others depend on it. */
-type Node = { readonly key: string; readonly statements: readonly string[] }
+type DefinitionNode = { readonly key: string; readonly statements: readonly string[] }
 
-function defaultNode({ ident }: DatabaseRelation, { name, expression, expressionOid }: TableColumn): Node {
+function defaultNode({ ident }: DatabaseRelation, { name, expression, expressionOid }: TableColumn): DefinitionNode {
   const statement = `alter table only ${ident} alter column ${name} set default ${expression}`
   return { key: `pg_attrdef ${expressionOid}`, statements: [statement] }
 }
@@ -295,13 +295,16 @@ function edgesOf(objects: Objects): ReadonlyMap<string, readonly string[]> {
 }
 
 /** Each after what it depends on, else in the order given. A circle is cut where it was entered: its statement then says so. */
-function inOrder(nodes: readonly Node[], edges: ReadonlyMap<string, readonly string[]>): readonly Node[] {
+function inOrder(
+  nodes: readonly DefinitionNode[],
+  edges: ReadonlyMap<string, readonly string[]>,
+): readonly DefinitionNode[] {
   const byKey = new Map(nodes.map((node) => [node.key, node]))
   const done = new Set<string>()
-  const ordered: Node[] = []
-  const visit = (first: Node): void => {
+  const ordered: DefinitionNode[] = []
+  const visit = (first: DefinitionNode): void => {
     // Not by recursion: views stand on views without end.
-    const stack: { readonly node: Node; next: number }[] = [{ node: first, next: 0 }]
+    const stack: { readonly node: DefinitionNode; next: number }[] = [{ node: first, next: 0 }]
     done.add(first.key)
     while (stack.length > 0) {
       const top = stack.at(-1)!

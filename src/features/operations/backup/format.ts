@@ -44,7 +44,7 @@ type Encoding = 'zstd' | 'none'
 type Manifest = { readonly format: number; readonly header: string; readonly parts: readonly PartRecord[] }
 
 export type Pieces = AsyncIterable<Uint8Array>
-type Content = Pieces | Iterable<Uint8Array>
+type PartContent = Pieces | Iterable<Uint8Array>
 
 /** Writes a backup piece by piece; `write` takes the next bytes of it. */
 export function openWriter(write: (piece: Uint8Array) => Promise<void>) {
@@ -70,7 +70,7 @@ export function openWriter(write: (piece: Uint8Array) => Promise<void>) {
     async part(
       about: PartAbout,
       encoding: Encoding,
-      content: Content,
+      content: PartContent,
       onBytes?: (bytes: number) => void,
     ): Promise<void> {
       await record('P', json({ ...about, encoding }))
@@ -95,7 +95,10 @@ export function openWriter(write: (piece: Uint8Array) => Promise<void>) {
 
 const hashOf = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex')
 
-async function* counted(content: Content, onBytes: ((bytes: number) => void) | undefined): AsyncGenerator<Uint8Array> {
+async function* counted(
+  content: PartContent,
+  onBytes: ((bytes: number) => void) | undefined,
+): AsyncGenerator<Uint8Array> {
   for await (const piece of content) {
     onBytes?.(piece.length)
     yield piece

@@ -191,13 +191,13 @@ type Loading = LoadedRows & {
   readonly chosenBy: number | undefined
 }
 
-type Statements = { readonly tables: readonly { readonly name: string; readonly copyIn: string }[] }
+type PartStatements = { readonly tables: readonly { readonly name: string; readonly copyIn: string }[] }
 
 async function wantedTables(
   { collections }: Catalog,
   tx: Tx,
   part: RestorablePart,
-  { tables }: Statements,
+  { tables }: PartStatements,
 ): Promise<readonly Loading[]> {
   const byName = new Map(tables.map((table) => [namesIn(table.name).join('.'), table]))
   const wanted: Loading[] = []
@@ -221,7 +221,7 @@ async function makeTable(
     index,
     collection,
     table,
-  }: { readonly index: number; readonly collection: string; readonly table: Statements['tables'][number] },
+  }: { readonly index: number; readonly collection: string; readonly table: PartStatements['tables'][number] },
 ): Promise<Loading> {
   const own = `pg_temp.${quoteName(`daybook_then_${index}`)}`
   await tx.any(rawQuery(`drop table if exists ${own}`))
@@ -250,7 +250,7 @@ async function makeTable(
 }
 
 /** `copy public.book (id, "Weird name") from stdin …` */
-function columnsOf({ name, copyIn }: Statements['tables'][number]): readonly string[] {
+function columnsOf({ name, copyIn }: PartStatements['tables'][number]): readonly string[] {
   const list = copyIn.slice(`copy ${name} (`.length, copyIn.lastIndexOf(') from stdin'))
   return copyIn.startsWith(`copy ${name} (`) ? namesIn(list) : []
 }

@@ -8,7 +8,7 @@ import type { Storage, StorageServices } from '../../files/storage/storage.ts'
 import type { Pieces } from './format.ts'
 
 /** A backup while it is written: nothing has its name before `keep`. */
-type Draft = {
+type BackupDraft = {
   write(piece: Uint8Array): Promise<void>
   /** Everything is on the disk. */
   finish(): Promise<void>
@@ -26,7 +26,7 @@ function storedPlace({ storages }: StorageServices, place: string): { storage: S
   return match === null ? undefined : { storage: storages.named(match[1]!), key: match[2]! }
 }
 
-export function openDraft(deps: StorageServices, place: string): Promise<Draft> {
+export function openDraft(deps: StorageServices, place: string): Promise<BackupDraft> {
   if (place === '-') return Promise.resolve(streamed())
   const stored = storedPlace(deps, place)
   return stored === undefined ? inFile(resolve(place)) : inStorage(stored.storage, stored.key)
@@ -54,7 +54,7 @@ async function readFile(path: string): Promise<Readable> {
 }
 
 /** The trailer shows the reader of a stream whether it is complete. */
-function streamed(): Draft {
+function streamed(): BackupDraft {
   return {
     write: (piece) =>
       new Promise((go, fail) => {
@@ -68,7 +68,7 @@ function streamed(): Draft {
 }
 
 /** Written beside its name and renamed: until then the file that has the name is the one from before. */
-async function inFile(path: string): Promise<Draft> {
+async function inFile(path: string): Promise<BackupDraft> {
   const [folder, name] = [dirname(path), basename(path)]
   await removeLeftovers(folder, name)
   const beside = join(folder, `.${name}.${process.pid}.partial`)
@@ -197,7 +197,7 @@ async function writeWhole(handle: FileHandle, piece: Uint8Array): Promise<void> 
  * S3 shows an object when all of it has arrived. A directory shows a file from its first byte, so there it is written under
  * another name.
  */
-async function inStorage(storage: Storage, key: string): Promise<Draft> {
+async function inStorage(storage: Storage, key: string): Promise<BackupDraft> {
   if ((await storage.stat(key)) !== undefined)
     throw new AppError(409, `There is a backup at ${storage.name}://${key} already`, { code: 'BACKUP_EXISTS' })
   const isShownLate = storage.driver === 'S3'

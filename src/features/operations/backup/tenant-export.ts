@@ -42,7 +42,7 @@ type ExportedRows = Written & {
 }
 
 /** How far it is: the collection whose rows are read, then the number of contents. */
-type Progress = (step: 'rows' | 'contents', done: string) => void
+type ExportProgress = (step: 'rows' | 'contents', done: string) => void
 
 /**
  * THE list of what a tenant is given of the system's collections, by their tenant column. Not in it: credentials, sessions,
@@ -69,7 +69,7 @@ export async function exportTenant(
   host: BackupHost,
   tenant: string,
   out: string,
-  progress: Progress = () => undefined,
+  progress: ExportProgress = () => undefined,
 ): Promise<TenantExport> {
   if (!host.config.tenancy.enabled) throw new AppError(400, 'There are no tenants: MULTI_TENANT is off')
   const draft = await openFolder(out)
@@ -88,13 +88,13 @@ export async function exportTenant(
   }
 }
 
-type Asked = { readonly tenant: string; readonly progress: Progress }
+type TenantRequest = { readonly tenant: string; readonly progress: ExportProgress }
 
 async function writeTenant(
   host: BackupHost,
   moment: BackupMoment,
   draft: FolderDraft,
-  { tenant, progress }: Asked,
+  { tenant, progress }: TenantRequest,
 ): Promise<TenantExport> {
   const { client, db } = moment
   // The compiled statements name tables as requests do.
@@ -191,7 +191,7 @@ const constants: Params = {
   bind: (value, pgType) => `${value === null ? 'null' : quoteText(String(value))}::${pgType}`,
 }
 
-type StoredFile = {
+type ExportableFile = {
   readonly id: string
   readonly name: string
   readonly hash: string | null
@@ -204,7 +204,7 @@ type StoredFile = {
 const filesSql = `declare files no scroll cursor for select id::text, "originalFilename" as name, hash, storage, storage_folder as folder, filename, type
   from "public"."svc_File" where "${tenantColumn}" = $1 order by id`
 
-type WritingContents = { readonly id: string; readonly notes: string[]; readonly progress: Progress }
+type WritingContents = { readonly id: string; readonly notes: string[]; readonly progress: ExportProgress }
 
 /** Of every row of svc_File, by its id: what rows say of names and folders is nothing that a path is made of. */
 async function writeContents(
@@ -218,7 +218,7 @@ async function writeContents(
   const list = async function* () {
     await client.query(filesSql, [id])
     for (;;) {
-      const { rows } = await client.query<StoredFile>('fetch 1000 from files')
+      const { rows } = await client.query<ExportableFile>('fetch 1000 from files')
       if (rows.length === 0) return
       for (const stored of rows) {
         const written = await writeContent(host, draft, stored)
@@ -244,7 +244,7 @@ async function writeContents(
 async function writeContent(
   host: BackupHost,
   draft: FolderDraft,
-  { id, name, storage, folder, filename, type }: StoredFile,
+  { id, name, storage, folder, filename, type }: ExportableFile,
 ): Promise<(Written & { readonly file: string }) | string> {
   const content = await readContent(host, { places: [{ storage, key: keyOf(folder, filename), type }] })
   if (content === undefined) return `the content of file ${id} is missing`

@@ -134,13 +134,13 @@ function refuse({ refused }: Objects): void {
     })
 }
 
-type Contents = { readonly notes: string[]; readonly progress: BackupProgress }
+type WriteReporting = { readonly notes: string[]; readonly progress: BackupProgress }
 
 async function writeContents(
   host: BackupHost,
   client: PgClient,
   writer: ReturnType<typeof openWriter>,
-  { notes, progress }: Contents,
+  { notes, progress }: WriteReporting,
 ): Promise<number> {
   const all = Number(
     (await client.query('select coalesce(sum(size), 0)::float8 as bytes from "public"."svc_File"')).rows[0].bytes,

@@ -300,7 +300,7 @@ function search(offered: readonly Tool[], { query = '', group, limit, cursor = '
   }
 }
 
-type Shape = TSchema & { readonly default?: unknown; readonly type?: unknown }
+type ArgumentShape = TSchema & { readonly default?: unknown; readonly type?: unknown }
 type Problem = { readonly argument: string; readonly message: string }
 
 /**
@@ -312,7 +312,7 @@ type Problem = { readonly argument: string; readonly message: string }
 export function readArguments(shape: TObject, given: unknown): Readonly<Record<string, unknown>> {
   if (given !== undefined && !isObject(given)) throw refusal([{ argument: 'arguments', message: 'must be an object' }])
   const members = (given ?? {}) as Readonly<Record<string, unknown>>
-  const shapes = Object.entries(shape.properties) as [string, Shape][]
+  const shapes = Object.entries(shape.properties) as [string, ArgumentShape][]
   const names = shapes.map(([name]) => name)
   const problems = Object.keys(members)
     .filter((name) => !names.includes(name))
@@ -346,7 +346,7 @@ function unknownIn(names: readonly string[], name: string): string {
     : `is unknown: did you mean ${near}?`
 }
 
-function meant({ type }: Shape, value: unknown): unknown {
+function meant({ type }: ArgumentShape, value: unknown): unknown {
   if (value === null) return undefined
   if (typeof value !== 'string') return value
   if ((type === 'integer' || type === 'number') && /^-?\d+(\.\d+)?$/.test(value)) return Number(value)
@@ -364,7 +364,7 @@ function jsonOf(text: string): unknown {
   }
 }
 
-function faultOf(shape: Shape, value: unknown): string {
+function faultOf(shape: ArgumentShape, value: unknown): string {
   const problem = problemsOf(shape, value).at(-1)
   return `${problem?.instancePath ?? ''} ${problem?.message ?? 'is not valid'}`.trim()
 }

@@ -4,6 +4,7 @@ import type { Representing } from '../../../http/shapes.ts'
 import { oncePer } from '../../../language/once.ts'
 import { isToMany } from '../../../query/plan.ts'
 import type { Rights, WriteRights } from '../../data/items/items.ts'
+import type { RowDirection } from '../../data/schemas/schemas.ts'
 
 /** A collection as one caller knows it. */
 export type CollectionView = { readonly collection: Collection; readonly rights: Rights }
@@ -148,13 +149,11 @@ function keySchema({ kind, element, enumValues }: Field): Json {
   return formOf(kind, element, enumValues, 'answered')
 }
 
-type Direction = 'answered' | 'taken'
-
 function formOf(
   kind: Kind,
   element: Kind | undefined,
   enumValues: readonly string[] | undefined,
-  direction: Direction,
+  direction: RowDirection,
 ): Json {
   if (kind === 'enum') return { type: 'string', enum: [...(enumValues ?? [])] }
   if (kind === 'array')
@@ -164,7 +163,7 @@ function formOf(
   return { ...(direction === 'taken' ? (form.taken ?? form.answered) : form.answered) }
 }
 
-function rangeOf(bound: Json, direction: Direction): Json {
+function rangeOf(bound: Json, direction: RowDirection): Json {
   const flag = { type: 'boolean' }
   const whole = {
     type: 'object',

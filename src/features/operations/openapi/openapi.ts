@@ -23,7 +23,7 @@ export type CallerKind = {
   readonly admin: boolean
 }
 
-type Source = {
+type DescriptionSource = {
   readonly routes: readonly DeclaredRoute[]
   readonly catalog: Catalog
   readonly callerKind: CallerKind
@@ -38,7 +38,7 @@ type HiddenFamily = { readonly name: string; readonly variable: string }
  * The OpenAPI 3.1 description of what a caller can reach: every collection that it may read or change with the fields that
  * it may, and every family of routes that the configuration includes. The same input gives the same text.
  */
-export function describeApi(source: Source): Json {
+export function describeApi(source: DescriptionSource): Json {
   const { config, routes, callerKind } = source
   const described = describedCollections(source)
   const parameters = sharedParameters()
@@ -162,7 +162,7 @@ const callerKinds: Readonly<Record<AccessClass, (callerKind: CallerKind) => bool
 const isReachable = ({ access }: DeclaredRoute, callerKind: CallerKind): boolean => callerKinds[access](callerKind)
 
 /** Collections by name, the installation's own first; none of them for strangers where definitions are not public. */
-function describedCollections({ catalog, callerKind, config, rightsOf }: Source): readonly CollectionView[] {
+function describedCollections({ catalog, callerKind, config, rightsOf }: DescriptionSource): readonly CollectionView[] {
   if (callerKind.by === 'nothing' && !config.access.schemasPublic) return []
   const order = (a: Collection, b: Collection) =>
     Number(a.system) - Number(b.system) || (a.name < b.name ? -1 : a.name > b.name ? 1 : 0)

@@ -70,9 +70,9 @@ const idempotencyKey: Json = {
   schema: { type: 'string', minLength: 1, maxLength: 255 },
 }
 
-type Member = { readonly schema: Json; readonly isRequired: boolean }
+type BodyMember = { readonly schema: Json; readonly isRequired: boolean }
 
-function membersOf(shape: TSchema | undefined, stand: Stand | undefined): ReadonlyMap<string, Member> {
+function membersOf(shape: TSchema | undefined, stand: Stand | undefined): ReadonlyMap<string, BodyMember> {
   const { properties = {}, required = [] } = shape === undefined ? {} : schemaOf(shape, stand)
   const needed = new Set(required as readonly string[])
   return new Map(
@@ -83,7 +83,7 @@ function membersOf(shape: TSchema | undefined, stand: Stand | undefined): Readon
   )
 }
 
-function parameter(place: 'path' | 'query', name: string, { schema, isRequired }: Member): Json {
+function parameter(place: 'path' | 'query', name: string, { schema, isRequired }: BodyMember): Json {
   const { description, ...rest } = schema
   return {
     name,

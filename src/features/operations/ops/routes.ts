@@ -263,7 +263,7 @@ function followerRoutes(app: App, deps: Reads & UnloggedWrites): void {
   app.get('/ops/schedules', schedulesRoute, async () => ({ data: await schedules(deps) }))
 }
 
-type Schedule = {
+type ListedSchedule = {
   readonly kind: 'platform' | 'extension' | 'workflow'
   readonly name: string
   readonly title: string
@@ -273,8 +273,8 @@ type Schedule = {
 }
 
 /** Of the platform as its workers have them, of extensions, and of workflows that are on. */
-function schedules({ db }: Reads): Promise<readonly Schedule[]> {
-  return db.any<Schedule>(
+function schedules({ db }: Reads): Promise<readonly ListedSchedule[]> {
+  return db.any<ListedSchedule>(
     rawQuery(`
       select 'platform' as kind, name, name as title, cron, coalesce(timezone, 'UTC') as timezone, null as "nextAt"
         from ${bossSchema}.schedule

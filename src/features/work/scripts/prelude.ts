@@ -15,7 +15,7 @@ export type Ended =
 
 type Ask = (kind: string, args: readonly unknown[]) => Promise<unknown>
 
-type Answer = {
+type HttpAnswer = {
   readonly status: number
   readonly statusText: string
   readonly headers: Readonly<Record<string, string>>
@@ -73,7 +73,7 @@ function itemsOf(ask: Ask) {
 
 function fetchOf(ask: Ask) {
   return async (url: unknown, { method, headers, body }: Init = {}) => {
-    const { text, ...answer } = (await ask('fetch', [{ url: String(url), method, headers, body }])) as Answer
+    const { text, ...answer } = (await ask('fetch', [{ url: String(url), method, headers, body }])) as HttpAnswer
     return {
       ...answer,
       ok: answer.status >= 200 && answer.status < 300,

@@ -95,8 +95,8 @@ type ScriptsOptions = {
   readonly limits?: Partial<ScriptLimits> | undefined
 }
 
-type Pool = ReturnType<typeof openChildPool<ToScript, FromScript>>
-type Line = ChildLine<ToScript, FromScript>
+type ScriptPool = ReturnType<typeof openChildPool<ToScript, FromScript>>
+type ScriptLine = ChildLine<ToScript, FromScript>
 
 /**
  * Runs code that users have written: each script in an isolate, each isolate in a process that has no environment and is ended
@@ -104,7 +104,7 @@ type Line = ChildLine<ToScript, FromScript>
  */
 export function openScripts({ log, processes, limits }: ScriptsOptions): Scripts {
   const usual: ScriptLimits = { ...defaultLimits, ...limits }
-  const pool: Pool = openChildPool({
+  const pool: ScriptPool = openChildPool({
     log,
     name: 'scripts',
     script: moduleFile(import.meta.dirname, 'script-process'),
@@ -155,10 +155,10 @@ export function openScripts({ log, processes, limits }: ScriptsOptions): Scripts
   }
 }
 
-type Ending = Extract<FromScript, { kind: 'done' | 'failed' }>
+type ScriptEnding = Extract<FromScript, { kind: 'done' | 'failed' }>
 
 async function resultOf(
-  line: Line,
+  line: ScriptLine,
   { code, context }: Script,
   calls: ScriptCalls,
   limits: ScriptLimits,
@@ -184,7 +184,7 @@ async function resultOf(
 }
 
 /** The process watches these limits, too; it is ended where it cannot. */
-function limit(line: Line, limits: ScriptLimits, logs: readonly ScriptLog[]): void {
+function limit(line: ScriptLine, limits: ScriptLimits, logs: readonly ScriptLog[]): void {
   line.limit({
     // It ends a script in time by itself, unless it is kept from it.
     computeMs: limits.computeMs * 1.5 + 500,
@@ -195,8 +195,12 @@ function limit(line: Line, limits: ScriptLimits, logs: readonly ScriptLog[]): vo
   })
 }
 
-async function answerTo(line: Line, order: ToScript, onMessage: (message: FromScript) => void): Promise<Ending> {
-  const { promise, resolve } = Promise.withResolvers<Ending>()
+async function answerTo(
+  line: ScriptLine,
+  order: ToScript,
+  onMessage: (message: FromScript) => void,
+): Promise<ScriptEnding> {
+  const { promise, resolve } = Promise.withResolvers<ScriptEnding>()
   line.listen((message) => {
     if (message.kind === 'done' || message.kind === 'failed') resolve(message)
     else onMessage(message)
@@ -208,7 +212,7 @@ async function answerTo(line: Line, order: ToScript, onMessage: (message: FromSc
 }
 
 async function answerCall(
-  line: Line,
+  line: ScriptLine,
   { call, name, text }: Extract<FromScript, { kind: 'call' }>,
   calls: ScriptCalls,
   { output }: ScriptLimits,

@@ -78,12 +78,12 @@ export function anonymous(deps: WorkflowWrites, tenantId?: string): Omit<Authori
 /** The platform's own rights. */
 export const platform: Access = systemAccess
 
-type Kept = { readonly party: Promise<ActingParty | undefined>; readonly rules: object; readonly until: number }
+type KeptParty = { readonly party: Promise<ActingParty | undefined>; readonly rules: object; readonly until: number }
 
 /** As sessions are: somebody who was suspended may act for a second more. */
 const keptMs = 1000
 const keptAtMost = 1000
-const parties = new WeakMap<object, Map<string, Kept>>()
+const parties = new WeakMap<object, Map<string, KeptParty>>()
 
 /** A user in their role at a tenant; undefined for who may not act. */
 export async function partyOf(
@@ -93,7 +93,7 @@ export async function partyOf(
 ): Promise<ActingParty | undefined> {
   const rules = deps.access.current()
   const key = `${userId} ${tenantId ?? ''}`
-  const kept = parties.get(deps) ?? new Map<string, Kept>()
+  const kept = parties.get(deps) ?? new Map<string, KeptParty>()
   parties.set(deps, kept)
   const known = kept.get(key)
   if (known !== undefined && known.rules === rules && known.until > performance.now()) return known.party

@@ -41,7 +41,7 @@ export type HookedWorkflow = {
   readonly event: HookEvent
 }
 
-type Context = { readonly collection: string; readonly [member: string]: unknown }
+type ChangeContext = { readonly collection: string; readonly [member: string]: unknown }
 
 /** Milliseconds that the workflows of one change have taken so far. */
 const spent = new WeakMap<object, number>()
@@ -51,7 +51,7 @@ export async function runBefore(
   deps: WorkflowWrites,
   workflows: readonly HookedWorkflow[],
   event: string,
-  context: Context,
+  context: ChangeContext,
 ): Promise<object> {
   const left: Record<string, unknown> = {}
   for (const workflow of workflows) Object.assign(left, await runOne(deps, workflow, event, { ...context, ...left }))
@@ -76,7 +76,7 @@ async function runOne(
   deps: WorkflowWrites,
   workflow: HookedWorkflow,
   event: string,
-  context: Context,
+  context: ChangeContext,
 ): Promise<object> {
   const scope = scopeOfHook(deps)
   const key = scope?.tx ?? context
@@ -158,7 +158,7 @@ async function authorityBefore(
 
 function triggerOf(
   event: string,
-  { db: _db, transaction: _tx, accountability, ...members }: Context,
+  { db: _db, transaction: _tx, accountability, ...members }: ChangeContext,
 ): Record<string, unknown> {
   const { user, tenant } = (accountability ?? {}) as Partial<Accountability>
   return { event, ...members, userId: user?.id ?? null, tenant: tenant ?? null }
@@ -329,7 +329,7 @@ export function queueAfterRead(
   deps: WorkflowWrites,
   workflows: readonly HookedWorkflow[],
   event: string,
-  context: Context,
+  context: ChangeContext,
 ): void {
   const writer = context.accountability == null ? undefined : requesterFor(context.accountability as Accountability)
   const behind = actorOfHook(deps) ?? systemActor
@@ -367,7 +367,7 @@ function mayCount(deps: object, id: string): boolean {
 
 const idsAtMost = 1000
 
-function idsIn({ result, document, id }: Context): readonly unknown[] {
+function idsIn({ result, document, id }: ChangeContext): readonly unknown[] {
   if (id !== undefined) return [isObject(document) && document.id !== undefined ? document.id : id]
   const list = isObject(result) && Array.isArray(result.data) ? result.data : isObject(document) ? [document] : []
   return list.slice(0, idsAtMost).flatMap((row) => (isObject(row) && row.id !== undefined ? [row.id] : []))

@@ -17,7 +17,7 @@ export type ExtensionNode = {
   ) => unknown
 }
 
-type ModuleFunctions = Readonly<Record<string, (...args: never[]) => unknown>>
+type ScriptModule = Readonly<Record<string, (...args: never[]) => unknown>>
 
 /** The definition that an execution runs. */
 export type WorkflowDefinition = {
@@ -34,7 +34,7 @@ export type WorkflowParts = {
   readonly scripts: Pick<Scripts, 'run' | 'check'> | undefined
   readonly nodes: Map<string, ExtensionNode>
   /** Functions of extensions (`svc-module-*`) that scripts call, by module. */
-  readonly modules: Map<string, ModuleFunctions>
+  readonly modules: Map<string, ScriptModule>
   /** Versions that were read. Forgotten with every change: one that was deleted and made again begins anew. */
   readonly definitions: Map<string, Promise<WorkflowDefinition | undefined>>
   /** Has this process know of workflows that were changed, where it is to run them within changes. */

@@ -9,18 +9,16 @@ import { type Authority, anonymous, platform } from './authority.ts'
 import type { WorkflowWrites } from './capabilities.ts'
 import { fill, type TemplateScope } from './expressions.ts'
 import type { FlowNode } from './flow.ts'
-import { NodeError, statsOperations } from './nodes.ts'
+import { type NodeData, NodeError, statsOperations } from './nodes.ts'
 
 /** The effects of database nodes: part of the transaction that keeps their output. */
-
-export type Data = Readonly<Record<string, unknown>>
 
 /** A node that is to run, and for whom. */
 export type NodeRun = {
   readonly deps: WorkflowWrites
   readonly node: FlowNode
   /** Its data with templates replaced. */
-  readonly input: Data
+  readonly input: NodeData
   readonly scope: TemplateScope
   readonly authority: Authority
   readonly actor: Actor
@@ -114,7 +112,7 @@ function written(
 
 const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : [value])
 
-export function nameIn(input: Data, member: string): string {
+export function nameIn(input: NodeData, member: string): string {
   const value = input[member]
   if (typeof value !== 'string' || value === '') throw new NodeError(`${member} must be a text`)
   return value

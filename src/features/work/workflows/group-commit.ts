@@ -27,11 +27,11 @@ type GroupMember<Result> = {
   /** Parts of one kind that break transactions are given their own for a while. */
   readonly kind: string
   /** Run again where it could not be kept. */
-  readonly work: (turn: CommitTurn) => Promise<Kept<Result>>
+  readonly work: (turn: CommitTurn) => Promise<KeptResult<Result>>
 }
 
 /** The record that is written last, in the transaction of the effects. */
-type Kept<Result> = { readonly record: Recorded; readonly result: Result }
+type KeptResult<Result> = { readonly record: Recorded; readonly result: Result }
 
 export type CommitTurn = Pick<Run, 'tx' | 'scope'> & {
   /** More than one node is kept by it: who fails in it after a statement is done again alone, one node at a time. */
@@ -42,7 +42,7 @@ export type CommitTurn = Pick<Run, 'tx' | 'scope'> & {
   readonly hasTime: () => boolean
 }
 
-type Waiting = GroupMember<unknown> & {
+type WaitingMember = GroupMember<unknown> & {
   /** It has broken a transaction that it shared. */
   isAlone: boolean
   /** How often it has come to a lock of somebody else. */
@@ -65,11 +65,11 @@ const repetitions = { attempts: 5, backoff: { firstMs: 50, longestMs: 1000 } } a
 
 /** `transactions`: how many run at the same time. All but one of them may be of those that are alone. */
 export function openGroupCommit(deps: WorkflowWrites, transactions: number): GroupCommit {
-  const waiting: Waiting[] = []
+  const waiting: WaitingMember[] = []
   const breaking = openBreaking()
   const running = { all: 0, alone: 0 }
 
-  const isAlone = (member: Waiting) => member.isAlone || breaking.has(member.kind)
+  const isAlone = (member: WaitingMember) => member.isAlone || breaking.has(member.kind)
   const begin = () => {
     while (running.all < transactions) {
       const members = takeNext(waiting, isAlone, running.alone < Math.max(1, transactions - 1))
@@ -84,7 +84,7 @@ export function openGroupCommit(deps: WorkflowWrites, transactions: number): Gro
       })
     }
   }
-  const run = async (members: readonly Waiting[], isAlone: boolean) => {
+  const run = async (members: readonly WaitingMember[], isAlone: boolean) => {
     try {
       const done = await retryTransient(() => transact(deps, members, isAlone), { ...repetitions, mayRetry })
       for (const [member, { result, notify }] of done) notify().then(() => member.resolve(result), member.reject)
@@ -95,7 +95,7 @@ export function openGroupCommit(deps: WorkflowWrites, transactions: number): Gro
     }
   }
   /** Settles the members whose transaction was rolled back. */
-  const settle = (members: readonly Waiting[], error: unknown) => {
+  const settle = (members: readonly WaitingMember[], error: unknown) => {
     if (error instanceof Broken) {
       breaking.note(error.member.kind)
       error.member.isAlone = true
@@ -107,7 +107,7 @@ export function openGroupCommit(deps: WorkflowWrites, transactions: number): Gro
     else for (const member of members) member.reject(error)
   }
   /** The holder of its locks lets go of them some time; the member holds no connection until then. */
-  const comeAgain = (member: Waiting) => {
+  const comeAgain = (member: WaitingMember) => {
     member.times += 1
     const again = () => {
       waiting.push(member)
@@ -117,14 +117,26 @@ export function openGroupCommit(deps: WorkflowWrites, transactions: number): Gro
   }
   return <Result>({ actor, kind, work }: GroupMember<Result>) =>
     new Promise<Result>((resolve, reject) => {
-      waiting.push({ actor, kind, work, isAlone: false, times: 0, resolve: resolve as Waiting['resolve'], reject })
+      waiting.push({
+        actor,
+        kind,
+        work,
+        isAlone: false,
+        times: 0,
+        resolve: resolve as WaitingMember['resolve'],
+        reject,
+      })
       // Members that become ready in this turn of the loop come along.
       setImmediate(begin)
     })
 }
 
 /** Takes out who is to have the next transaction: one that is alone, or as many others as share one. */
-function takeNext(waiting: Waiting[], isAlone: (member: Waiting) => boolean, mayBeAlone: boolean): readonly Waiting[] {
+function takeNext(
+  waiting: WaitingMember[],
+  isAlone: (member: WaitingMember) => boolean,
+  mayBeAlone: boolean,
+): readonly WaitingMember[] {
   const first = waiting.find((member) => mayBeAlone || !isAlone(member))
   if (first === undefined) return []
   const members = isAlone(first) ? [first] : waiting.filter((member) => !isAlone(member)).slice(0, largestGroup)
@@ -158,8 +170,8 @@ const isLocked = (error: unknown): boolean => sqlState(error) === '55P03'
 /** A member has failed where it shared the transaction. */
 class Broken extends Error {
   override readonly name = 'Broken'
-  readonly member: Waiting
-  constructor(member: Waiting, cause: unknown) {
+  readonly member: WaitingMember
+  constructor(member: WaitingMember, cause: unknown) {
     super(`${member.kind} broke a transaction that it shared`, { cause })
     this.member = member
   }
@@ -168,18 +180,18 @@ class Broken extends Error {
 /** Some were cancelled meanwhile, or others have them. */
 class SomeLost extends Error {
   override readonly name = 'SomeLost'
-  readonly members: readonly Waiting[]
-  constructor(members: readonly Waiting[]) {
+  readonly members: readonly WaitingMember[]
+  constructor(members: readonly WaitingMember[]) {
     super('claims were lost')
     this.members = members
   }
 }
 
 /** The result of each member, and the hooks to notify of its writes. */
-type Done = ReadonlyMap<Waiting, { readonly result: unknown; readonly notify: () => Promise<void> }>
+type Done = ReadonlyMap<WaitingMember, { readonly result: unknown; readonly notify: () => Promise<void> }>
 
 /** Of several: gives those whose turn came. */
-function transact(deps: WorkflowWrites, members: readonly Waiting[], isAlone: boolean): Promise<Done> {
+function transact(deps: WorkflowWrites, members: readonly WaitingMember[], isAlone: boolean): Promise<Done> {
   const isGroup = members.length > 1
   const isShared = !isAlone
   const actor = isGroup ? workflowsActor : members[0]!.actor
@@ -188,7 +200,7 @@ function transact(deps: WorkflowWrites, members: readonly Waiting[], isAlone: bo
     await own.any(rawQuery(isGroup ? sharedLimits : limits))
     const startedAt = performance.now()
     const hasTime = () => isShared && performance.now() - startedAt < longestMs
-    const kept = new Map<Waiting, Kept<unknown> & { readonly notify: () => Promise<void> }>()
+    const kept = new Map<WaitingMember, KeptResult<unknown> & { readonly notify: () => Promise<void> }>()
     for (const member of members) {
       if (kept.size > 0 && !hasTime()) break
       // Its own, but for the transaction: who is named, who is notified, and when what it has begun must be over.
@@ -265,7 +277,7 @@ export async function endUnopened(
 const quietMinutes = 5
 
 /** An execution that is over, and the version that it ran by where that could be opened. */
-type Ended = {
+type EndedExecution = {
   readonly deps: WorkflowWrites
   readonly claim: ClaimedExecution
   readonly actor: Actor
@@ -277,7 +289,7 @@ type Ended = {
  * act.
  */
 export async function tellEnd(
-  { deps, claim, actor, definition }: Ended,
+  { deps, claim, actor, definition }: EndedExecution,
   { scope }: CommitTurn,
   { status, error }: Extract<Standing, { is: 'over' }>,
 ): Promise<void> {

@@ -20,10 +20,10 @@ import {
  * effects.ts has the others.
  */
 
-type Data = Readonly<Record<string, unknown>>
+export type NodeData = Readonly<Record<string, unknown>>
 
 /** Notes what is wrong with a node. */
-type Report = (message: string) => void
+type ReportProblem = (message: string) => void
 
 type Doubt = { readonly code: string; readonly message: string }
 
@@ -34,16 +34,16 @@ type NodeType = {
    */
   readonly effect: 'none' | 'structure' | 'database' | 'outside' | 'wait'
   /** Whether saving it takes an administrator. */
-  readonly needsAdmin?: (data: Data) => string | undefined
+  readonly needsAdmin?: (data: NodeData) => string | undefined
   /** Why it cannot be part of a change that is still being made, and what to do instead. */
-  readonly notBefore?: (data: Data) => string | undefined
+  readonly notBefore?: (data: NodeData) => string | undefined
   /** Members in which templates mean nothing yet, or ever. */
   readonly raw?: readonly string[]
-  readonly check: (data: Data, report: Report) => void
+  readonly check: (data: NodeData, report: ReportProblem) => void
   /** Harmless but useless data, which saves with a warning. */
-  readonly doubts?: (data: Data) => readonly Doubt[]
+  readonly doubts?: (data: NodeData) => readonly Doubt[]
   /** Throws `NodeError` for what cannot be done. Only of `none`. */
-  readonly give?: (data: Data, scope: TemplateScope, room: ExpansionRoom) => unknown
+  readonly give?: (data: NodeData, scope: TemplateScope, room: ExpansionRoom) => unknown
 }
 
 /** Why a node failed, in words for the people who made or watch the workflow. */
@@ -62,17 +62,17 @@ const isFilled = (value: unknown): boolean => (typeof value === 'string' ? value
 
 const needs =
   (...names: readonly string[]) =>
-  (data: Data, report: Report) => {
+  (data: NodeData, report: ReportProblem) => {
     for (const name of names) if (!isFilled(data[name])) report(`${name} is missing`)
   }
 
-const oneOf = (data: Data, name: string, words: readonly string[], report: Report) => {
+const oneOf = (data: NodeData, name: string, words: readonly string[], report: ReportProblem) => {
   const value = data[name]
   if (value !== undefined && value !== null && !isTemplate(value) && !words.includes(String(value)))
     report(`${name} must be one of ${words.join(', ')}`)
 }
 
-const within = (data: Data, name: string, [least, most]: readonly [number, number], report: Report) => {
+const within = (data: NodeData, name: string, [least, most]: readonly [number, number], report: ReportProblem) => {
   const value = data[name]
   if (value === undefined || value === null || value === '' || isTemplate(value)) return
   const number = Number(value)
@@ -82,7 +82,7 @@ const within = (data: Data, name: string, [least, most]: readonly [number, numbe
 
 const always = (reason: string) => () => reason
 const scripts = always('scripts')
-const bypass = (data: Data) => (data.bypassPermissions === true ? 'bypassPermissions' : undefined)
+const bypass = (data: NodeData) => (data.bypassPermissions === true ? 'bypassPermissions' : undefined)
 
 export const longestDelayMs = 366 * 86_400_000
 const mostIterations = 10_000
@@ -103,7 +103,7 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
       for (const target of Object.keys(data.mapping))
         if (parsePath(target) === undefined) report(`mapping: ${target} is no path`)
     },
-    give: ({ mapping }, scope, room) => mapped(mapping as Data, scope, room),
+    give: ({ mapping }, scope, room) => mapped(mapping as NodeData, scope, room),
   },
   variable: {
     effect: 'none',
@@ -228,11 +228,11 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
 export const statsOperations = ['count', 'sum', 'avg', 'average', 'min', 'max']
 
 /** Whether a script runs in the node. */
-export const isScript = (type: string, data: Data): boolean =>
+export const isScript = (type: string, data: NodeData): boolean =>
   type === 'script' || (type === 'transform' && data.transformType === 'script')
 
 /** The data of a node with its templates replaced, as it is shown and done. */
-export function inputOf(type: string, data: Data, scope: TemplateScope, room = openRoom()): Data {
+export function inputOf(type: string, data: NodeData, scope: TemplateScope, room = openRoom()): NodeData {
   const raw = nodeTypes[type]?.raw ?? []
   const entries = Object.entries(data).filter(([name]) => name !== 'label')
   return Object.fromEntries(
@@ -242,7 +242,7 @@ export function inputOf(type: string, data: Data, scope: TemplateScope, room = o
 
 /** Whether the conditions of a node hold; bare names mean members of `current`, where there is one. */
 export function holds(
-  { conditions, operator }: Data,
+  { conditions, operator }: NodeData,
   scope: TemplateScope,
   { current, room = openRoom() }: { readonly current?: unknown; readonly room?: ExpansionRoom } = {},
 ): boolean {
@@ -270,7 +270,7 @@ function arrayOf(source: unknown, scope: TemplateScope): readonly unknown[] {
 }
 
 /** An object of what paths and templates name. */
-export function mapped(mapping: Data, scope: TemplateScope, room = openRoom()): Record<string, unknown> {
+export function mapped(mapping: NodeData, scope: TemplateScope, room = openRoom()): Record<string, unknown> {
   const made: Record<string, unknown> = {}
   for (const [target, source] of Object.entries(mapping)) {
     const names = parsePath(target)
@@ -286,7 +286,7 @@ export function mapped(mapping: Data, scope: TemplateScope, room = openRoom()): 
 const roots: ReadonlySet<string> = new Set(['trigger', 'outputs', 'variables', 'loop', 'current', 'error', 'execution'])
 const isKnownPath = (text: string) => text.includes('{{') || roots.has(parsePath(text)?.[0] ?? '')
 
-function checkConditions({ conditions, operator }: Data, report: Report): void {
+function checkConditions({ conditions, operator }: NodeData, report: ReportProblem): void {
   if (!Array.isArray(conditions) || conditions.length === 0) {
     report('conditions are missing')
     return
@@ -299,7 +299,7 @@ function checkConditions({ conditions, operator }: Data, report: Report): void {
   }
 }
 
-function unknownOperators({ conditions }: Data): readonly Doubt[] {
+function unknownOperators({ conditions }: NodeData): readonly Doubt[] {
   return (Array.isArray(conditions) ? conditions : []).flatMap((condition, i) =>
     isObject(condition) && isFilled(condition.operator) && !isOperator(condition.operator)
       ? [{ code: 'unknown_operator', message: `condition ${i} has an unknown operator: it never holds` }]
@@ -307,7 +307,7 @@ function unknownOperators({ conditions }: Data): readonly Doubt[] {
   )
 }
 
-function checkLoop(data: Data, report: Report): void {
+function checkLoop(data: NodeData, report: ReportProblem): void {
   oneOf(data, 'loopType', ['array', 'count'], report)
   within(data, 'maxIterations', [1, mostIterations], report)
   needs(data.loopType === 'count' ? 'endIndex' : 'arraySource')(data, report)
@@ -315,7 +315,7 @@ function checkLoop(data: Data, report: Report): void {
 
 /** The iterations of a loop: items, or numbers from `startIndex` up to, but not including, `endIndex`. */
 export function iterationsOf(
-  data: Data,
+  data: NodeData,
   scope: TemplateScope,
 ): { readonly items: readonly unknown[] | undefined; readonly first: number; readonly total: number } {
   const most = Number(data.maxIterations ?? 1000)
@@ -361,7 +361,7 @@ const aggregates: Readonly<Record<string, (items: readonly unknown[], field: unk
   last: (items, field) => (items.length === 0 ? null : (memberOf(items.at(-1), field) ?? null)),
 }
 
-function aggregated({ operation, field }: Data, items: readonly unknown[]): unknown {
+function aggregated({ operation, field }: NodeData, items: readonly unknown[]): unknown {
   const name = String(operation)
   if (!Object.hasOwn(aggregates, name)) throw new NodeError(`there is no operation ${name}`)
   return aggregates[name]!(items, field)

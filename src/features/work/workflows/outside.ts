@@ -10,9 +10,9 @@ import { isObject } from '../../../query/guards.ts'
 import { insideScope, listItems } from '../../data/items/items.ts'
 import type { ItemsMethod, ScriptRequest } from '../scripts/scripts.ts'
 import { sealedForWorkflows, type WorkflowWrites } from './capabilities.ts'
-import { type Data, type NodeRun, nameIn, requesterOf, serve } from './effects.ts'
+import { type NodeRun, nameIn, requesterOf, serve } from './effects.ts'
 import { parsePath, pathsIn, resolve } from './expressions.ts'
-import { NodeError } from './nodes.ts'
+import { type NodeData, NodeError } from './nodes.ts'
 
 /** The effects of nodes outside of the database: at least once, under one key. */
 
@@ -223,7 +223,7 @@ function modulesFor({ deps, change, workflowId }: NodeRun) {
 async function itemsCall(run: NodeRun, method: ItemsMethod, args: readonly unknown[]): Promise<unknown> {
   const [collection, one, two] = args
   const writer = requesterOf(run, run.change?.scope)
-  const ask = (input: Data) => serve({ ...run, input }, writer)
+  const ask = (input: NodeData) => serve({ ...run, input }, writer)
   switch (method) {
     case 'read':
       return ask({ ...(one as object), operation: 'read', collection })
@@ -270,7 +270,7 @@ export async function runExtensionNode(run: NodeRun, signal: AbortSignal): Promi
   if (known === undefined) throw new NodeError(`There is no node type ${run.node.type}`)
   const { idempotencyKey } = run
   try {
-    return (await known.handler(readAs(known.input, run.input) as Data, { idempotencyKey, signal })) ?? null
+    return (await known.handler(readAs(known.input, run.input) as NodeData, { idempotencyKey, signal })) ?? null
   } catch (error) {
     throw new NodeError((error as Error).message, undefined, error)
   }

@@ -156,7 +156,7 @@ const shownLoop = ({ items, first, total, index }: Loop) => ({
   total,
 })
 
-type Draft = { -readonly [Name in keyof State]: State[Name] } & {
+type StateDraft = { -readonly [Name in keyof State]: State[Name] } & {
   frames: Frame[]
   outputs: Record<string, unknown>
   sizes: Record<string, number>
@@ -164,12 +164,12 @@ type Draft = { -readonly [Name in keyof State]: State[Name] } & {
   work: number
 }
 
-const draftOf = (state: State): Draft => ({
+const draftOf = (state: State): StateDraft => ({
   ...state,
   ...{ frames: [...state.frames], outputs: { ...state.outputs }, sizes: { ...state.sizes }, work: 0 },
 })
 
-function advance(graph: Graph, draft: Draft, commands: StepCommand[]): [State, readonly StepCommand[]] {
+function advance(graph: Graph, draft: StateDraft, commands: StepCommand[]): [State, readonly StepCommand[]] {
   for (;;) {
     const frame = draft.frames.at(-1)!
     const id = earliest(graph, frame.ready)
@@ -198,7 +198,7 @@ function earliest({ rank }: Graph, ready: readonly string[]): string | undefined
 }
 
 /** Runs a node that only computes, or says which part has to run it; gives the command that ends the step, if any. */
-function enter(graph: Graph, draft: Draft, node: FlowNode, commands: StepCommand[]): StepCommand | undefined {
+function enter(graph: Graph, draft: StateDraft, node: FlowNode, commands: StepCommand[]): StepCommand | undefined {
   const { id, type, data } = node
   const at = { seq: draft.seq, step: stepOf(draft, id), node }
   const known = Object.hasOwn(nodeTypes, type) ? nodeTypes[type] : undefined
@@ -237,7 +237,7 @@ function enter(graph: Graph, draft: Draft, node: FlowNode, commands: StepCommand
 /** Does what cannot wait; what it throws fails the node. */
 function within(
   graph: Graph,
-  draft: Draft,
+  draft: StateDraft,
   at: Pick<StepNote, 'seq' | 'step' | 'node'>,
   commands: StepCommand[],
   input: unknown,
@@ -256,7 +256,7 @@ function within(
 
 function refused(
   graph: Graph,
-  draft: Draft,
+  draft: StateDraft,
   at: Pick<StepNote, 'seq' | 'step' | 'node'>,
   commands: StepCommand[],
   input: unknown,
@@ -270,7 +270,7 @@ function refused(
 const later = Symbol('later')
 
 /** Goes into the body of a node. */
-function open(graph: Graph, draft: Draft, node: FlowNode, scope: TemplateScope): unknown {
+function open(graph: Graph, draft: StateDraft, node: FlowNode, scope: TemplateScope): unknown {
   if (node.type === 'condition') {
     const room = openRoom()
     const result = holds(node.data, scope, { room })
@@ -290,13 +290,13 @@ function open(graph: Graph, draft: Draft, node: FlowNode, scope: TemplateScope):
   return later
 }
 
-function push(graph: Graph, draft: Draft, node: FlowNode, handle: string, more: Partial<Frame> = {}): void {
+function push(graph: Graph, draft: StateDraft, node: FlowNode, handle: string, more: Partial<Frame> = {}): void {
   draft.frames.push({ nodeId: node.id, ready: [], ...more })
   go(graph, draft, node, handle)
 }
 
 /** Has what follows at a handle run next, and ends the bodies that it ends. */
-function go(graph: Graph, draft: Draft, node: FlowNode, handle: string): void {
+function go(graph: Graph, draft: StateDraft, node: FlowNode, handle: string): void {
   const { to, ends } = graph.follow(node, handle)
   const frame = draft.frames.at(-1)!
   if (to.length > 0) draft.frames[draft.frames.length - 1] = { ...frame, ready: [...new Set([...frame.ready, ...to])] }
@@ -307,7 +307,7 @@ function go(graph: Graph, draft: Draft, node: FlowNode, handle: string): void {
 }
 
 /** Keeps what a node gave, and goes on behind it; gives the end of an execution that holds too much. */
-function settle(graph: Graph, draft: Draft, node: FlowNode, output: unknown): StepCommand | undefined {
+function settle(graph: Graph, draft: StateDraft, node: FlowNode, output: unknown): StepCommand | undefined {
   const size = jsonSize(output, mostHeld)
   draft.work += size
   draft.outputs[node.id] = output
@@ -324,17 +324,17 @@ function settle(graph: Graph, draft: Draft, node: FlowNode, output: unknown): St
   return undefined
 }
 
-const heldBy = ({ sizes, frames }: Draft): number =>
+const heldBy = ({ sizes, frames }: StateDraft): number =>
   Object.values(sizes).reduce((a, b) => a + b, 0) + frames.reduce((sum, { loop }) => sum + (loop?.size ?? 0), 0)
 
-function noteLast(draft: Draft, last: unknown, lastSize: number): void {
+function noteLast(draft: StateDraft, last: unknown, lastSize: number): void {
   const place = draft.frames.findLastIndex(({ loop }) => loop !== undefined)
   const frame = draft.frames[place]
   if (frame?.loop !== undefined) draft.frames[place] = { ...frame, loop: { ...frame.loop, last, lastSize } }
 }
 
 /** Nothing is left to run in a body: the next iteration begins, or what comes after. */
-function endOfBody(graph: Graph, draft: Draft, frame: Frame, commands: StepCommand[]): StepCommand | undefined {
+function endOfBody(graph: Graph, draft: StateDraft, frame: Frame, commands: StepCommand[]): StepCommand | undefined {
   const node = graph.nodes.get(frame.nodeId!)!
   const { loop } = frame
   if (loop !== undefined && loop.total > 0) {
@@ -364,7 +364,7 @@ function listOf(given: Given | undefined): readonly unknown[] {
 
 function leave(
   graph: Graph,
-  draft: Draft,
+  draft: StateDraft,
   node: FlowNode,
   output: object,
   commands: StepCommand[],
@@ -375,7 +375,7 @@ function leave(
 }
 
 /** The innermost `try` around the node goes on with its other branch; without one the execution has failed. */
-function fail(graph: Graph, draft: Draft, node: FlowNode, message: string): StepCommand | undefined {
+function fail(graph: Graph, draft: StateDraft, node: FlowNode, message: string): StepCommand | undefined {
   const error = failureOf(node, message, draft.frames)
   const place = draft.frames.findLastIndex(({ branch }) => branch === 'try')
   if (place < 0) return { kind: 'fail', error }

@@ -48,7 +48,7 @@ export function requireAdministrator({ access }: Requester, what: 'export' | 'im
   if (!access.admin) throw new AppError(403, `Only administrators can ${what} workflows`)
 }
 
-type Result = {
+type ImportedWorkflow = {
   readonly id: string | null
   readonly name: string | null
   readonly status: 'created' | 'updated' | 'skipped' | 'error'
@@ -77,9 +77,9 @@ export async function previewImport(deps: WorkflowWrites, writer: Requester, fil
 export async function importWorkflows(deps: WorkflowWrites, writer: Requester, file: unknown, overwrite: boolean) {
   requireAdministrator(writer, 'import')
   const wanted = workflowsIn(file)
-  const results: Result[] = []
+  const results: ImportedWorkflow[] = []
   for (const one of wanted) results.push(await importOne(deps, writer, one, overwrite))
-  const count = (status: Result['status']) => results.filter((result) => result.status === status).length
+  const count = (status: ImportedWorkflow['status']) => results.filter((result) => result.status === status).length
   const summary = {
     total: results.length,
     created: count('created'),
@@ -90,7 +90,12 @@ export async function importWorkflows(deps: WorkflowWrites, writer: Requester, f
   return { message: 'Import completed', summary, results }
 }
 
-async function importOne(deps: WorkflowWrites, writer: Requester, one: Carried, overwrite: boolean): Promise<Result> {
+async function importOne(
+  deps: WorkflowWrites,
+  writer: Requester,
+  one: Carried,
+  overwrite: boolean,
+): Promise<ImportedWorkflow> {
   const id = idOf(one)
   const name = nameOf(one)
   try {

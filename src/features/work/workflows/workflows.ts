@@ -73,7 +73,11 @@ type Execution = {
 }
 
 /** Where an execution stands, and what of it is not kept yet. */
-type Progress = { readonly state: State; readonly commands: readonly StepCommand[]; readonly unkept: readonly LogRow[] }
+type StepProgress = {
+  readonly state: State
+  readonly commands: readonly StepCommand[]
+  readonly unkept: readonly LogRow[]
+}
 
 /**
  * Throws {@link ClaimLost} where somebody else has it by now, and what passes (a lost connection): then it stays claimed
@@ -94,7 +98,7 @@ export async function runExecution(
   const variables = isObject(definition.variables) ? definition.variables : {}
   const execution = { id: claim.id, workflowId: claim.workflow_Id, trigger: claim.trigger }
   const [state, commands] = begin(graph, { trigger: claim.trigger_data, variables, execution })
-  let progress: Progress = withNotes(opened, { state, commands, unkept: [] })
+  let progress: StepProgress = withNotes(opened, { state, commands, unkept: [] })
   for (;;) {
     const last = progress.commands.at(-1)!
     if (last.kind === 'complete' || last.kind === 'fail') {
@@ -119,7 +123,7 @@ export async function runExecution(
 const next = ([state, commands]: [State, readonly StepCommand[]]) => ({ state, commands })
 
 /** Adds the notes of the last step to what is to be kept, but for those that are. */
-function withNotes({ kept }: Execution, { state, commands, unkept }: Progress, durationMs?: number): Progress {
+function withNotes({ kept }: Execution, { state, commands, unkept }: StepProgress, durationMs?: number): StepProgress {
   const isKept = (seq: number) => ['success', 'failed'].includes(kept.get(seq)?.status ?? '')
   const rows = commands.flatMap((command, i) =>
     command.kind === 'note' && !isKept(command.seq) ? [logRowOf(command, i === 0 ? (durationMs ?? null) : null)] : [],
@@ -170,9 +174,9 @@ function causeFor({ cause, triggered_by_Id }: ClaimedExecution, { userId }: Auth
 /** Runs one node, or takes its stored result. A result that does not fit the graph stops the execution. */
 async function runNode(
   execution: Execution,
-  progress: Progress,
+  progress: StepProgress,
   command: Command_<'run'>,
-): Promise<Progress | 'over' | 'waiting'> {
+): Promise<StepProgress | 'over' | 'waiting'> {
   const { node } = command
   const kept = execution.kept.get(command.seq)
   if (kept !== undefined && kept.step !== command.step)
@@ -191,7 +195,12 @@ async function runNode(
   }
 }
 
-function give(execution: Execution, { state, unkept }: Progress, result: NodeResult, durationMs?: number): Progress {
+function give(
+  execution: Execution,
+  { state, unkept }: StepProgress,
+  result: NodeResult,
+  durationMs?: number,
+): StepProgress {
   const [after, commands] = step(execution.graph, state, result)
   return withNotes(
     execution,
@@ -219,9 +228,9 @@ const messageOf = ({ message, details }: AppError): string =>
  */
 async function inDatabase(
   execution: Execution,
-  progress: Progress,
+  progress: StepProgress,
   command: Command_<'run'>,
-): Promise<Progress | 'over'> {
+): Promise<StepProgress | 'over'> {
   const { claim, actor, commitInGroup } = execution
   const kind = `${claim.workflow_Id} ${claim.version} ${command.node.id}`
   const { after, isOver } = await commitInGroup({
@@ -238,10 +247,10 @@ async function inDatabase(
 
 async function effectsFrom(
   execution: Execution,
-  progress: Progress,
+  progress: StepProgress,
   first: Command_<'run'>,
   turn: CommitTurn,
-): Promise<Progress> {
+): Promise<StepProgress> {
   let now = progress
   for (let command = first; ; ) {
     const startedAt = performance.now()
@@ -289,7 +298,7 @@ function nodeRunOf(
   }
 }
 
-function standingOf({ state, commands }: Pick<Progress, 'state' | 'commands'>): Standing {
+function standingOf({ state, commands }: Pick<StepProgress, 'state' | 'commands'>): Standing {
   const last = commands.at(-1)!
   if (last.kind === 'complete') return { is: 'over', status: 'completed', error: null, state }
   if (last.kind === 'fail') return { is: 'over', status: 'failed', error: textOfFailure(last.error), state }
@@ -327,14 +336,14 @@ function begunRow(
 /** Outside of the database: begun only while the execution is ours, and kept with what comes after it. */
 async function outside(
   execution: Execution,
-  progress: Progress,
+  progress: StepProgress,
   command: Command_<'run'>,
   kept: KeptNode | undefined,
-): Promise<Progress | 'waiting'> {
+): Promise<StepProgress | 'waiting'> {
   const { signal } = execution
   const { node, input } = command
   await keep(execution, [...progress.unkept, begunRow(command, 'running', kept?.outputData ?? null)], { is: 'running' })
-  const done: Progress = { ...progress, unkept: [] }
+  const done: StepProgress = { ...progress, unkept: [] }
   const run = nodeRunOf(execution, command)
   const startedAt = performance.now()
   try {
@@ -365,10 +374,10 @@ const attemptOf = (kept: KeptNode | undefined): number =>
 /** A delay is a row that is due later. */
 async function wait(
   execution: Execution,
-  progress: Progress,
+  progress: StepProgress,
   command: Command_<'run'>,
   kept: KeptNode | undefined,
-): Promise<Progress | 'waiting'> {
+): Promise<StepProgress | 'waiting'> {
   if (kept?.status === 'pending') return give(execution, progress, { output: kept.outputData })
   const ms = Number(command.input.delay)
   if (!(ms >= 0 && ms <= longestDelayMs)) throw new NodeError(`delay must be a number from 0 to ${longestDelayMs}`)
@@ -383,10 +392,10 @@ const defaultWaitMs = 300_000
 /** Another workflow: begun in the transaction that keeps it, and waited for by a row. */
 async function callWorkflow(
   execution: Execution,
-  progress: Progress,
+  progress: StepProgress,
   command: Command_<'run'>,
   kept: KeptNode | undefined,
-): Promise<Progress | 'waiting'> {
+): Promise<StepProgress | 'waiting'> {
   const { deps, claim } = execution
   if (kept?.status === 'pending')
     return give(

@@ -288,7 +288,9 @@ const changes: readonly Tool[] = [
       const role_Id = await roleId(role, call)
       const filter = { role_Id, collection: { in: permissions.map(({ collection }) => collection) } }
       const { data } = await call('GET /permissions', { query: { filter, fields: 'id,collection,action', limit: -1 } })
-      const known = new Map((data as readonly Held[]).map((one) => [`${one.action} ${one.collection}`, one.id]))
+      const known = new Map(
+        (data as readonly HeldPermission[]).map((one) => [`${one.action} ${one.collection}`, one.id]),
+      )
       // By ids, known or new, so that all of them are one change.
       const rows = permissions.map((permission) => ({
         ...permission,
@@ -322,7 +324,7 @@ const changes: readonly Tool[] = [
   }),
 ]
 
-type Held = { readonly id: string; readonly collection: string; readonly action: string }
+type HeldPermission = { readonly id: string; readonly collection: string; readonly action: string }
 
 async function roleId(role: string, call: CallRoute): Promise<string> {
   if (isUuid(role)) return role

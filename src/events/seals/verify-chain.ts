@@ -114,7 +114,7 @@ type EventLink = SealedEvents & {
   readonly marks: Buffer
   readonly salts: Buffer
 }
-type EventRow = {
+type SealedLinkRow = {
   readonly number: number
   readonly statement: string
   readonly positions: readonly string[] | null
@@ -126,9 +126,9 @@ const eventLinkSql = `select number::float8 as number, statement, positions::tex
   from ${logSchema}.seal s where number >= $1 and kind = 'events' order by s.number limit 80`
 
 /** Links about events, several of one day and form together, so that small ones don't cost a statement each. */
-async function* linksFrom(db: Reader, start: number): AsyncGenerator<readonly EventRow[]> {
-  for await (const rows of pagesOf<EventRow>(db, eventLinkSql, start)) {
-    let group: EventRow[] = []
+async function* linksFrom(db: Reader, start: number): AsyncGenerator<readonly SealedLinkRow[]> {
+  for await (const rows of pagesOf<SealedLinkRow>(db, eventLinkSql, start)) {
+    let group: SealedLinkRow[] = []
     let weight = 0
     for (const row of rows) {
       group.push(row)
@@ -145,7 +145,7 @@ async function* linksFrom(db: Reader, start: number): AsyncGenerator<readonly Ev
 
 const eventsAtOnce = 2000
 
-async function verifyLinks(state: Verifying, rows: readonly EventRow[], report: Report): Promise<void> {
+async function verifyLinks(state: Verifying, rows: readonly SealedLinkRow[], report: Report): Promise<void> {
   const links = rows.flatMap((row) => readEventLink(row, report))
   const kept = links.filter(({ day }) => state.floor === undefined || day >= state.floor)
   for (const link of links) for (const position of link.ordered) noteSealed(state, link, position)
@@ -170,7 +170,7 @@ function noteSealed(state: Verifying, link: EventLink, position: string): void {
 }
 
 /** A link whose own record is not what its statement says can't name its events. */
-function readEventLink(row: EventRow, report: Report): EventLink[] {
+function readEventLink(row: SealedLinkRow, report: Report): EventLink[] {
   const { number } = row
   const statement = readStatement(row.statement)
   if (statement.kind !== 'events') {
