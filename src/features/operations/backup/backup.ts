@@ -1,6 +1,8 @@
-/* The public face of this folder. */
+/* Backups of an installation: the public face of this folder. */
+
 import { randomUUID } from 'node:crypto'
-import type { Reads } from '../../../db/pools.ts'
+import { copyOut } from '../../../db/copy.ts'
+import type { PgClient, Reads } from '../../../db/pools.ts'
 import { rawQuery, type Tx, type UnloggedWrites } from '../../../db/sql.ts'
 import { lastBackup, noteBackup, noteBackupEnd } from '../../../db/unlogged/holds.ts'
 import { AppError } from '../../../errors.ts'
@@ -8,17 +10,19 @@ import { commit, type Writes } from '../../../events/commit.ts'
 import { type DomainEvent, systemActor } from '../../../events/types.ts'
 import { backupsFolder, type Storage } from '../../files/storage/storage.ts'
 import { queueMail } from '../../messaging/mail/mail.ts'
-import type { BackupHost } from './moment.ts'
-import { writeBackup } from './write.ts'
+import { contentsIn, copiedTables, isText, readContent, sequencePlaces } from './contents.ts'
+import { definitionOf, notesOf } from './definition.ts'
+import { type BackupHeader, headerOf, keysOf, openReader, openWriter, type Pieces, sealKeys } from './format.ts'
+import { type BackupHost, type BackupMoment, inOneMoment, withContentHeld } from './moment.ts'
+import { type Objects, readObjects } from './objects.ts'
+import { openDraft } from './place.ts'
 
 export { resumeEffects } from '../../../db/unlogged/holds.ts'
 export type { BackupHeader, Keys } from './format.ts'
 export type { BackupHost } from './moment.ts'
 export { type PartReport, type RestoredFrom, restoreCollection, restoreTenant } from './part.ts'
 export { type RestoreOptions, type RestoreProgress, type RestoreResult, restoreBackup } from './restore.ts'
-
 export { exportTenant, type TenantExport } from './tenant-export.ts'
-export { type BackupOptions, type BackupResult, verify, writeBackup } from './write.ts'
 
 // Backups that are made by themselves: by a worker, or by setup before it migrates.
 
@@ -102,4 +106,165 @@ async function tellAdministrators(tx: Tx, message: string): Promise<readonly Dom
     events.push((await queueMail(tx, mail)).event)
   }
   return events
+}
+
+/**
+ * Backups of an installation: everything that is in its database, and the content of its files, as of one moment
+ * (docs/decisions/0062-one-format-of-backups.md).
+ */
+
+export type BackupResult = {
+  readonly header: BackupHeader
+  readonly parts: number
+  /** Of the backup itself. */
+  readonly bytes: number
+  readonly files: number
+  /** Whether it was read again and found to be what was written. */
+  readonly verified: boolean
+  /** The omitted parts, in words. */
+  readonly notes: readonly string[]
+}
+
+/** How far it is: bytes of the tables, then of the files, of about so many. */
+type BackupProgress = (step: 'tables' | 'files' | 'verifying', bytes: number, ofBytes: number | undefined) => void
+
+export type BackupOptions = {
+  /** With it the keys are in the backup, and open with nothing else. */
+  readonly passphrase?: string | undefined
+  readonly progress?: BackupProgress
+}
+
+/**
+ * Writes a backup of the installation to a file, a storage service (`name://key`) or standard output (`-`), while everything
+ * runs. Nothing has the name before all of it is there, on the disk, and was read again.
+ *
+ * @throws {AppError} 422 with a list, where the database has objects that a backup cannot hold
+ */
+export async function writeBackup(
+  host: BackupHost,
+  place: string,
+  { passphrase, progress = () => undefined }: BackupOptions = {},
+): Promise<BackupResult> {
+  const id = randomUUID()
+  const draft = await openDraft(host, place)
+  let bytes = 0
+  const writer = openWriter(async (piece) => {
+    bytes += piece.length
+    await draft.write(piece)
+  })
+  try {
+    const { header, notes, files } = await withContentHeld(host, id, () =>
+      inOneMoment(host, (moment) => writeParts(host, moment, writer, { id, passphrase, progress })),
+    )
+    await writer.end()
+    await draft.finish()
+    if (draft.readAgain !== undefined)
+      await verify(await draft.readAgain(), (read) => progress('verifying', read, bytes))
+    await draft.keep()
+    return { header, parts: writer.parts().length, bytes, files, verified: draft.readAgain !== undefined, notes }
+  } catch (error) {
+    await draft
+      .discard()
+      .catch((left: unknown) => host.log.warn({ err: left }, 'an unfinished backup could not be removed'))
+    throw error
+  }
+}
+
+/**
+ * Reads a backup to its end and gives its header.
+ *
+ * @throws {AppError} 422 for one that is not whole
+ */
+export async function verify(
+  source: Pieces,
+  onBytes: (bytes: number) => void = () => undefined,
+): Promise<BackupHeader> {
+  const counted = async function* () {
+    for await (const piece of source) {
+      onBytes(piece.length)
+      yield piece
+    }
+  }
+  const { header, parts } = await openReader(counted())
+  for await (const _part of parts());
+  return header as never
+}
+
+type Writing = { readonly id: string; readonly passphrase: string | undefined; readonly progress: BackupProgress }
+
+async function writeParts(
+  host: BackupHost,
+  moment: BackupMoment,
+  writer: ReturnType<typeof openWriter>,
+  { id, passphrase, progress }: Writing,
+) {
+  const { client, db } = moment
+  const objects = await readObjects(db)
+  refuse(objects)
+  const definition = definitionOf(objects)
+  const tables = await copiedTables(db, objects)
+  const header = await headerOf(host, db, objects, { id, hasKeys: passphrase !== undefined })
+  await writer.begin(header)
+  if (passphrase !== undefined)
+    await writer.part({ kind: 'keys', name: 'keys' }, 'none', [
+      Buffer.from(await sealKeys(keysOf(host.config), passphrase)),
+    ])
+  const statements = { ...definition, tables: tables.map(({ name, copyIn }) => ({ name, copyIn })) }
+  await writer.part({ kind: 'schema', name: 'database' }, 'zstd', [Buffer.from(JSON.stringify(statements))])
+  const all = tables.reduce((sum, { bytes }) => sum + bytes, 0)
+  let read = 0
+  for (const { name, copyOut: statement } of tables)
+    await writer.part({ kind: 'table', name }, 'zstd', copyOut(client, statement), (bytes) => {
+      read += bytes
+      progress('tables', read, all)
+    })
+  const places = await sequencePlaces(db, objects)
+  await writer.part({ kind: 'sequences', name: 'sequences' }, 'none', [Buffer.from(JSON.stringify(places))])
+  // From here on tables may change.
+  await moment.endOfRows()
+  const notes = [...notesOf(objects)]
+  const files = await writeContents(host, moment.files, writer, { notes, progress })
+  return { header, notes, files }
+}
+
+function refuse({ refused }: Objects): void {
+  if (refused.length > 0)
+    throw new AppError(422, `A backup cannot hold these objects of the database: ${refused.join('; ')}`, {
+      code: 'NOT_IN_BACKUPS',
+    })
+}
+
+type WriteReporting = { readonly notes: string[]; readonly progress: BackupProgress }
+
+async function writeContents(
+  host: BackupHost,
+  client: PgClient,
+  writer: ReturnType<typeof openWriter>,
+  { notes, progress }: WriteReporting,
+): Promise<number> {
+  const all = Number(
+    (await client.query('select coalesce(sum(size), 0)::float8 as bytes from "public"."svc_File"')).rows[0].bytes,
+  )
+  let read = 0
+  let files = 0
+  for await (const stored of contentsIn(client)) {
+    const content = await readContent(host, stored)
+    if (content === undefined) {
+      const { storage, key } = stored.places[0]!
+      notes.push(`the content of ${storage} ${key} is missing`)
+      continue
+    }
+    const { hash, size, places } = stored
+    const about = { kind: 'file' as const, name: hash ?? places[0]!.key, hash, size, places }
+    const encoding = isText(stored) ? 'zstd' : 'none'
+    await writer.part(about, encoding, content, (bytes) => {
+      read += bytes
+      progress('files', read, all)
+    })
+    const { sha256 } = writer.parts().at(-1)!
+    if (encoding === 'none' && hash !== null && sha256 !== hash)
+      notes.push(`the content of ${places[0]!.storage} ${places[0]!.key} is not the one that its row names`)
+    files += 1
+  }
+  return files
 }
