@@ -10,11 +10,11 @@ export const commands: Readonly<Record<string, ListedCommand>> = {
   },
   start: {
     about: 'runs everything: PostgreSQL, setup, the web process and the workers',
-    load: () => import('./start.ts'),
+    load: async () => (await import('./processes.ts')).start,
   },
   setup: {
     about: 'the release step: brings the database to this version; --json',
-    load: () => import('./setup.ts'),
+    load: async () => (await import('./processes.ts')).setup,
   },
   web: {
     about: 'one web process',
@@ -42,7 +42,7 @@ export const commands: Readonly<Record<string, ListedCommand>> = {
   },
   'export-tenant': {
     about: 'ID-OR-NAME: exports the rows and files of a tenant into a directory',
-    load: () => import('./export-tenant.ts'),
+    load: async () => (await import('./backup.ts')).tenantExport,
   },
   'export-user': {
     about: 'exports everything that the log holds about a user, one JSON object a line',

@@ -13,7 +13,7 @@ import {
 } from '../events/consumer-state.ts'
 import type { Runtime } from '../process/runtime.ts'
 import { type Command, UsageError } from './command.ts'
-import { withRuntime } from './runtime.ts'
+import { withRuntime } from './installation.ts'
 
 export const usage = `Usage: daybook consumers <command>
   list [--json]                  every consumer of the log, with the events that it has set aside

@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util'
 import { systemActor } from '../events/types.ts'
 import { moveFiles, removeOrphans, toFolders, toService, verifyFiles } from '../features/files/files/files.ts'
 import { type Command, UsageError } from './command.ts'
-import { withRuntime } from './runtime.ts'
+import { withRuntime } from './installation.ts'
 
 export const usage = `Usage: daybook files <command>
   verify [--hashes] [--remove-orphans]   compares rows with storage, in both directions; exit code 1 for a difference

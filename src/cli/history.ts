@@ -2,7 +2,7 @@ import { pipeline } from 'node:stream/promises'
 import { systemActor } from '../events/types.ts'
 import { eraseItem, exportUser } from '../features/data/history/history.ts'
 import { type CommandModule, readOptions } from './command.ts'
-import { withRuntime } from './runtime.ts'
+import { withRuntime } from './installation.ts'
 
 const eraseUsage = `Usage: daybook erase --collection NAME --id ID
   Erases the images of one item from the log, for ever. The item itself is not touched.

@@ -4,6 +4,7 @@ import { ConfigError, embeddedDatabase, loadEnv, parseConfig, parseInstallation 
 import type { Env } from '../config/variable.ts'
 import { isClaimed } from '../db/embedded/claim.ts'
 import { startEmbedded } from '../db/embedded/embedded.ts'
+import type { Runtime } from '../process/runtime.ts'
 
 type InstallationOptions = {
   /** Makes the embedded database where the directory has none; otherwise its lack is for `work` to find. */
@@ -51,4 +52,32 @@ export async function joinInstallation(): Promise<void> {
   const { auth } = parseInstallation(all, { secretKey: true })
   process.env.DATABASE_URL = all.DATABASE_URL
   if (auth.secretKey !== '' && server.environment !== 'production') process.env.SECRET_KEY = auth.secretKey
+}
+
+type CommandOptions = {
+  /** Instead of that of requests. */
+  readonly transactionTimeoutMs?: number
+}
+
+/** Runs a command with a runtime on the installation's database; its log goes to standard error. */
+export function withRuntime(
+  work: (runtime: Runtime) => Promise<void>,
+  { transactionTimeoutMs }: CommandOptions = {},
+): Promise<number> {
+  return onInstallation(async (env) => {
+    // Here, because commands that start a process need neither before it.
+    const { openLogger } = await import('../adapters/logger.ts')
+    const { openRuntime } = await import('../process/runtime.ts')
+    const given = parseInstallation(env, { secretKey: true })
+    const config =
+      transactionTimeoutMs === undefined ? given : { ...given, database: { ...given.database, transactionTimeoutMs } }
+    const log = openLogger({ level: config.log.level, name: 'daybook', stderr: true })
+    const runtime = await openRuntime({ config, log, name: 'cli', worker: false })
+    try {
+      await work(runtime)
+      return 0
+    } finally {
+      await runtime.close()
+    }
+  })
 }

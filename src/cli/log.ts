@@ -11,8 +11,7 @@ import { type ExportRequest, exportWholeLog, readHead, tailLog } from '../featur
 import { isUuid } from '../language/text.ts'
 import type { Runtime } from '../process/runtime.ts'
 import { type Command, UsageError } from './command.ts'
-import { onInstallation } from './installation.ts'
-import { withRuntime } from './runtime.ts'
+import { onInstallation, withRuntime } from './installation.ts'
 
 const commandsUsage = `Usage: daybook log <command>
   tail    the newest events as they come; --collection A,B --action A,B --actor USER --tenant T

@@ -1,10 +1,45 @@
 import { parseArgs } from 'node:util'
-import { startSmall } from '../process/start-up.ts'
+import { exitWithParent, startSmall } from '../process/start-up.ts'
+import type { SetupResult } from '../setup.ts'
 import { workerNames } from '../workers/names.ts'
 import { type CommandModule, UsageError } from './command.ts'
-import { joinInstallation } from './installation.ts'
+import { joinInstallation, onInstallation } from './installation.ts'
 
-/* The processes of an installation. Each loads its program after it has joined the installation. */
+/* The processes of an installation, one by one and all at once. A command loads the program of its process when it runs. */
+
+/** The whole platform by one command (docs/install.md). */
+export const start: CommandModule = {
+  usage: `Usage: daybook start
+  Runs PostgreSQL (unless DATABASE_URL names a server), setup, the web process and the workers that have work, and prints the address.
+  It keeps its data in DAYBOOK_DATA_DIR (./.daybook). Ctrl-C stops everything.
+`,
+  run: async (args) => {
+    parseArgs({ args: [...args], options: {} })
+    exitWithParent()
+    const { launch } = await import('../launcher/launch.ts')
+    process.exit(await launch(process.cwd(), process.env))
+  },
+}
+
+export const setup: CommandModule = {
+  usage: `Usage: daybook setup [--json]
+  The release step: brings the database to this version, before its processes start. It may run any number of times and in
+  parallel, beside the processes of the version before. The first one makes the administrator and shows the password, once.
+  --json   the administrator as JSON
+`,
+  run: async (args) => {
+    const { json } = parseArgs({ args: [...args], options: { json: { type: 'boolean' } } }).values
+    const tell = (result: SetupResult) => process.stdout.write(json ? `${JSON.stringify(result)}\n` : linesOf(result))
+    const { setupProcess } = await import('../setup.ts')
+    return onInstallation((env) => setupProcess(() => env, tell), { create: true })
+  },
+}
+
+function linesOf({ admin }: SetupResult): string {
+  if (admin === undefined) return ''
+  const password = admin.password === null ? 'as in ADMIN_PASSWORD' : `${admin.password}   (shown only this once)`
+  return `Administrator  ${admin.email}\nPassword       ${password}\n`
+}
 
 export const web: CommandModule = {
   usage: `Usage: daybook web

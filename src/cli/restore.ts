@@ -16,7 +16,7 @@ import { startStreaming } from '../process/start-up.ts'
 import { runSetup } from '../setup.ts'
 import { openProgressLine, passphraseOf, withBackupHost } from './backup.ts'
 import { type Command, type CommandModule, UsageError } from './command.ts'
-import { withRuntime } from './runtime.ts'
+import { withRuntime } from './installation.ts'
 
 export const usage = `Usage: daybook restore FILE [--hold] [--end-sessions] [--keys-to FILE] [--passphrase-file FILE] [--other-key] [--no-verify]
        daybook restore --collection NAME (--at TIME | --from FILE) [--dry-run] [--set-null] [--skip] [--force] [--json]

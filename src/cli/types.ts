@@ -7,7 +7,7 @@ import { loadEnv, parseConfig } from '../config/config.ts'
 import { AppError } from '../errors.ts'
 import { catalogOfImport, typescriptOf } from '../features/data/schemas/schemas.ts'
 import { type Command, UsageError } from './command.ts'
-import { withRuntime } from './runtime.ts'
+import { withRuntime } from './installation.ts'
 
 export const usage = `Usage: daybook types [--out FILE]
   writes the collections as TypeScript, to standard output or FILE; from
