@@ -54,7 +54,7 @@ export type AccessRules = {
 export type AccessStore = {
   current(): AccessRules
   reload(): Promise<void>
-  /** As `reload`, but nobody hears of it where nothing has changed: what is kept for the rules stays. */
+  /** As `reload`, but without a change it notifies no one, and what is kept for the rules stays. */
   reloadIfStale(): Promise<void>
   /** The rules as they are now, read again where they know no role of this id or name: it may have been made a moment ago. */
   knowing(role: string): Promise<AccessRules>

@@ -74,7 +74,7 @@ function openOutput(fd: number): DestinationStream {
 
 const pauseMs = 10
 
-/** How many bytes are done with: all of them when nobody will ever read them. */
+/** How many bytes are done with: all of them when no reader is left. */
 function tryToWrite(fd: number, bytes: Buffer): number {
   try {
     return writeSync(fd, bytes)

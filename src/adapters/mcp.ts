@@ -133,7 +133,7 @@ async function withProgress(
   const tell = () => {
     seconds += 1
     const params = { progressToken, progress: seconds, message: `under way for ${seconds} s` }
-    // The answer tells, too, where nobody hears this.
+    // The answer tells, too, for clients that do not listen.
     notify({ method: 'notifications/progress', params }).catch(() => undefined)
   }
   const timer = setInterval(tell, progressEveryMs)

@@ -153,7 +153,7 @@ export function sizeText(bytes: number): string {
 const exportUsage = `Usage: daybook export-tenant ID-OR-NAME --out DIR [--quiet] [--json]
   Writes the data of a tenant into a new directory, as of one moment, while everything runs: its rows as NDJSON, a
   file per collection, its members, the content of its files, and manifest.json with counts and digests. No credential, secret
-  or hidden field is in it. The directory gets its name when all of it is on the disk, and nobody else may read it.
+  or hidden field is in it. The directory gets its name when all of it is on the disk, and only you may read it.
   --out DIR  a directory that does not exist yet
   --quiet    no progress on standard error
   --json     the manifest on standard output

@@ -18,7 +18,7 @@ const commandsUsage = `Usage: daybook log <command>
           [--lines N] how many to begin with (10), [--follow] waits for more, [--json] whole events, one a line
   export  the log as NDJSON, the oldest event first; the same filters, --from TIME --to TIME, --since CURSOR,
           [--output FILE]; to go on later, pass the cursor of the last line as --since
-  head    the newest head of the sealed log, as JSON: keep it where nobody can change it
+  head    the newest head of the sealed log, as JSON: keep it where it cannot be changed
   verify  compares the tables with the log, or with --seals the log with its seals
 `
 

@@ -119,7 +119,7 @@ export function heldFrom({ name, token, snapshot, upTo, position }: HeldConsumer
  * Handles the next page, and moves the consumer past it. The page is read before the transaction begins that handles it:
  * a transaction has its number from then on, so once it has committed no number of its snapshot can be given out again,
  * not even by a server that crashed (ADR 39). Throws what passes, such as a lost connection: then the place is to be read
- * again, because nobody knows whether the page was handled.
+ * again, because it is not known whether the page was handled.
  */
 export async function handleNext(deps: ConsumerWrites, consumer: Consumer, held: ConsumerHold): Promise<PageOutcome> {
   const { collections, actions, brief } = consumer.wants()

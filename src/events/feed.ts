@@ -306,7 +306,7 @@ function openPageMemory() {
 const mostEvents = 4000
 const mostPages = 64
 
-/** Wakes when asked to, and when nobody has for the interval while somebody waits. */
+/** Wakes when asked to, and after an interval without that while a reader waits. */
 function openWakeups(intervalMs: () => number) {
   let count = 0
   let closed = false

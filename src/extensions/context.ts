@@ -121,7 +121,7 @@ export function contextFor(
   extension: string,
   { tasksService, guard, cause }: ContextOptions = {},
 ): ExtensionContext {
-  // Its changes in nobody's name are a request of their own to the log; in a hook they share one with the hook's other
+  // Its changes without a user are a request of their own to the log; in a hook they share one with the hook's other
   // changes.
   const actor = (): Actor => {
     const own = { ...systemActor, userAgent: `daybook ${extension}`, guard }

@@ -77,7 +77,7 @@ export type ItemsService = {
 
 export type ItemsServiceClass = new (collection: string, options?: ItemsServiceOptions) => ItemsService
 
-/** The class for one extension; `actor` says whom the log names for what it does in nobody's name. */
+/** The class for one extension; `actor` is whom the log names for what it does without a user. */
 export function itemsServiceFor(deps: ExtensionWrites, actor: () => Actor): ItemsServiceClass {
   return class extends Items {
     constructor(collection: string, { accountability = null }: ItemsServiceOptions = {}) {

@@ -34,7 +34,7 @@ export type HooksService = {
 /** The members that every hook gets; `data`, `query`, `document` and so on depend on the event. */
 export type HookContext = {
   readonly collection: string
-  /** Null for what the platform itself or an extension does in nobody's name. */
+  /** Null for what the platform itself or an extension does without a user. */
   readonly accountability: Accountability | null
   /** Before a change: its transaction. */
   readonly db: HookDb

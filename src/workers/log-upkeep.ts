@@ -135,7 +135,7 @@ const defaultTiming: UpkeepTiming = { paceMs, lookMs: 2000 }
 /**
  * Seals the log until stopped, however many processes do so: as a consumer of the log, and beside it what the consumer has
  * passed over. Appends each head that it finds to LOG_SEAL_FILE. With LOG_SEALS=false nothing is sealed, and the log is
- * kept for nobody.
+ * kept in vain.
  */
 export async function openSeals(deps: WorkerWrites, timing: Partial<UpkeepTiming> = {}): Promise<Sealing> {
   const { keys } = logKeys(deps.config)

@@ -84,7 +84,7 @@ async function serveMeasured(life: Life, runtime: Runtime, worker: WorkerName): 
 const heldBack: readonly WorkerName[] = ['mail', 'tasks', 'webhooks', 'workflows']
 const heldLookMs = 1000
 
-/** A copy of an installation was restored with `--hold`: it writes to nobody until `daybook resume`. */
+/** A copy of an installation was restored with `--hold`: it sends nothing to the outside until `daybook resume`. */
 async function untilResumed({ reserved, log }: Runtime, worker: WorkerName): Promise<void> {
   if (!heldBack.includes(worker) || !(await areEffectsHeld(reserved))) return
   log.warn('this installation was restored with --hold: nothing is done until `daybook resume`')

@@ -243,7 +243,7 @@ export async function openUploads(
   return row!
 }
 
-/** An upload as its creator finds it, at the same tenant; it exists for nobody else. */
+/** An upload as its creator finds it, at the same tenant; other users do not find it. */
 export type UploadKey = { readonly id: string; readonly userId: string; readonly tenantId: string | undefined }
 
 const keyValues = ({ id, userId, tenantId }: UploadKey) => [id, userId, tenantId ?? null]

@@ -1,7 +1,7 @@
 /**
  * The *leaf* of an event, computed by the database: a hash of everything that the event says. Its images and its origin
  * (address and user agent) are in it as commitments, each salted on its own, so that either can be erased while the
- * rest stays provable: what is left of an erased part is its commitment, and without the salt nobody can try what it was.
+ * rest stays provable: what is left of an erased part is its commitment, and without the salt its content cannot be guessed.
  */
 import { randomBytes } from 'node:crypto'
 import { logSchema, logTable } from '../../catalog/log-triggers.ts'

@@ -332,7 +332,7 @@ async function verifyRest(state: Verifying, { reached, sweep, floor }: Chain): P
 /**
  * The chain's bounds on time, for events that were sealed after others: a transaction that had not begun when a link
  * was made cannot have written before the events of that link, and positions are given out in the order of time. So
- * nobody can date an event back that is inserted now.
+ * an event that is inserted now cannot be dated back.
  */
 type Timeline = {
   /** Links in the order of the chain; what is asked is held against those that have passed. */

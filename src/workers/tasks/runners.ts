@@ -108,7 +108,7 @@ function failToStart(how: string): never {
   throw new Error(`the process for tasks could not start: ${how}`)
 }
 
-/** Calls `onSilence` when nothing was heard for that many of its own ticks, so a worker that stood still itself blames nobody. */
+/** Calls `onSilence` when nothing was heard for that many of its own ticks, so a worker that stood still itself blames no runner. */
 function watchSilence(ticksAtMost: number, onSilence: () => void) {
   let silent = 0
   const timer = setInterval(() => {

@@ -154,7 +154,7 @@ export async function requestPasswordReset(
 
 /**
  * Sets a new password by a mailed link or code, once, and ends everything else
- * that opens the account. It signs nobody in, so a second factor is still asked for at login.
+ * that opens the account. It does not sign in, so a second factor is still asked for at login.
  *
  * @throws {AppError} 400 for a missing or unfit password, and for a secret that opens nothing
  */

@@ -32,7 +32,7 @@ export type AclsById = ReadonlyMap<string, StoredRule>
 
 /**
  * Throws 400 with all that is wrong with a row of one of the two about to be created, or with an id changed by these
- * members; 403 for a system rule, which nobody changes. Nothing for an id that does not exist: the statement says so.
+ * members; 403 for a system rule, which cannot be changed. Nothing for an id that does not exist: the statement says so.
  */
 export async function checkRule(
   deps: Reads & Clock & Configuration & CurrentCatalog,

@@ -85,7 +85,7 @@ type LinkDecision = {
 /**
  * The account that an identity opens.
  *
- * @throws {AppError} 403 for an unverified address of an account, and for a new account where nobody registers
+ * @throws {AppError} 403 for an unverified address of an account, and for a new account where registration is closed
  */
 export function decideLink(
   { linked, ofAddress }: KnownAccounts,

@@ -129,7 +129,7 @@ export type VisibleChange = {
   readonly data: string
   /** The viewers of the row after the change, for a delete of the row before it: their numbers, from 1. */
   readonly visible: readonly number[]
-  /** The same for the row before the change; nobody for a create. */
+  /** The same for the row before the change; no one for a create. */
   readonly was_visible: readonly number[]
   /** JSON text of the primary key. */
   readonly key: string

@@ -286,7 +286,7 @@ const namedIn = new WeakMap<Tx, Actor>()
 /**
  * The answer to a reference that was refused, by `svc_refer`, whose message is the relation, or by the database's
  * constraint for a relation that the payload names, and to a value that only the database missed (a default that is null,
- * a user where nobody is signed in). Every other error stays what it is.
+ * a user where no user is signed in). Every other error stays what it is.
  */
 export function placed(error: unknown, place: RequestPlace): unknown {
   const { label = '', aliases } = place

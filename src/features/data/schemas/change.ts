@@ -182,7 +182,7 @@ export function changed({ collection, change }: CollectionChange): DomainEvent {
 
 /**
  * While a change waits for a table behind a long reader, all others wait behind the change. Set only once the change has
- * its turn: nobody waits behind those that wait for it.
+ * its turn: no request waits behind those that wait for it.
  */
 const longestLockWait = '1s'
 

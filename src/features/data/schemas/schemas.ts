@@ -55,7 +55,7 @@ export function createSchema(
 
 /**
  * Changes a collection: adds, alters (castable types only), removes what is null. Entries that the schema leaves out stay; with
- * `drop` they go. 404 for an unknown collection, 400 where a column would go that nobody named.
+ * `drop` they go. 404 for an unknown collection, 400 where a column would go that was not named.
  */
 export function updateSchema(
   deps: Reads & Writes,

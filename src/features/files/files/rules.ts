@@ -199,7 +199,7 @@ const versionsSql = `
   from versions v where not exists (select from "svc_File" f where f.storage = v.storage and f.filename = v.filename
     and coalesce(f.storage_folder, '') = coalesce(v.folder, ''))`
 
-/** Has content removed that no row names and nobody holds, as `verifyFiles` finds it. */
+/** Has content removed that no row names and no upload holds, as `verifyFiles` finds it. */
 export async function removeOrphans(deps: Writes, orphans: readonly ContentKey[]): Promise<void> {
   await commit(deps, systemActor, async (tx) => {
     await scheduleRemoval(tx, orphans, graceSeconds)

@@ -6,7 +6,7 @@ import { type CurrentSettings, type SettingsRow, smtpPassword } from '../../sett
 /**
  * The sender of a mail of the tenant, or of the installation: SMTP of the tenant's settings, else of the installation's,
  * where it is switched on and complete, else MAIL_DEFAULT_SENDER. Outside production the inbox
- * keeps what nobody can send; in production it is undefined, and the mail waits.
+ * keeps mails that cannot be sent; in production it is undefined, and the mail waits.
  */
 export function senderOf(deps: Configuration & CurrentSettings, tenantId: string | undefined): SmtpSender | undefined {
   const own = tenantId === undefined ? undefined : settingsSender(deps.config, deps.settings.own(tenantId))

@@ -15,7 +15,7 @@ import {
 } from './notifications.ts'
 import { countUnseen, deleteOwn, markSeen, type NotificationWrites, ownNotifications } from './queries.ts'
 
-/** `/notifications`: the caller's own, nobody else's. Row events are appended by the database. */
+/** `/notifications`: only the caller's own. The database appends row events. */
 export function notificationRoutes(app: App, deps: NotificationWrites): void {
   app.get('/notifications', listRoute, async (request, reply) => {
     const list = await listNotifications(deps, requesterOf(request), queryOf(request))

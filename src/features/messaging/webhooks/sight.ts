@@ -207,7 +207,7 @@ type SeenEvent = { readonly action: string; readonly row: VisibleChange | undefi
 
 /**
  * The visible parts of events, by position; invisible events have none. An erased event shows only that it happened,
- * and only if the role sees every row of the collection: otherwise nobody can know any more whether it saw the row.
+ * and only if the role sees every row of the collection: otherwise it cannot be known any more whether it saw the row.
  */
 export async function seenEvents(
   deps: SightReads,

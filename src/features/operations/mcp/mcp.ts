@@ -53,7 +53,7 @@ const routesByName = oncePer(
   (routes: readonly DeclaredRoute[]) => new Map(routes.map((route) => [`${route.method} ${route.url}`, route])),
 )
 
-/** A route that is switched off is nobody's. A client's token opens what its scope covers. */
+/** No caller may use a route that is switched off. A client's token opens what its scope covers. */
 function isOpen(route: DeclaredRoute | undefined, caller: Caller): boolean {
   const { admin, sessionId, userId } = caller
   if (route === undefined || !hasScope(caller.access, route.scope)) return false

@@ -23,7 +23,7 @@ type Behind = {
   readonly authority_Id: string | null
   /** The tenant of the workflow. */
   readonly workflowTenant: string | null
-  /** The user who asked for it, or nobody. */
+  /** The user who asked for it; null without one. */
   readonly caller_Id: string | null
   /** The scope of the program that asked in the caller's name. */
   readonly caller_scope?: AccessScope | null | undefined

@@ -13,7 +13,7 @@ import { optionsOf } from './validate.ts'
 
 /**
  * One transaction for what several executions do next: its round trips and its wait for the disk are theirs together. While
- * transactions run, those that come wait for the next one; so nobody waits where little is to be done, and many share where
+ * transactions run, those that come wait for the next one; so no execution waits where little is to be done, and many share where
  * much is.
  *
  * Each is kept whole or not at all, as it would be alone. Where one breaks the transaction, all of it is rolled back: that one is

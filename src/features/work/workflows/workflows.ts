@@ -81,7 +81,7 @@ type StepProgress = {
 
 /**
  * Throws {@link ClaimLost} where somebody else has it by now, and what passes (a lost connection): then it stays claimed
- * until its lease is over, because nobody knows what was kept. `signal`: the process stops, nothing more is begun.
+ * until its lease is over, because it is not known what was kept. `signal`: the process stops, nothing more is begun.
  */
 export async function runExecution(
   deps: WorkflowWrites,
