@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { AppError } from '../errors.ts'
 
-/** The answer to a client that is gone: nobody reads it; 499 is what proxies log for it. */
+/** The answer to a client that is gone, which will not read it; proxies log 499 for such a request. */
 export const clientGone = (cause?: unknown): AppError =>
   new AppError(499, 'The client has closed the request', { cause })
 
@@ -18,7 +18,7 @@ export type Asker = {
 }
 
 /**
- * Does work, and all that follows from it, for somebody. Statements of the routes' pool and transactions of `commit`
+ * Does work, and all that follows from it, for an asker. Statements of the routes' pool and transactions of `commit`
  * end when that one is gone. Shared work must not run there: see `ends` in db/pools.ts.
  */
 export function workFor<T>(asker: Asker, work: () => T): T {
@@ -48,7 +48,7 @@ export function forSameAsker(): <T>(work: () => T) => T {
 /** For whom this is done; undefined outside of requests. */
 export const asker = (): Asker | undefined => askers.getStore()
 
-/** Aborts when nobody waits for this work any more. */
+/** Aborts when the client no longer waits for this work. */
 export const goneSignal = (): AbortSignal | undefined => askers.getStore()?.gone
 
 const askers = new AsyncLocalStorage<Asker>()

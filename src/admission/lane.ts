@@ -37,7 +37,7 @@ type EntryRequest = {
 export type HeldPlace = {
   /** To be called once, when the work is over. */
   leave(): void
-  /** Another place for the same work, where one is free and nobody waits. */
+  /** Another place for the same work, where one is free and no other work waits. */
   another(): HeldPlace | undefined
 }
 
@@ -54,7 +54,7 @@ export type Lane = {
   /**
    * A place, as soon as there is one. 503 `OVERLOADED` with `Retry-After` where it would take too long, 499 when the asker
    * is gone before. Work of an asker that holds a place already needs no further one: two that waited for each other's
-   * would never end. Nor does work that nobody asks for.
+   * would never end. Nor does work without an asker.
    */
   enter(entering: EntryRequest): HeldPlace | Promise<HeldPlace>
   /**
@@ -83,7 +83,7 @@ export async function admitted<T>(
   }
 }
 
-/** Where nobody is refused: in workers, which bound their work themselves. */
+/** Admits everything: for workers, which bound their work themselves. */
 export const openDoor: Lane = {
   enter: () => freePlace,
   turnAway: () => undefined,
@@ -284,7 +284,7 @@ function boundsOf({ places, patience }: LaneState): Places {
   return { all, heavy, quick, heavyLine, line: longestLine, ...(patience ?? usualPatience) }
 }
 
-/** Looks at everybody who waits: somebody may have come, or have waited too long. */
+/** Looks at all waiting work: some may have just come, some may have waited too long. */
 function look(state: LaneState): void {
   const now = performance.now()
   leaveGone(state)
@@ -295,7 +295,7 @@ function look(state: LaneState): void {
   watch(state)
 }
 
-/** A place has become free: nobody is refused for that. */
+/** A place has become free. That is no reason to refuse any work. */
 function admitNext(state: LaneState): void {
   leaveGone(state)
   reassess(state, performance.now())
@@ -359,7 +359,7 @@ function watch(state: LaneState): void {
   }, tickMs).unref()
 }
 
-/** Until somebody who came then has waited for a moment. */
+/** Waits until work that came at `since` has waited for {@link refusalMs}. */
 async function aMoment(state: LaneState, since: number): Promise<void> {
   const leftMs = since + refusalMs - performance.now()
   if (leftMs <= 0 || state.refusing >= refusalsAtOnce) return

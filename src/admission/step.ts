@@ -32,7 +32,7 @@ export type Places = {
   readonly quick: number
   /** Heavy work that may wait. */
   readonly heavyLine: number
-  /** Work of any kind that may wait: nobody shall find out how much memory a line takes. */
+  /** Work of any kind that may wait. It bounds the memory of the line. */
   readonly line: number
   /** The longest wait. */
   readonly deadlineMs: number
@@ -74,7 +74,7 @@ export function step<W extends Work>(occupancy: Occupancy<W>, places: Places, no
 /** Work in a lane, as it is kept: copied for a decision only where one may be needed. */
 type InLane<W extends Work> = Omit<Occupancy<W>, 'running'> & { readonly running: ReadonlySet<Work> }
 
-/** As {@link step}; asks at less cost where nobody can be refused. */
+/** As {@link step}; cheaper where no work can be refused. */
 export function cheapStep<W extends Work>(lane: InLane<W>, places: Places, now: number): Step<W> {
   const occupancy = copyOf(lane)
   return mayRefuse(lane, places, now)
@@ -94,7 +94,7 @@ export function copyOf<W extends Work>({ running, waiting, servedAt }: InLane<W>
   return { running: [...running], waiting, servedAt }
 }
 
-/** Those who wait and for whom there is a place now, in their turns. */
+/** The waiting work for which there is a place now, in its order. */
 export function admissible<W extends Work>(occupancy: Occupancy<W>, places: PlaceCounts): W[] {
   const { running } = occupancy
   const admitted: W[] = []
@@ -136,8 +136,8 @@ function placesOf(weight: Weight, { all, heavy, quick }: PlaceCounts): number {
 }
 
 /**
- * False where nobody can be refused, `comer` included: even one place would be enough to come to everybody's turn in time, and
- * the lines are short. Most of the time it is so, and to find out exactly costs more than to answer a request.
+ * False if no work can be refused, `comer` included: even with one place all of it would get its turn in time, and the lines are
+ * short. That is the case most of the time, and an exact check costs more than answering a request.
  */
 export function mayRefuse<W extends Work>(
   { running, waiting }: Pick<Occupancy<W>, 'waiting'> & { readonly running: Iterable<Work> },
@@ -168,8 +168,8 @@ const settledMs = 450
 type Turn<W> = { readonly work: W; readonly piece: number; readonly servedAt: number }
 
 /**
- * Callers take turns, so that none can fill the line alone: everybody's first piece of work comes before anybody's second,
- * where pieces that run count, too; among equals who was served longest ago comes first.
+ * Callers take turns, so that none can fill the line alone: every caller's first piece of work comes before any caller's second.
+ * Running pieces count too. Among equals, the caller who was served longest ago comes first.
  */
 function turnsOf<W extends Work>({ running, waiting, servedAt }: Occupancy<W>): Turn<W>[] {
   const pieces = new Map<string, number>()
@@ -229,7 +229,7 @@ const waitsForHeavy = ({ weight }: Work): boolean => weight !== 'cheap' && weigh
 
 const isHeavy = ({ weight, isPatient }: Work): boolean => weight === 'heavy' && !isPatient
 
-/** How long who comes next waits for one of the places, as far as can be told. */
+/** How long the next work waits for one of the places, as far as can be foreseen. */
 function openLine(running: readonly Work[], places: number, now: number) {
   const ends = running.slice(0, places).map(({ expectedMs, since }) => Math.max(0, expectedMs - (now - since)))
   while (ends.length < places) ends.push(0)
@@ -242,7 +242,7 @@ function openLine(running: readonly Work[], places: number, now: number) {
   }
 }
 
-/** The presumption about work whose cost nobody has seen yet. */
+/** The presumption about work whose cost is not known yet. */
 export type CostPresumption = 'cheap' | 'heavy'
 
 /**

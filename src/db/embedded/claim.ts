@@ -12,9 +12,10 @@ import { EmbeddedError, type Notes } from './host.ts'
  * killed process does not count: it names the process id together with that process's start time, since ids are
  * used again (in a restarted container nearly always).
  *
- * Of any number of processes that find such a claim at the same moment one gets it. Nobody removes it, because by then
- * it may be another one's: who comes after it is decided by a file that is named after it and can be made once. Its
- * maker puts his claim in the place of the old one; should he die before that, somebody comes after him in the same way.
+ * If several processes find such a claim at the same moment, one of them gets it. None of them removes the claim, because
+ * by then it may be another process's. A file that is named after the old claim, and that can be made only once, decides
+ * which process is next. That process replaces the old claim with its own. If it dies before that, the next one follows in
+ * the same way.
  *
  * @throws EmbeddedError when a running process holds it
  */
@@ -97,7 +98,7 @@ async function holderOf(claim: string): Promise<string | undefined> {
 /**
  * Stops the server that a killed process left on this cluster, if there is one, so that there are never two. It looks
  * for a live process whose command line names the cluster: `postmaster.pid` may outlive its server, and its process id
- * may by now be anybody's.
+ * may belong to another process by now.
  */
 export async function stopLeftOver(clusterDir: string, log: Notes): Promise<void> {
   const file = join(clusterDir, 'postmaster.pid')

@@ -33,7 +33,7 @@ export type MigrationRunner = MigrationHost & {
 
 type RunnerOptions = {
   readonly requester: Actor | undefined
-  /** While somebody else is the runner: wait for him, as a start does, or be told 409. */
+  /** While another process is the runner: wait for it, as a start does, or get a 409. */
   readonly busy: 'wait' | 'refuse'
 }
 
@@ -89,8 +89,8 @@ export async function finishRun({ session, config }: MigrationRunner, scripts: r
 }
 
 /**
- * At a process's start: finds what a runner that was killed has left `running`. Does nothing
- * while somebody is the runner.
+ * At a process's start: finds the migrations that a killed runner has left `running`. Does nothing
+ * while another process is the runner.
  */
 export async function findInterrupted(host: MigrationHost): Promise<void> {
   const session = await openDirectSession(host.config)
