@@ -143,7 +143,7 @@ function stopSignal(): Promise<void> {
 }
 
 /**
- * `GET /ready` of a worker process for anybody, and `GET /metrics` for the holder of METRICS_TOKEN: at METRICS_PORT for
+ * `GET /health` and `GET /ready` of a worker process for anybody, and `GET /metrics` for the holder of METRICS_TOKEN: at METRICS_PORT for
  * the first worker of the list, one port further for each after it, so that all of them can run on one machine.
  * Undefined when it is not set. The web processes report the database's figures.
  */
@@ -201,8 +201,10 @@ async function answer(
   const refuse = (status: number, message: string) =>
     response.writeHead(status, jsonHeaders).end(JSON.stringify({ error: { message } }))
   const path = request.url?.split('?', 1)[0]
-  if (path !== '/metrics' && path !== '/ready') return void refuse(404, 'Not found')
+  if (path !== '/metrics' && path !== '/ready' && path !== '/health') return void refuse(404, 'Not found')
   if (request.method !== 'GET') return void refuse(405, 'Only GET is answered here')
+  // A process whose event loop turns is alive, whatever has become of its database.
+  if (path === '/health') return void response.writeHead(200, jsonHeaders).end('{"status":"ok"}')
   if (path === '/ready') {
     const found = await parts()
     const isReady = Object.values(found).every(({ ok }) => ok)

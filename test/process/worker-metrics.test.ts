@@ -28,6 +28,8 @@ it('a worker shows what it has done to the holder of METRICS_TOKEN', async () =>
   expect((await get('/metrics')).status).toBe(401)
   expect((await get('/metrics', 'guess-after-guess')).status).toBe(401)
   expect((await get('/', token)).status).toBe(404)
+  const health = await get('/health')
+  expect([health.status, await health.json()]).toEqual([200, { status: 'ok' }])
   const ready = await get('/ready')
   expect([ready.status, await ready.json()]).toEqual([200, { status: 'ready', database: { ok: true } }])
   expect((await get('/metrics', token, 'POST')).status).toBe(405)

@@ -308,11 +308,12 @@ describe('deploy/kubernetes', () => {
     const config = parseConfig({ ...set, DATABASE_URL: 'postgres://a:b@c/d' })
     for (const { kind, spec } of workloads.filter(({ kind }) => kind === 'Deployment')) {
       const { containers, terminationGracePeriodSeconds } = spec.template.spec
-      const [{ command, ports, readinessProbe, startupProbe, lifecycle }] = containers
+      const [{ command, ports, readinessProbe, startupProbe, livenessProbe, lifecycle }] = containers
       const [, process, worker] = command
       expect([kind, ports[0].containerPort]).toEqual([kind, process === 'web' ? 8055 : portOf(worker)])
       for (const probe of [readinessProbe, startupProbe])
         expect(probe.httpGet).toEqual({ path: '/ready', port: ports[0].name })
+      expect(livenessProbe.httpGet).toEqual({ path: '/health', port: ports[0].name })
       const pause = lifecycle?.preStop.sleep.seconds ?? 0
       expect(terminationGracePeriodSeconds).toBeGreaterThan(longestStop(config) + pause)
     }
