@@ -2,7 +2,8 @@ import { spawnSync } from 'node:child_process'
 import { type Browser, chromium } from 'playwright-core'
 import { afterAll, describe } from 'vitest'
 
-const names = ['chromium', 'chromium-browser', 'google-chrome']
+// Without the frame of a window around each page, which nobody sees, the first takes a third less processor time than the others.
+const names = ['chromium-headless-shell', 'chromium', 'chromium-browser', 'google-chrome']
 
 // Each test file evaluates this module for itself; the process, with its one browser, is what they share.
 type Shared = { readonly command: string | undefined; browser?: Promise<Browser> }
@@ -24,6 +25,8 @@ export async function startBrowser(): Promise<Browser> {
 function launch(command: string): Promise<Browser> {
   // A graphics card in software costs more than it gives.
   const args = ['--disable-gpu', '--disable-software-rasterizer']
+  // A sandboxed frame has a process of its own, so that one that hangs stops nothing else: other browsers do so unasked.
+  args.push('--site-per-process')
   // Chromium refuses to run its sandbox as root, as which containers run tests.
   if (process.getuid?.() === 0) args.push('--no-sandbox')
   const executablePath = spawnSync('which', [command]).stdout.toString().trim()
@@ -35,6 +38,6 @@ afterAll(async () => {
   await Promise.all((browser?.contexts() ?? []).map((context) => context.close()))
 })
 
-const installing = 'Debian: apt-get install chromium; macOS: brew install chromium'
+const installing = 'Debian: apt-get install chromium-headless-shell; macOS: brew install chromium'
 if (shared.command === undefined)
   process.stderr.write(`chromium is not installed: the tests that need a browser are skipped (${installing})\n`)
