@@ -479,6 +479,14 @@ describeWithBrowser('the console', { timeout: 120_000 }, () => {
       await expect.poll(() => page.locator('main [role=status][aria-label*=oading]').count()).toBe(0)
       for (const element of await unseenFocus(page, 4)) unseen.push(`${path}: ${element}`)
     }
+    for (const path of ['/nowhere', '/data/product/x/y', '/operations/nowhere']) {
+      await page.goto(`${it_.address}/console${path}`)
+      await page.getByText('There is no such page').waitFor()
+      expect({ path, ways: await page.locator('nav').getByRole('link', { name: 'Permissions' }).count() }).toEqual({
+        path,
+        ways: 1,
+      })
+    }
     expect(unseen).toEqual([])
     expect(wrong).toEqual([])
   })

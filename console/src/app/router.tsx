@@ -8,7 +8,7 @@ import { permissionRoutes } from '../pages/permissions/routes.ts'
 import { reportRoutes } from '../pages/reports/routes.ts'
 import { schemaRoutes } from '../pages/schema/routes.ts'
 import { workflowRoutes } from '../pages/workflows/routes.ts'
-import { NotFound, RoutePending, RouteProblem } from '../shell/route-problem.tsx'
+import { NotFound, RoutePending, RouteProblem, UnknownPage } from '../shell/route-problem.tsx'
 import { rootRoute, shellRoute } from './root.tsx'
 
 const signInRoute = createRoute({
@@ -35,6 +35,9 @@ const homeRoute = createRoute({
   },
 })
 
+/** Every other address: with the navigation, so that a mistyped one is no dead end. */
+const unknownRoute = createRoute({ getParentRoute: () => shellRoute, path: '/$', component: UnknownPage })
+
 /** THE list of addresses: each folder of pages/ has its own. */
 const routeTree = rootRoute.addChildren([
   signInRoute,
@@ -50,6 +53,7 @@ const routeTree = rootRoute.addChildren([
     ...operationsRoutes,
     ...workflowRoutes,
     ...extensionRoutes,
+    unknownRoute,
   ]),
 ])
 

@@ -37,6 +37,13 @@ export const NoCollection = ({ name }: { readonly name: string }) => (
   </Page>
 )
 
+/** An address within the navigation that no page has. */
+export const UnknownPage = () => (
+  <Page title="No such page">
+    <NotFound />
+  </Page>
+)
+
 export const NotFound = () => (
   <Empty
     icon={<Compass />}

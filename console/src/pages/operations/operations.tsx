@@ -2,7 +2,7 @@ import { Link, Navigate, useNavigate, useParams, useSearch } from '@tanstack/rea
 import { BookOpen } from 'lucide-react'
 import { type ComponentType, lazy, Suspense } from 'react'
 import { Page } from '../../shell/page.tsx'
-import { NotFound } from '../../shell/route-problem.tsx'
+import { UnknownPage } from '../../shell/route-problem.tsx'
 import { looks } from '../../ui/button.tsx'
 import { Loading } from '../../ui/states.tsx'
 import styles from './operations.module.css'
@@ -76,7 +76,7 @@ export function Section() {
   const { section } = useParams({ from: '/shell/operations/$section' })
   const search = useSearch({ from: '/shell/operations/$section' })
   const navigate = useNavigate({ from: '/operations/$section' })
-  if (!isSection(section)) return <NotFound />
+  if (!isSection(section)) return <UnknownPage />
   const { description, component: Content } = sections[section]
   const set = (change: OperationsSearch) => void navigate({ search: (before) => ({ ...before, ...change }) })
   return (
