@@ -163,11 +163,10 @@ export function openLane({ places, patience, refusal }: LaneOptions): Lane {
   }
 }
 
-type Assessment = Pick<Work, 'weight' | 'expectedMs'>
-
 /** The costs of work by its shape, as they were seen here. */
 type Costs = {
-  assess(entering: EntryRequest, now: number): Assessment
+  /** `isAlone` tells whether no other run of the shape is under way; it is asked where that makes a difference. */
+  assess(entering: EntryRequest, now: number, isAlone?: () => boolean): Pick<Work, 'weight' | 'expectedMs'>
   /** After a run that began at `since`. */
   ended(entering: EntryRequest, since: number, now: number): void
   /** While a run lasts that began at `since`. */
@@ -183,10 +182,13 @@ function openCosts(): Costs {
     if (costs.size > rememberedShapes) costs.delete(costs.keys().next().value!)
   }
   return {
-    assess: ({ shape, presumed }, now) => {
+    assess: ({ shape, presumed }, now, isAlone = () => false) => {
       const cost = costOf(shape)
+      const weight = weightOf(cost, presumed, now)
+      const alone = weightAlone(weight, presumed)
       // One slow run of what is cheap to most foretells nothing.
-      return { weight: weightOf(cost, presumed, now), expectedMs: presumed === 'heavy' ? cost.expectedMs : 0 }
+      const expectedMs = presumed === 'heavy' ? cost.expectedMs : 0
+      return { weight: alone === weight || isAlone() ? alone : weight, expectedMs }
     },
     ended: ({ shape, presumed }, since, now) => learn(shape, afterRun(costOf(shape), presumed, since, now)),
     lasts: ({ shape, presumed }, since, now) => {
@@ -203,7 +205,7 @@ function enter(state: LaneState, entering: EntryRequest, who: Asker | undefined)
   if (entering.presumed === 'heavy') noteMuch(who)
   const caller = who?.caller ?? ''
   const since = performance.now()
-  const assessed = assess(state, entering, since)
+  const assessed = state.costs.assess(entering, since, isAloneIn(state, entering))
   const { isPatient = false } = entering
   const run: RunningWork = { caller, since, isPatient, entering, ...assessed }
   return state.waiting.length === 0 && hasRoom(run.weight, state.running, state.places())
@@ -211,17 +213,12 @@ function enter(state: LaneState, entering: EntryRequest, who: Asker | undefined)
     : wait(state, run, who)
 }
 
-/** What work that comes now is like. */
-function assess(state: LaneState, entering: EntryRequest, now: number): Assessment {
-  const assessment = state.costs.assess(entering, now)
-  const weight = weightAlone(assessment.weight, entering.presumed)
-  return weight === assessment.weight || isUnderWay(state, entering.shape) ? assessment : { ...assessment, weight }
-}
-
-function isUnderWay({ running, waiting }: LaneState, shape: string): boolean {
-  for (const { entering } of running) if (entering.shape === shape) return true
-  return waiting.some(({ entering }) => entering.shape === shape)
-}
+const isAloneIn =
+  ({ running, waiting }: LaneState, { shape }: EntryRequest) =>
+  (): boolean => {
+    for (const { entering } of running) if (entering.shape === shape) return false
+    return waiting.every(({ entering }) => entering.shape !== shape)
+  }
 
 /** Has the work run from now on. */
 function begin(state: LaneState, work: RunningWork, who: Asker | undefined): HeldPlace {
@@ -268,7 +265,7 @@ function turnAway(state: LaneState, entering: EntryRequest & { readonly isHeavy?
   if (entering.presumed === 'heavy') noteMuch(asker())
   if (state.waiting.length === 0) return undefined
   const now = performance.now()
-  const { weight: assessed, expectedMs } = assess(state, entering, now)
+  const { weight: assessed, expectedMs } = state.costs.assess(entering, now, isAloneIn(state, entering))
   const weight = entering.isHeavy ? 'heavy' : assessed
   if (!refusesComer(state, boundsOf(state), now, { caller, since: now, isPatient: false, weight, expectedMs }))
     return undefined
@@ -314,10 +311,11 @@ function reassess(state: LaneState, now: number): void {
     underWay.add(run.entering.shape)
   }
   for (const work of waiting) {
-    const { shape, presumed } = work.entering
-    const { weight, expectedMs } = costs.assess(work.entering, now)
-    work.weight = underWay.has(shape) ? weight : weightAlone(weight, presumed)
-    work.expectedMs = expectedMs
+    const { shape } = work.entering
+    Object.assign(
+      work,
+      costs.assess(work.entering, now, () => !underWay.has(shape)),
+    )
     underWay.add(shape)
   }
 }
