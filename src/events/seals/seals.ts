@@ -191,7 +191,7 @@ type SealLag = {
   readonly sweeping: boolean
 }
 
-/** How far sealing is behind the log. */
+/** How far sealing lags the log. */
 export function sealLag(db: Reader): Promise<SealLag> {
   return db.one<SealLag>(rawQuery(sealLagSql))
 }

@@ -1,18 +1,15 @@
-import { promisify } from 'node:util'
-import { gzip as gzipCallback } from 'node:zlib'
-import type { FastifyReply, FastifyRequest } from 'fastify'
 import packageJson from '../../../../package.json' with { type: 'json' }
 import { accessOfRole, type Caller, type SettingsInForce } from '../../../access/principal.ts'
 import type { AccessRules } from '../../../access/store.ts'
 import { openBoundedMemory } from '../../../adapters/bounded-memory.ts'
 import type { Catalog, Collection } from '../../../catalog/catalog.ts'
 import type { Config } from '../../../config/config.ts'
-import { varyBy } from '../../../http/http.ts'
 import type { AccessClass, DeclaredRoute } from '../../../http/route.ts'
 import { RealtimeError } from '../../../http/shapes.ts'
 import { oncePer } from '../../../language/once.ts'
-import { type ItemReads, isFresh, listTag, type Rights, rightsOf } from '../../data/items/items.ts'
+import { type ItemReads, type Rights, rightsOf } from '../../data/items/items.ts'
 import { type CollectionView, collectionSchemas, componentRef, type Json, standIn } from './collections.ts'
+import { type KeptText, keptText } from './kept-text.ts'
 import { operationOf, pathOf, refusalResponses, refusalSchemas, securitySchemes } from './operation.ts'
 
 export { schemaOf } from './collections.ts'
@@ -283,29 +280,4 @@ function describe(deps: DescriptionReads, { role, tenantId }: Caller, { routes, 
     rightsOf: (collection) => rightsOf(deps, access, collection),
     config: deps.config,
   })
-}
-
-/** A text that is sent again and again: with its tag, and compressed for the first who takes that. */
-export type KeptText = { readonly plain: Buffer; readonly tag: string; compressed(): Promise<Buffer> }
-
-const gzip = promisify(gzipCallback)
-
-export function keptText(plain: Buffer): KeptText {
-  let compressed: Promise<Buffer> | undefined
-  return {
-    plain,
-    tag: listTag(plain.toString('latin1')),
-    compressed: () => {
-      compressed ??= gzip(plain)
-      return compressed
-    },
-  }
-}
-
-/** Sends it; 304 to a client that has it already. */
-export async function sendKept({ headers }: FastifyRequest, reply: FastifyReply, text: KeptText) {
-  varyBy(reply, 'Accept-Encoding').header('etag', text.tag)
-  if (isFresh(headers['if-none-match'], text.tag)) return reply.code(304).send()
-  if (!/\bgzip\b/.test(String(headers['accept-encoding'] ?? ''))) return reply.send(text.plain)
-  return reply.header('content-encoding', 'gzip').send(await text.compressed())
 }

@@ -4,7 +4,8 @@ import { Type } from '../../../adapters/typebox.ts'
 import { type App, varyBy } from '../../../http/http.ts'
 import { type DeclaredRoute, route } from '../../../http/route.ts'
 import { Anything, Nothing, Text } from '../../../http/shapes.ts'
-import { type DescriptionReads, type KeptText, keptText, sendKept } from './openapi.ts'
+import { type KeptText, keptText, sendKept } from './kept-text.ts'
+import type { DescriptionReads } from './openapi.ts'
 
 /** `GET /openapi`: the API as its caller may use it, and `/docs`, a page that shows it. Neither without OPENAPI_ENABLED. */
 export function openapiRoutes(app: App, deps: DescriptionReads, declared: () => readonly DeclaredRoute[]): void {

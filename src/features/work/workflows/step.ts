@@ -306,7 +306,7 @@ function go(graph: Graph, draft: StateDraft, node: FlowNode, handle: string): vo
   }
 }
 
-/** Keeps what a node gave, and goes on behind it; gives the end of an execution that holds too much. */
+/** Keeps what a node gave, and goes on after it; gives the end of an execution that holds too much. */
 function settle(graph: Graph, draft: StateDraft, node: FlowNode, output: unknown): StepCommand | undefined {
   const size = jsonSize(output, mostHeld)
   draft.work += size
