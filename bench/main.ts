@@ -96,7 +96,9 @@ async function runRounds(options: BenchOptions, contest: Contest): Promise<reado
   const { product, product_10k, product_1m } = sizesOf(options)
   const growth = growthCases({ product_10k, product, product_1m })
   const lines: Line[] = []
-  const cases = [...workloads(product), ...growth].filter(({ id }) => isWanted(options, id))
+  const cases = [...workloads(product), ...growth]
+    .filter(({ id }) => isWanted(options, id))
+    .map((what) => ({ ...what, connections: options.clients ?? what.connections }))
   if (!options.quick && cases.length > 0) await breakIn(contest, readCases(product)[0]!, options.roles[0]!)
   for (const what of cases)
     for (const role of what.roles.filter((each) => options.roles.includes(each))) {

@@ -14,6 +14,8 @@ export type BenchOptions = {
   readonly roles: readonly Role[]
   readonly rounds: number
   readonly seconds: number
+  /** Connections that ask at the same time; as each workload says when undefined. */
+  readonly clients: number | undefined
   /** How many products are seeded. */
   readonly products: number
   /** Without the column of the data cache. */
@@ -36,6 +38,7 @@ export const usage = `npm run bench -- [options]
   --as ROLE          as admin or as limited only
   --rounds N         rounds per workload (5; quick 2)
   --seconds N        length of a round (2; quick 0.2)
+  --clients N        clients of each workload that is measured in rounds (mostly 16)
   --products N       rows that are seeded (100000; quick 20000)
   --no-cache         without the column of the data cache
   --curve FILE       the curves of P-growth as a picture, SVG
@@ -55,6 +58,7 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Be
       as: { type: 'string' },
       rounds: { type: 'string' },
       seconds: { type: 'string' },
+      clients: { type: 'string' },
       products: { type: 'string' },
       'no-cache': { type: 'boolean', default: false },
       curve: { type: 'string' },
@@ -71,6 +75,7 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Be
     roles: rolesOf(values.as),
     rounds: numberOf('--rounds', values.rounds ?? (quick ? '2' : '5'), 1),
     seconds: numberOf('--seconds', values.seconds ?? (quick ? '0.2' : '2'), 0.2),
+    clients: values.clients === undefined ? undefined : numberOf('--clients', values.clients, 1),
     products: numberOf('--products', values.products ?? (quick ? '20000' : '100000'), 1000),
     withCache: !values['no-cache'],
     curve: values.curve === undefined ? undefined : resolve(values.curve),
