@@ -65,8 +65,13 @@ export type Lane = {
   stats(): LaneStats
 }
 
-/** The places of reads and imports that may be heavy (docs/overload.md); in workers there are as many as wanted. */
-export type AdmissionLane = { readonly admission: Lane }
+/** In workers there are as many places as wanted (docs/overload.md). */
+export type AdmissionLanes = {
+  /** Of reads and imports that may be heavy. */
+  readonly admission: Lane
+  /** Of reads that are quick and share connections, and are many more at a time. */
+  readonly quickReads: Lane
+}
 
 /** Does work in a place of the lane. */
 export async function admitted<T>(

@@ -196,6 +196,16 @@ const insides = (client: pg.Client) => client as unknown as Insides
 /** The socket under a connection. */
 export const streamOf = (client: pg.ClientBase): Socket => insides(client as pg.Client).connection.stream
 
+/**
+ * Whether statements are sent at once, or each after the answer to the one before. To be changed only while the connection
+ * works on nothing: pg asks for it at every statement, and no cursor can be opened while it is on.
+ */
+export function setPipelining(client: pg.ClientBase, isOn: boolean): void {
+  const { readyForQuery, _activeQuery } = insides(client as pg.Client)
+  if (isOn && (readyForQuery !== true || _activeQuery)) throw new Error('this connection is in use')
+  ;(client as { pipeline?: boolean }).pipeline = isOn
+}
+
 /** The server's process at the other end. */
 export const processOf = (client: pg.ClientBase): number => insides(client as pg.Client).processID ?? 0
 

@@ -11,6 +11,7 @@ import { oncePer } from '../language/once.ts'
 import { cancellable } from './cancel.ts'
 import { Connection, type ConnectionConfig, processOf, sessionNotice } from './connection.ts'
 import { AnswerLost, isChangedResult, isConnectionLoss, isNameError } from './errors.ts'
+import { openPipeline, type Pipeline } from './pipeline.ts'
 import { type Line, openLine, type SessionSettings, settingsOf } from './poolers/line.ts'
 import type { Query, Reader } from './sql.ts'
 
@@ -32,6 +33,13 @@ export type Database = Reader & {
     sending?: StatementSending,
     signal?: AbortSignal,
   ): Promise<Row[]>
+  /**
+   * As `run`, for a statement that only reads: while statements of its text are quick, it shares a connection with others
+   * (pipeline.ts). What is not known to be quick, and is not `presumed` to be, runs alone.
+   */
+  runQuick<Row extends pg.QueryResultRow>(text: string, values: readonly unknown[], presumed: boolean): Promise<Row[]>
+  /** Whether `runQuick` would have the statement share a connection. */
+  isQuick(text: string, presumed: boolean): boolean
   /** As `run`, for a statement that writes: also what it means for sessions, as their triggers say. */
   runWithNotices<Row extends pg.QueryResultRow>(
     text: string,
@@ -171,10 +179,23 @@ type DatabaseOptions = {
 export function openDatabase(pool: pg.Pool, options: DatabaseOptions): Database {
   const { tracing } = options
   const { line, settings } = ways.get(pool)!
-  const query = (text: string, values: readonly unknown[], sending?: StatementSending, more: More = {}) => {
-    const begin = () => queryOn(pool, options, { text, values, sending }, more)
+  const traced = <T>(text: string, sending: StatementSending | undefined, begin: () => Promise<T>) => {
     if (tracing?.isOn !== true) return begin()
     return tracing.part(spanName(text), statementSpan(sending === 'prepared' ? statementName(text) : undefined), begin)
+  }
+  const query = (text: string, values: readonly unknown[], sending?: StatementSending, more: More = {}) =>
+    traced(text, sending, () => queryOn(pool, options, { text, values, sending }, more))
+  const pipeline = pipelineOf(pool)
+  const isQuick = (text: string, presumed: boolean) =>
+    line.isNamed() && line.facts().keepsSettings && pipeline.isQuick(text, presumed)
+  const runQuick = async (text: string, values: readonly unknown[], presumed: boolean) => {
+    const alone = () => queryOn(pool, options, { text, values, sending: 'prepared' }, {})
+    if (!isQuick(text, presumed))
+      return (await traced(text, 'prepared', () => timed(pipeline, text, alone))).rows as never
+    const signal = options.ends?.()
+    if (options.logSql) options.log.info({ sql: text }, 'sql')
+    const read = { text, values: values as unknown[], signal, alone }
+    return (await traced(text, 'prepared', () => pipeline.run(read))).rows as never
   }
   const runWithNotices = async (
     text: string,
@@ -193,11 +214,30 @@ export function openDatabase(pool: pg.Pool, options: DatabaseOptions): Database 
   return {
     ...readerOf((text, values) => query(text, values)),
     run: async (text, values, sending, signal) => (await query(text, values, sending, { signal })).rows as never,
+    runQuick,
+    isQuick,
     runWithNotices,
     query: (text, values = []) => query(text, values),
     beginSql: (mode) => (line.facts().keepsSettings ? `begin ${mode}` : `begin ${mode}; ${settings.ofTransaction}`),
     pool,
   }
+}
+
+/** Half of the connections of a pool, so that what is slow always finds others. */
+const pipelineOf = oncePer((pool: pg.Pool) =>
+  openPipeline({
+    acquire: () => acquire(pool, undefined),
+    connections: Math.max(1, Math.floor(pool.options.max / 2)),
+    nameOn,
+    forgetName: (client, text) => preparedTexts(client).set(text, false),
+  }),
+)
+
+async function timed<T>(pipeline: Pipeline, text: string, work: () => Promise<T>): Promise<T> {
+  const since = performance.now()
+  const result = await work()
+  pipeline.learn(text, performance.now() - since)
+  return result
 }
 
 type Notice = { readonly message?: string | undefined }

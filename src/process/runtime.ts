@@ -8,8 +8,8 @@ import { hashing } from '../adapters/passwords.ts'
 import type { Tracing } from '../adapters/running-span.ts'
 import { openTracing, type Traces } from '../adapters/tracing.ts'
 import { goneSignal } from '../admission/asker.ts'
-import { type AdmissionLane, type Lane, openDoor, openLane, rushNow } from '../admission/lane.ts'
-import { noRush, placesNow, readPlaces } from '../admission/step.ts'
+import { type AdmissionLanes, type Lane, openDoor, openLane, rushNow } from '../admission/lane.ts'
+import { noRush, type PlaceCounts, placesNow, readPlaces } from '../admission/step.ts'
 import { openDataCache, type ResultCache } from '../cache/data-cache.ts'
 import { openSystemSync, type SyncedStore } from '../cache/shared-store.ts'
 import { type CurrentCatalog, openCatalog } from '../catalog/store.ts'
@@ -69,7 +69,7 @@ export type Runtime = Configuration &
   IdSource &
   Connections &
   ReplicaReads &
-  AdmissionLane &
+  AdmissionLanes &
   Jobs &
   Stores &
   ResultCache &
@@ -135,6 +135,7 @@ export async function openRuntime(options: RuntimeOptions): Promise<Runtime> {
       ...connections,
       replicas,
       admission: worker ? openDoor : openAdmission(config, shares, replicas),
+      quickReads: worker ? openDoor : openLane({ places: () => quickPlaces, refusal: tooMuch }),
       boss,
       ...stores,
       dataCache: opened(
@@ -279,8 +280,13 @@ function openAdmission(config: Config, shares: Shares, replicas: Replicas | unde
       rush: rush(),
       sharedCores: sharesCores ? cores : Infinity,
     })
-  return openLane({ places, refusal: 'Too much is being asked for at once. Please try again later.' })
+  return openLane({ places, refusal: tooMuch })
 }
+
+const tooMuch = 'Too much is being asked for at once. Please try again later.'
+
+/** So many that whole batches of them wait for a connection, and so few that they are all answered within some dozen milliseconds. */
+const quickPlaces: PlaceCounts = { all: 64, heavy: 64, quick: 64 }
 
 /** Whether a database shares this machine: its address is a loopback one or a socket file. */
 function isHere(url: string): boolean {

@@ -1,6 +1,6 @@
 import type { CurrentAccess } from '../access/store.ts'
 import type { IdSource } from '../adapters/ids.ts'
-import type { AdmissionLane } from '../admission/lane.ts'
+import type { AdmissionLanes } from '../admission/lane.ts'
 import type { ResultCache } from '../cache/data-cache.ts'
 import type { CurrentCatalog } from '../catalog/store.ts'
 import type { Clock } from '../db/clock.ts'
@@ -28,7 +28,7 @@ export type WorkerWrites = Reads &
   ResultCache &
   StorageServices &
   ReplicaReads &
-  AdmissionLane &
+  AdmissionLanes &
   CurrentAccess &
   CurrentCatalog &
   WorkflowWrites &

@@ -2,6 +2,7 @@ import type { FastifyRequest, RouteOptions } from 'fastify'
 import type { TSchema } from 'typebox'
 import { afterAll, expect } from 'vitest'
 import { fits, problemsOf } from '../../src/adapters/typebox.ts'
+import type { Catalog } from '../../src/catalog/catalog.ts'
 import { rightsOf } from '../../src/features/data/items/items.ts'
 import { type CallerKind, describeApi } from '../../src/features/operations/openapi/openapi.ts'
 import { pathOf } from '../../src/features/operations/openapi/operation.ts'
@@ -26,6 +27,11 @@ onEachServer((fastify) => {
   const declared = declaredRoutes(fastify)
   fastify.addHook('onRoute', (route) => {
     if ((route.schema as { summary?: string } | undefined)?.summary === undefined) return
+    const note = (request: FastifyRequest, _reply: unknown, done: () => void) => {
+      const runtime = runtimes.get(fastify)
+      if (runtime !== undefined) catalogs.set(request, runtime.catalog.current())
+      done()
+    }
     const check: Hook = (request, reply, payload, done) => {
       const runtime = runtimes.get(fastify)
       const isJson = String(reply.getHeader('content-type') ?? '').startsWith('application/json')
@@ -35,10 +41,15 @@ onEachServer((fastify) => {
       done(null, payload)
     }
     route.onSend = [check, ...[route.onSend ?? []].flat()]
+    route.onRequest = [note, ...[route.onRequest ?? []].flat()]
   })
 })
 
 type Hook = Extract<NonNullable<RouteOptions['onSend']>, readonly unknown[]>[number]
+
+/** An answer may be of the moment when its request came, though the collections have changed since. */
+const catalogs = new WeakMap<FastifyRequest, Catalog>()
+
 type Json = Record<string, any>
 
 /** Answers longer than this are only held against their status. Characters. */
@@ -60,33 +71,46 @@ function look(
       found.set(`${place} is not described to its caller`, text ?? '')
     return
   }
-  const answer = operation.responses[status] ?? operation.responses[`${String(status)[0]}XX`]
+  const answer = answerOf(operation, status)
   if (answer === undefined) return void found.set(`${place} is not described`, text ?? '')
   const schema = answer.content?.['application/json']?.schema as TSchema | undefined
   // A hook makes of rows what it likes.
   if (schema === undefined || text === undefined || (!runtime.hooks.isEmpty() && status < 400)) return
   const value: unknown = JSON.parse(text)
   if (fits(schema, value)) return
+  const before = catalogs.get(request)
+  if (before !== undefined && before !== runtime.catalog.current()) {
+    const then = answerOf(operationFor(runtime, routes, request, before), status)
+    if (then !== undefined && fits(then.content['application/json'].schema, value)) return
+  }
   const problem = problemsOf(schema, value).at(-1)
   found.set(`${place}: ${problem?.instancePath} ${problem?.message}`, text.slice(0, 500))
 }
 
+const answerOf = (operation: Json | undefined, status: number): Json | undefined =>
+  operation?.responses[status] ?? operation?.responses[`${String(status)[0]}XX`]
+
 const operations = new WeakMap<Access | Runtime, Map<string, Json | undefined>>()
 
 /** The operation as the caller's document has it: the document of this one route and collection, its references resolved. */
-function operationFor(runtime: Runtime, routes: readonly DeclaredRoute[], request: FastifyRequest): Json | undefined {
+function operationFor(
+  runtime: Runtime,
+  routes: readonly DeclaredRoute[],
+  request: FastifyRequest,
+  catalog = runtime.catalog.current(),
+): Json | undefined {
   const { caller, method, params, query } = request
   const url = request.routeOptions.url!
   const { collection: name } = (params ?? {}) as { collection?: string }
   // Others have members of the request's own naming.
   const isPlain = url.startsWith('/items/') && !/aggregate|groupBy/.test(JSON.stringify(query ?? {}))
-  const catalog = runtime.catalog.current()
   const by = caller.userId === undefined ? 'nothing' : caller.keyId === undefined ? 'session' : 'key'
   const callerKind: CallerKind = { by, admin: caller.admin }
   // What is described of other routes does not depend on collections, nor on rights to them.
   const [owner, version] = name === undefined ? [runtime, ''] : [caller.access, catalog.version]
   const kept = operations.get(owner) ?? new Map<string, Json | undefined>()
   operations.set(owner, kept)
+  const then = { ...runtime, catalog: { ...runtime.catalog, current: () => catalog } }
   const key = JSON.stringify([version, callerKind, method, url, name, isPlain])
   if (!kept.has(key)) {
     const document: Json = describeApi({
@@ -94,7 +118,7 @@ function operationFor(runtime: Runtime, routes: readonly DeclaredRoute[], reques
       catalog,
       callerKind,
       rightsOf: (collection) =>
-        collection.name === name ? rightsOf(runtime, caller.access, collection) : nothingMayBeDone,
+        collection.name === name ? rightsOf(then, caller.access, collection) : nothingMayBeDone,
       config: { ...runtime.config, openapi: everything, access: { ...runtime.config.access, schemasPublic: true } },
     })
     const path = document.paths[pathOf(url, name)] ?? document.paths[pathOf(url)]

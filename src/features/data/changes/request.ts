@@ -1,5 +1,5 @@
 import type { CurrentAccess } from '../../../access/store.ts'
-import type { AdmissionLane } from '../../../admission/lane.ts'
+import type { AdmissionLanes } from '../../../admission/lane.ts'
 import type { Catalog, Collection, Field } from '../../../catalog/catalog.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
@@ -96,4 +96,10 @@ function refuse(entry: string): never {
 }
 
 /** The capabilities that reads of this folder need. */
-export type ChangesReads = Reads & ReplicaReads & AdmissionLane & Clock & Configuration & CurrentAccess & CurrentCatalog
+export type ChangesReads = Reads &
+  ReplicaReads &
+  AdmissionLanes &
+  Clock &
+  Configuration &
+  CurrentAccess &
+  CurrentCatalog

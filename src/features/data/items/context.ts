@@ -1,6 +1,6 @@
 import type { CurrentAccess } from '../../../access/store.ts'
 import type { Logs } from '../../../adapters/logger.ts'
-import type { AdmissionLane } from '../../../admission/lane.ts'
+import type { AdmissionLanes } from '../../../admission/lane.ts'
 import type { ResultCache } from '../../../cache/data-cache.ts'
 import type { Catalog, Collection, Field } from '../../../catalog/catalog.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
@@ -353,7 +353,7 @@ export const unknownItem = (action: 'read' | 'update'): string => errors.itemDen
 /** The capabilities that reads of this folder need. */
 export type ItemReads = Reads &
   ReplicaReads &
-  AdmissionLane &
+  AdmissionLanes &
   Clock &
   Configuration &
   CurrentAccess &
@@ -366,7 +366,7 @@ export type ItemReads = Reads &
 /** The capabilities that changes of this folder need. */
 export type ItemWrites = Reads &
   Writes &
-  AdmissionLane &
+  AdmissionLanes &
   Clock &
   CurrentAccess &
   CurrentCatalog &

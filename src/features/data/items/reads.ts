@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream'
-import { type AdmissionLane, admitted } from '../../../admission/lane.ts'
+import { type AdmissionLanes, admitted } from '../../../admission/lane.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import { parameterType, readValue } from '../../../catalog/values.ts'
 import { type BatchReader, openBatches } from '../../../db/long-reads.ts'
@@ -87,7 +87,7 @@ async function answerPrepared(deps: ItemReads, prepared: PreparedPlan, via: Via)
  * Finds out, for an answer that is to be kept, until when it is right. In a statement of its own: if a row changes between
  * the two, the log tells, and the answer is not kept.
  */
-async function noteTime(deps: Reads & ReplicaReads & AdmissionLane, plan: Plan, via: Via): Promise<void> {
+async function noteTime(deps: Reads & ReplicaReads & AdmissionLanes, plan: Plan, via: Via): Promise<void> {
   const { recorder } = via
   if (recorder === undefined || plan.time === undefined) return
   const next = nextChange(plan)
@@ -124,7 +124,7 @@ type Page = Parameters<typeof compilePage>[0]
 const isPage = (plan: Plan): plan is Page => plan.keyset !== undefined
 
 /** As a list, and `nextCursor`: what to ask for the page after this one, null at the end. */
-async function listPage(deps: Reads & ReplicaReads & AdmissionLane, plan: Page, via: Via): Promise<string> {
+async function listPage(deps: Reads & ReplicaReads & AdmissionLanes, plan: Page, via: Via): Promise<string> {
   const [row] = await run<PageRow>(deps, plan, via.marked ? inSnapshot(compilePage(plan)) : compilePage(plan), via)
   const { data, total, next, snapshot } = row!
   await noteTime(deps, plan, via)
@@ -194,7 +194,7 @@ export async function versionOf(
   return row?.version
 }
 
-async function readPast(deps: Reads & ReplicaReads & AdmissionLane, plan: Plan, via: Via) {
+async function readPast(deps: Reads & ReplicaReads & AdmissionLanes, plan: Plan, via: Via) {
   const [row] = await run<{ data: string }>(deps, plan, compileOne(plan), via)
   if (row === undefined) throw errors.itemDenied('read')
   return { body: `{"data":${row.data}}`, version: undefined }
@@ -242,7 +242,7 @@ export type DependencyRecorder = {
 
 /** `presumed`: what it costs until that is known; what costs nothing is not admitted, but done. */
 async function run<Row extends object>(
-  deps: Reads & ReplicaReads & AdmissionLane,
+  deps: Reads & ReplicaReads & AdmissionLanes,
   plan: Plan,
   statement: Statement,
   via: Via,
@@ -251,9 +251,15 @@ async function run<Row extends object>(
   const { tx, recorder } = via
   recorder?.ran(statement)
   if (tx !== undefined) return tx.any<Row>(rawQuery(statement.text, statement.values))
-  const read = () => runAnywhere<Row>(deps, plan, statement, via)
-  return presumed === 'nothing' ? read() : admitted(deps.admission, { shape: statement.text, presumed }, read)
+  const read = () => runAnywhere<Row>(deps, plan, statement, via, presumed)
+  if (presumed === 'nothing') return read()
+  const isQuick = presumed === 'cheap' && deps.db.isQuick(statement.text, false)
+  return isQuick
+    ? admitted(deps.quickReads, quickRead, read)
+    : admitted(deps.admission, { shape: statement.text, presumed }, read)
 }
+
+const quickRead = { shape: 'quick read', presumed: 'cheap' } as const
 
 type PresumedCost = 'nothing' | 'cheap' | 'heavy'
 
@@ -266,8 +272,12 @@ async function runAnywhere<Row extends object>(
   { past }: Plan,
   { text, values }: Statement,
   { recorder, marked = false, replicaFor }: Via,
+  presumed: PresumedCost,
 ): Promise<readonly Row[]> {
-  const runAt = (db: Database) => db.run(text, values, 'prepared') as Promise<Row[]>
+  const runAt = (db: Database) =>
+    (presumed === 'heavy'
+      ? db.run(text, values, 'prepared')
+      : db.runQuick(text, values, presumed === 'nothing')) as Promise<Row[]>
   const mayBeOlder = recorder === undefined || recorder.servedBy !== undefined
   if (replicaFor === undefined || marked || !mayBeOlder) return runAt(deps.db)
   return readAnywhere(deps, replicaFor, runAt, { horizon: horizonOf(past), servedBy: recorder?.servedBy })
@@ -305,7 +315,7 @@ const markOf = (snapshot: string): string => `,"changesCursor":"${encodeCursor(c
 
 /** As {@link streamList}, for a list that is a part of another answer. */
 export function openList(
-  deps: Reads & ReplicaReads & AdmissionLane,
+  deps: Reads & ReplicaReads & AdmissionLanes,
   plan: Plan,
   options: StreamOptions = {},
 ): Promise<OpenAnswer> {
@@ -335,7 +345,7 @@ export async function streamRows(
 
 /** Holds a place until it is closed: as long as its client reads, a connection is its own. */
 async function openRows(
-  deps: Reads & ReplicaReads & AdmissionLane,
+  deps: Reads & ReplicaReads & AdmissionLanes,
   rows: Statement,
   render: RowRenderer,
   options: StreamOptions,

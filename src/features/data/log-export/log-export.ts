@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import { logKeys } from '../../../adapters/log-key.ts'
 import { forSameAsker } from '../../../admission/asker.ts'
-import type { AdmissionLane } from '../../../admission/lane.ts'
+import type { AdmissionLanes } from '../../../admission/lane.ts'
 import type { Catalog } from '../../../catalog/catalog.ts'
 import { logSchema, logTable } from '../../../catalog/log-triggers.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
@@ -330,4 +330,4 @@ function hiddenFields({ collections }: Catalog): Readonly<Record<string, readonl
 }
 
 /** The capabilities that this folder takes from the process. */
-export type LogReads = Reads & AdmissionLane & Clock & Configuration & CurrentCatalog
+export type LogReads = Reads & AdmissionLanes & Clock & Configuration & CurrentCatalog

@@ -164,7 +164,7 @@ async function assetRow(deps: Reads & CurrentCatalog, rule: Statement): Promise<
       t."isPublic" is true as "isPublic", t."tenant_Id" as "tenantId",
       (extract(epoch from coalesce(t."updatedAt", t."createdAt")) * 1000)::float8 as modified, (${rule.text}) is true as readable
     from "svc_File" t where t.id = $1`
-  return withFreshPlan(deps.catalog, async () => (await deps.db.run<AssetRow>(text, rule.values, 'prepared'))[0])
+  return withFreshPlan(deps.catalog, async () => (await deps.db.runQuick<AssetRow>(text, rule.values, true))[0])
 }
 
 /** The row of svc_UserRole that gives a caller the role, at its tenant where there are tenants. */
@@ -173,11 +173,11 @@ export async function membershipId(
   { userId, role, tenantId }: Pick<Caller, 'userId' | 'role' | 'tenantId'>,
 ): Promise<string | undefined> {
   const values: ParamValue[] = [userId ?? null, role.id, tenantId ?? null, config.tenancy.enabled]
-  const [row] = await db.run<{ id: string }>(
+  const [row] = await db.runQuick<{ id: string }>(
     `select id from "svc_UserRole" where "user_Id" = $1::uuid and "role_Id" = $2::uuid
        and (not $4::boolean or "tenant_Id" is not distinct from $3::uuid) order by id limit 1`,
     values,
-    'prepared',
+    true,
   )
   return row?.id
 }
@@ -185,10 +185,10 @@ export async function membershipId(
 /** The principal of a membership now; undefined if it has ended or its user is not active. */
 async function principalRow(deps: Reads & CurrentCatalog, membership: string): Promise<PrincipalRow | undefined> {
   return withFreshPlan(deps.catalog, async () => {
-    const [row] = await deps.db.run<PrincipalRow>(
+    const [row] = await deps.db.runQuick<PrincipalRow>(
       principalOfMembership(deps.catalog.current()),
       [membership],
-      'prepared',
+      true,
     )
     return row
   })
@@ -206,10 +206,10 @@ const principalOfMembership = oncePer(
 
 /** The bytes of a variant; undefined where it is not whole, or not there. */
 export async function variantSize({ db }: Reads, storage: string, key: string): Promise<number | undefined> {
-  const [row] = await db.run<{ size: number }>(
+  const [row] = await db.runQuick<{ size: number }>(
     `select size::float8 as size from "svc_FileVariant" where storage = $1 and key = $2 and size > 0`,
     [storage, key],
-    'prepared',
+    true,
   )
   return row?.size
 }

@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { Sample } from '../../../adapters/metrics.ts'
 import { hashing } from '../../../adapters/passwords.ts'
-import type { AdmissionLane, LaneStats } from '../../../admission/lane.ts'
+import type { AdmissionLanes, LaneStats } from '../../../admission/lane.ts'
 import type { ResultCache } from '../../../cache/data-cache.ts'
 import type { Config } from '../../../config/config.ts'
 import type { Listening } from '../../../db/listener.ts'
@@ -24,7 +24,7 @@ const digest = (text: string): Buffer => createHash('sha256').update(text).diges
 /** Gauges of what each process knows of itself. */
 /** All gauges of a web process; the workers have {@link registerProcessGauges} alone. */
 export function registerGauges(
-  deps: AdmissionLane & DatabaseReads & Listening & Meters & PoolStates & ReplicaReads & ResultCache,
+  deps: AdmissionLanes & DatabaseReads & Listening & Meters & PoolStates & ReplicaReads & ResultCache,
 ): void {
   registerProcessGauges(deps)
   registerAdmissionGauges(deps)
@@ -122,9 +122,9 @@ function registerCacheGauges(deps: Meters & ResultCache): void {
 }
 
 /** Work that holds a place, waits for one or was refused, by lane and weight (docs/overload.md). */
-function registerAdmissionGauges({ instruments, admission }: AdmissionLane & Meters): void {
+function registerAdmissionGauges({ instruments, admission, quickReads }: AdmissionLanes & Meters): void {
   const { metrics } = instruments
-  const lanes = { reads: admission, passwords: hashing }
+  const lanes = { reads: admission, quick_reads: quickReads, passwords: hashing }
   const labelNames = ['lane', 'weight']
   const read = (part: keyof LaneStats) => () =>
     Object.entries(lanes).flatMap(([lane, { stats }]) =>
