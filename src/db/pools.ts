@@ -189,13 +189,15 @@ export function openDatabase(pool: pg.Pool, options: DatabaseOptions): Database 
   const isQuick = (text: string, presumed: boolean) =>
     line.isNamed() && line.facts().keepsSettings && pipeline.isQuick(text, presumed)
   const runQuick = async (text: string, values: readonly unknown[], presumed: boolean) => {
-    const alone = () => queryOn(pool, options, { text, values, sending: 'prepared' }, {})
-    if (!isQuick(text, presumed))
-      return (await traced(text, 'prepared', () => timed(pipeline, text, alone))).rows as never
     const signal = options.ends?.()
-    if (options.logSql) options.log.info({ sql: text }, 'sql')
+    // Where it is called later, the asker is another one.
+    const own = { ...options, ends: () => signal }
+    const alone = () => queryOn(pool, own, { text, values, sending: 'prepared' }, {})
     const read = { text, values: values as unknown[], signal, alone }
-    return (await traced(text, 'prepared', () => pipeline.run(read))).rows as never
+    const isShared = isQuick(text, presumed)
+    if (isShared && options.logSql) options.log.info({ sql: text }, 'sql')
+    const work = () => (isShared ? pipeline.run(read) : timed(pipeline, text, alone))
+    return (await traced(text, 'prepared', work)).rows as never
   }
   const runWithNotices = async (
     text: string,

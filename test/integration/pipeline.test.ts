@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import pino from 'pino'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { goneSignal, workFor } from '../../src/admission/asker.ts'
 import { openBatches } from '../../src/db/long-reads.ts'
 import { type Database, openDatabase, openPool } from '../../src/db/pools.ts'
 import { createDatabase, type TestDatabase } from '../support/postgres.ts'
@@ -111,6 +112,25 @@ it('a statement that waits for a lock ends when its asker is gone, and the conne
   })
   expect(db.pool.totalCount - db.pool.idleCount).toBe(0)
   await expect(pidsOf(db, 1)).rejects.toMatchObject({ status: 499 })
+})
+
+it('an asker who leaves does not take along those who shared a connection with it', async () => {
+  const { pool } = open({ max: 4 })
+  const db = openDatabase(pool, { log: pino({ level: 'silent' }), logSql: false, onLoss: 'repeat', ends: goneSignal })
+  const [leaving, staying] = [new AbortController(), new AbortController()]
+  const ask = ({ signal: gone }: AbortController, name: string) =>
+    workFor({ caller: name, gone, places: 0 }, () => db.runQuick(`select id as "id for ${name}" from thing`, [], true))
+  let stayed: Promise<unknown> | undefined
+  await whileLocked(async () => {
+    const left = expect(ask(leaving, 'one who leaves')).rejects.toMatchObject({ status: 499 })
+    stayed = ask(staying, 'one who stays')
+    await waitFor(() => isWorking('id for one who leaves'))
+    await waitFor(() => isWorking('id for one who stays'))
+    leaving.abort()
+    await left
+    expect(await isWorking('id for one who stays')).toBe(true)
+  })
+  expect(await stayed).toEqual([{ 'id for one who stays': 1 }])
 })
 
 it('an asker who leaves after the answer ends nothing else on the connection', async () => {
