@@ -170,7 +170,8 @@ function send(state: State, batch: Batch, client: pg.PoolClient): void {
 
 function answer(state: State, batch: Batch, read: Waiting, answered: Error | pg.QueryResult): void {
   const now = performance.now()
-  learn(state.costs, read.text, now - batch.movedAt)
+  // The slow one was counted when it stalled.
+  if (read !== batch.slow) learn(state.costs, read.text, now - batch.movedAt)
   batch.movedAt = now
   batch.answered += 1
   const runsAlone = batch.slow !== undefined && read !== batch.slow
@@ -251,7 +252,7 @@ function stall(state: State, batch: Batch, now: number): void {
   if (state.waiting.length > 0) sendNext(state)
 }
 
-/** What is known of the statements of a text: of this window of runs and of the one before. */
+/** How long the statements of a text took, in this window of runs and in the one before. */
 type Cost = { runs: number; leastMs: number; slowRuns: number; leastMsBefore: number; slowRunsBefore: number }
 
 /** Runs of a window. */
