@@ -110,15 +110,15 @@ function operationFor(
   const [owner, version] = name === undefined ? [runtime, ''] : [caller.access, catalog.version]
   const kept = operations.get(owner) ?? new Map<string, Json | undefined>()
   operations.set(owner, kept)
-  const then = { ...runtime, catalog: { ...runtime.catalog, current: () => catalog } }
   const key = JSON.stringify([version, callerKind, method, url, name, isPlain])
   if (!kept.has(key)) {
+    const ofThen = { ...runtime, catalog: { ...runtime.catalog, current: () => catalog } }
     const document: Json = describeApi({
       routes: routes.filter((route) => route.method === method && route.url === url),
       catalog,
       callerKind,
       rightsOf: (collection) =>
-        collection.name === name ? rightsOf(then, caller.access, collection) : nothingMayBeDone,
+        collection.name === name ? rightsOf(ofThen, caller.access, collection) : nothingMayBeDone,
       config: { ...runtime.config, openapi: everything, access: { ...runtime.config.access, schemasPublic: true } },
     })
     const path = document.paths[pathOf(url, name)] ?? document.paths[pathOf(url)]
