@@ -7,7 +7,11 @@ import { waitFor } from '../support/wait.ts'
 let api: Api
 
 beforeAll(async () => {
-  api = await startApi({ DATABASE_POOL_ACQUIRE: '300', TRANSACTION_TIMEOUT_MS: '1200' })
+  api = await startApi({
+    DATABASE_POOL_ACQUIRE: '300',
+    TRANSACTION_TIMEOUT_MS: '1200',
+    EXPOSE_ERROR_DETAILS: 'false',
+  })
   await api.admin('POST', '/schemas', { collectionName: 'note', schema: { fields: { text: { type: 'String' } } } })
 })
 
