@@ -21,6 +21,7 @@ import {
   wholeNumberSql,
   wireSql,
 } from './compile-rows.ts'
+import { EQUALS } from './operators.ts'
 import { inPast } from './past.ts'
 import type {
   Aggregate,
@@ -88,6 +89,23 @@ export function compileCount(plan: Plan): Statement {
  */
 export function compileCondition(filter: ResolvedFilter, alias: string, params: Params): string {
   return predicateSql(filter.predicate, [alias], startCompiling(params, { [alias]: filter.collection }))
+}
+
+/** Of a condition whose parts must all hold. */
+export type Conjunct = {
+  readonly sql: string
+  /** Whether it compares a column of the row with one value, for equality. */
+  readonly isEquality: boolean
+}
+
+/** {@link compileCondition} in parts. */
+export function compileConjuncts(filter: ResolvedFilter, alias: string, params: Params): readonly Conjunct[] {
+  const { predicate, collection } = filter
+  const compiling = startCompiling(params, { [alias]: collection })
+  return (predicate.kind === 'and' ? predicate.of : [predicate]).map((part) => ({
+    sql: predicateSql(part, [alias], compiling),
+    isEquality: part.kind === 'test' && part.operator === EQUALS && part.operand.values.length === 1,
+  }))
 }
 
 function compiled(plan: PlanContent, build: (compiling: CompilerState) => string): Statement {

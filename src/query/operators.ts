@@ -69,10 +69,12 @@ const JSON_KINDS = kinds('json')
 const GEO = kinds('geometry', 'geography')
 const VECTOR = kinds('vector')
 
+export const EQUALS = equality('=', 'is null', true)
+
 /** A name that is not here does not exist. */
 const OPERATORS: ReadonlyMap<string, Operator> = new Map(
   Object.entries({
-    eq: equality('=', 'is null', true),
+    eq: EQUALS,
     ne: equality('<>', 'is not null', false),
     not: equality('<>', 'is not null', false),
     gt: ordering('>'),

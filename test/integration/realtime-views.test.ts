@@ -94,7 +94,7 @@ describe('filter', () => {
     await Promise.all(clients.map((client, i) => client.frame(({ data }) => data.owner === owners[i])))
     const statements = statementsFor(run.mock.calls, owners[0]!)
     run.mockRestore()
-    expect(statements.map(([, [, viewers]]) => viewers)).toEqual([owners])
+    expect(statements.map(([, [, viewers]]) => viewers)).toEqual([`{${owners.map((owner) => `"${owner}"`)}}`])
     expect(clients.map((client) => client.frames.length)).toEqual(owners.map(() => 1))
   })
 

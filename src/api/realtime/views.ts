@@ -222,7 +222,8 @@ function messagesOf({ catalog }: CurrentCatalog, name: string, event: LogEvent, 
   const isWanted = collection.realtime.actions.has(actionNames[action as keyof typeof actionNames])
   if (action === 'delete') return isWanted ? message('delete', JSON.parse(row.data), row.was_visible) : []
   // A row that has left a subscriber's scope is gone for it: only its id may still be shown.
-  const left = row.was_visible.filter((n) => !row.visible.includes(n))
+  const stillSee = new Set(row.visible)
+  const left = row.was_visible.filter((n) => !stillSee.has(n))
   const removed = message('remove', { [collection.primaryKey.name]: JSON.parse(row.key) }, left)
   return isWanted ? [...message(action, JSON.parse(row.data), row.visible), ...removed] : removed
 }

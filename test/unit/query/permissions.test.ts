@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Access, Grant } from '../../../src/query/access.ts'
-import { compileCondition } from '../../../src/query/compile.ts'
+import { compileCondition, compileConjuncts } from '../../../src/query/compile.ts'
 import { parseListQuery } from '../../../src/query/parse.ts'
 import { checkConditions, readableFields, resolveCondition, resolveOne } from '../../../src/query/resolve.ts'
 import { createParams } from '../../../src/query/sql.ts'
@@ -402,6 +402,18 @@ describe('resolveCondition', () => {
       'r."owner_Id" = (p.v)::uuid',
     )
     expect([...condition.collections]).toEqual(['notes'])
+  })
+
+  it('tells the parts that compare a column with one value for equality', () => {
+    const options = { filter: { kind: 'entry', path: 'title', value: { in: ['x', 'y'] } } } as const
+    const condition = resolveCondition(catalog, access, 'notes', 'update', env, options)!
+    const params = createParams()
+    expect(compileConjuncts(condition, 'r', params).map(({ sql, isEquality }) => [isEquality, sql])).toEqual([
+      [true, 'r."owner_Id" = $1::uuid'],
+      [false, 'r."deletedAt" is null'],
+      [false, 'r."title" = any($2::text[])'],
+    ])
+    expect(params.values).toEqual([U1, ['x', 'y']])
   })
 
   it('may let deleted rows through', () => {

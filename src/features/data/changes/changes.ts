@@ -9,7 +9,7 @@ import { type Cursor, encodeCursor } from '../../../events/cursor.ts'
 import { eventIdSql } from '../../../events/log.ts'
 import { currentCursor, type LogEvent, oldestMoment, pullRound } from '../../../events/log-reader.ts'
 import type { Access } from '../../../query/access.ts'
-import { compileCondition } from '../../../query/compile.ts'
+import { compileConjuncts } from '../../../query/compile.ts'
 import { projectionSql } from '../../../query/compile-rows.ts'
 import type { Filter } from '../../../query/parse.ts'
 import { type ResolvedFilter, type ResolveEnv, resolveCondition, resolveEnv } from '../../../query/resolve.ts'
@@ -151,7 +151,8 @@ type FollowedRows = {
 export type ChangeView = {
   /** Equal for all who differ in their values only; they share one run of it. */
   readonly text: string
-  readonly values: readonly TypedValue[]
+  /** Each as a member of the text form of a PostgreSQL array. */
+  readonly values: readonly string[]
 }
 
 /**
@@ -164,18 +165,22 @@ export function viewOf({ catalog, access, collection, fields, env, scoped, filte
   const rule = scoped ? resolveCondition(catalog, access, collection.name, 'read', env, { filter }) : undefined
   const after = conditionOn(rule, 't')
   const before = conditionOn(rule, 'old')
-  const image = (value: string) => `lateral jsonb_populate_record(null::public.${ident(collection.name)}, ${value})`
-  const text = `with "$viewers" as materialized (${viewersSql(after.values)})
-    select e.position::text as position, e.action, (${jsonObject(members)})::text as data, seen.visible,
-      case when e.action = 'create' then '{}' else seen.was_visible end as was_visible,
+  const image = (value: string) => `jsonb_populate_record(null::public.${ident(collection.name)}, ${value})`
+  const text = `with "$viewers" as materialized (${viewersSql(after.values)}), "$changed" as materialized (
+      select e.position, e.action, ${image(`coalesce(e.changes->'after', e.changes->'before')`)} as after,
+        ${image(`coalesce(e.changes->'after', '{}') || coalesce(e.changes->'before', '{}')`)} as before
+      from ${ident(logTable)} e
+      where e.id = any(array(select ${eventIdSql('position')} from unnest($1::bigint[]) position)) and not e.changes ? 'erased')
+    select e.position::text as position, e.action, (${jsonObject(members)})::text as data,
+      coalesce(sees.viewers, '{}') as visible, coalesce(saw.viewers, '{}') as was_visible,
       to_json(${projectionSql(collection.primaryKey, 't')})::text as key
-    from ${ident(logTable)} e,
-      ${image(`coalesce(e.changes->'after', e.changes->'before')`)} t,
-      ${image(`coalesce(e.changes->'after', '{}') || coalesce(e.changes->'before', '{}')`)} old,
-      lateral (select coalesce(array_agg(v.n) filter (where ${after.sql}), '{}') as visible,
-        coalesce(array_agg(v.n) filter (where ${before.sql}), '{}') as was_visible from "$viewers" v) seen
-    where e.id = any(array(select ${eventIdSql('position')} from unnest($1::bigint[]) position)) and not e.changes ? 'erased' order by e.position`
-  return { text, values: after.values }
+    from "$changed" e cross join lateral (select (e.after).*) t
+      left join (select e.position, ${after.viewers} from "$changed" e cross join lateral (select (e.after).*) t
+        join "$viewers" v on ${after.join} group by e.position) sees using (position)
+      left join (select e.position, ${before.viewers} from "$changed" e cross join lateral (select (e.before).*) old
+        join "$viewers" v on ${before.join} where e.action <> 'create' group by e.position) saw using (position)
+    order by e.position`
+  return { text, values: after.values.map(viewerValue) }
 }
 
 /** Runs what viewers have in common, for all of them: `viewers` are their values. */
@@ -189,11 +194,26 @@ export function changedRows(
   return db.run<VisibleChange>(text, [positions, ...viewerValues(viewers)], 'prepared', signal)
 }
 
+type ViewerCondition = {
+  /** The equalities, for which PostgreSQL hashes the viewers instead of trying each of them on each row. */
+  readonly join: string
+  /** `viewers`: the numbers of those for whom the rest holds as well; null for none. */
+  readonly viewers: string
+  readonly values: readonly TypedValue[]
+}
+
 /** Compiled once for the row before and once for the row after, the values come in the same order. */
-function conditionOn(rule: ResolvedFilter | undefined, alias: string): { sql: string; values: readonly TypedValue[] } {
+function conditionOn(rule: ResolvedFilter | undefined, alias: string): ViewerCondition {
   const values: TypedValue[] = []
   const params: Params = { bind: (value, pgType) => `v.p${values.push({ value, pgType })}` }
-  return { sql: rule === undefined ? 'true' : compileCondition(rule, alias, params), values }
+  const parts = rule === undefined ? [] : compileConjuncts(rule, alias, params)
+  const all = (isEquality: boolean) => parts.filter((part) => part.isEquality === isEquality).map(({ sql }) => sql)
+  const [equalities, rest] = [all(true), all(false)]
+  return {
+    join: equalities.join(' and ') || 'true',
+    viewers: `array_agg(v.n)${rest.length === 0 ? '' : ` filter (where ${rest.join(' and ')})`} as viewers`,
+    values,
+  }
 }
 
 /** Within PostgreSQL's limit of 100 arguments to a function. */
@@ -209,20 +229,20 @@ function jsonObject(members: readonly string[]): string {
  */
 function viewersSql(values: readonly TypedValue[]): string {
   if (values.length === 0) return 'select 1 as n'
-  const columns = values.map(({ pgType }, i) => `$${i + 2}::${isList(pgType) ? 'text' : pgType}[]`)
+  const columns = values.map(({ pgType }, i) => `unnest($${i + 2}::${isList(pgType) ? 'text' : pgType}[])`)
   const names = values.map((_value, i) => `p${i + 1}`)
   // unnest takes lists apart to their last member, so they come as text.
   const typed = values.map(({ pgType }, i) => `v.p${i + 1}${isList(pgType) ? `::${pgType}` : ''} as p${i + 1}`)
-  return `select v.n::int as n, ${typed} from unnest(${columns}) with ordinality v(${names}, n)`
+  // Of generate_subscripts the planner expects a thousand rows, of unnest ten, for which it would not hash.
+  return `select v.n, ${typed} from rows from (${columns}, generate_subscripts($2, 1)) v(${names}, n)`
 }
 
 /** The parameters of {@link viewersSql} for viewers who differ in their values only. */
-function viewerValues(viewers: readonly (readonly TypedValue[])[]): unknown[] {
-  const types = viewers[0] ?? []
-  return types.map(({ pgType }, i) =>
-    viewers.map((values) => (isList(pgType) ? listText(values[i]!.value) : values[i]!.value)),
-  )
+function viewerValues(viewers: readonly ChangeView['values'][]): string[] {
+  return (viewers[0] ?? []).map((_value, i) => `{${viewers.map((values) => values[i]).join(',')}}`)
 }
+
+const viewerValue = ({ value, pgType }: TypedValue): string => memberText(isList(pgType) ? listText(value) : value)
 
 const isList = (pgType: string): boolean => pgType.endsWith('[]')
 
