@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
-import { preparedPlan } from '../../src/features/data/items/plan-cache.ts'
+import { preparedPlan } from '../../src/features/data/items/reads.ts'
 import { systemAccess } from '../../src/query/access.ts'
 import { parseListQuery } from '../../src/query/parse.ts'
 import { resolveEnv, resolveList } from '../../src/query/resolve.ts'
