@@ -5,8 +5,9 @@ import {
   coreTypes,
   extensionFunctions,
   operators,
-} from '../../src/features/data/schemas/sql-expression.ts'
-import { refusedObjects, refusedTexts } from '../../src/features/data/schemas/sql-guard.ts'
+  refusedObjects,
+  refusedTexts,
+} from '../../src/features/data/schemas/sql-guard.ts'
 import { type Api, startApi } from '../support/api.ts'
 
 let api: Api

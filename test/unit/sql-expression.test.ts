@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { parseSql, SqlSyntaxError } from '../../src/adapters/sql-parser.ts'
-import { expressionRefusal } from '../../src/features/data/schemas/sql-expression.ts'
+import { expressionRefusal } from '../../src/features/data/schemas/sql-guard.ts'
 
 const row = {
   table: 'note',
