@@ -20,13 +20,16 @@ import {
 import {
   failure,
   parseReportParameters,
+  parseStats,
+  parseStatsParameters,
   questionOf,
   type ReportQuestion,
   type ReportReads,
   readReport,
+  readStats,
   reportError,
+  type Stat,
 } from './reports.ts'
-import { parseStats, parseStatsParameters, readStats, type Stat } from './stats.ts'
 
 /** `/reports/{collection}` and `/reports/stats`, by POST with a body or by GET with parameters. */
 export function reportRoutes(app: App, deps: ReportReads): void {
