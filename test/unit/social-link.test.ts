@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { decideLink } from '../../src/features/accounts/social/link.ts'
+import { decideLink } from '../../src/features/accounts/social/social.ts'
 
 const account = (email: string | null) => ({
   id: 'u1',
