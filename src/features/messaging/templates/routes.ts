@@ -10,10 +10,9 @@ import { IdParams, Text } from '../../../http/shapes.ts'
 import { isUuid } from '../../../language/text.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
 import { commonVariableNames as commonVariables, defaultTemplate, templateTypes } from './built-in.ts'
-import { type LogoReads, withEmbeddedLogo } from './logo.ts'
 import type { MailRenderer, RenderedMail } from './renderer.ts'
 import { longestCell, templateById } from './templates.ts'
-import { sampleVariables } from './variables.ts'
+import { type LogoReads, sampleVariables, withEmbeddedLogo } from './variables.ts'
 
 /** Routes for an editor of templates. */
 export function templateRoutes(app: App, _deps: object): void {

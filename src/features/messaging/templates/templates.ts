@@ -18,9 +18,18 @@ import type { MailRenderer, RenderResult } from './renderer.ts'
 import { sampleVariables } from './variables.ts'
 
 export type { TemplateType } from './built-in.ts'
-export { inlineImages, type LogoReads, type MailLogo, readLogo, withEmbeddedLogo } from './logo.ts'
 export { type MailRenderer, oneLine, openRenderer } from './renderer.ts'
-export { commonVariables, type Recipient, type TenantRow, withSynonyms } from './variables.ts'
+export {
+  commonVariables,
+  inlineImages,
+  type LogoReads,
+  type MailLogo,
+  type Recipient,
+  readLogo,
+  type TenantRow,
+  withEmbeddedLogo,
+  withSynonyms,
+} from './variables.ts'
 
 type MailContents = {
   /** Of svc_Template; an extension may name one of its own. */
