@@ -1,6 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { aheadOf, retryAfterOf, verdictOn } from '../../src/features/messaging/webhooks/deliver.ts'
-import { tellOfStopped } from '../../src/features/messaging/webhooks/webhooks.ts'
+import { aheadOf, retryAfterOf, tellOfStopped, verdictOn } from '../../src/features/messaging/webhooks/webhooks.ts'
 import { openWebhooks } from '../../src/workers/webhooks.ts'
 import { type Api, type Call, startApi } from '../support/api.ts'
 import { type Receiver, startReceiver, verified } from '../support/receiver.ts'
