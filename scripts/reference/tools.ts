@@ -1,5 +1,5 @@
 import { type Tool, tools } from '../../src/features/operations/mcp/mcp.ts'
-import { pathOf } from '../../src/features/operations/openapi/operation.ts'
+import { pathOf } from '../../src/features/operations/openapi/openapi.ts'
 import type { DeclaredRoute } from '../../src/http/route.ts'
 import { cell, type Page, page, table } from './markdown.ts'
 import { callers, members } from './routes.ts'

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Example, exampleOfRoute, stories, tenants } from '../../scripts/reference/examples/examples.ts'
 import { platformRoutes } from '../../scripts/reference/routes.ts'
-import { pathOf } from '../../src/features/operations/openapi/operation.ts'
+import { pathOf } from '../../src/features/operations/openapi/openapi.ts'
 import { openWorkflows } from '../../src/workers/workflows.ts'
 import { type Api, startApi } from '../support/api.ts'
 
