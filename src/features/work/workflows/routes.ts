@@ -38,7 +38,14 @@ import {
   validateRoute,
 } from './declarations.ts'
 import { statisticsOf } from './queries.ts'
-import { surroundingsOf } from './save.ts'
+import {
+  exportWorkflows,
+  importWorkflows,
+  missingIn,
+  previewImport,
+  requireAdministrator,
+  surroundingsOf,
+} from './save.ts'
 import {
   cancel,
   knownWorkflow,
@@ -48,7 +55,6 @@ import {
   testWorkflow,
   type WorkflowCaller,
 } from './starting.ts'
-import { exportWorkflows, importWorkflows, missingIn, previewImport, requireAdministrator } from './transfer.ts'
 import { validate } from './validate.ts'
 
 export { workflowWebhookRoutes } from './webhook.ts'

@@ -23,7 +23,7 @@ import {
   type TriggerKind,
   triggerable,
 } from './queries.ts'
-import { workflowNotFound } from './transfer.ts'
+import { workflowNotFound } from './save.ts'
 
 /** Decides who may start which workflow, and keeps a workflow from starting itself without end. */
 
