@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { newcomer, type PresenceState, step } from '../../src/features/messaging/rooms/presence.ts'
+import { newcomer, type PresenceState, step } from '../../src/features/messaging/rooms/redis-store.ts'
 
 const settled: PresenceState = { ...newcomer('p', 0), isComplete: true, isAvailable: true }
 const place = { room: { tenantId: undefined, name: 'r' }, socketId: 's' }
