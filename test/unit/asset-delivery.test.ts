@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { parseConfig } from '../../src/config/config.ts'
-import { assetAccess, secureProxyRefusal } from '../../src/features/files/assets/asset.ts'
+import { assetAccess, secureProxyRefusal } from '../../src/features/files/assets/assets.ts'
 import { attachment, deliveryHeaders, isExecutable } from '../../src/features/files/assets/delivery.ts'
 
 const config = (env = {}) => parseConfig({ SECRET_KEY: 'x'.repeat(40), ...env })

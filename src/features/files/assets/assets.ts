@@ -1,14 +1,476 @@
+import { createReadStream } from 'node:fs'
+import { readFile, stat } from 'node:fs/promises'
+import { extname } from 'node:path'
+import type { Readable } from 'node:stream'
+import { buffer } from 'node:stream/consumers'
+import {
+  accessOfPrincipal,
+  type Caller,
+  type PrincipalRow,
+  principalOf,
+  principalSql,
+} from '../../../access/principal.ts'
+import type { CurrentAccess } from '../../../access/store.ts'
+import { type BoundedMemory, openBoundedMemory } from '../../../adapters/bounded-memory.ts'
+import type { Logs } from '../../../adapters/logger.ts'
+import { clientGone, workFor } from '../../../admission/asker.ts'
+import type { Catalog } from '../../../catalog/catalog.ts'
+import { type CurrentCatalog, withFreshPlan } from '../../../catalog/store.ts'
+import type { ParamValue } from '../../../catalog/values.ts'
+import type { Config, Configuration } from '../../../config/config.ts'
+import type { Clock } from '../../../db/clock.ts'
+import type { Reads } from '../../../db/pools.ts'
+import type { UnloggedWrites } from '../../../db/sql.ts'
+import {
+  claimVariant,
+  completeVariant,
+  forgetVariant,
+  surplusVariants,
+  type VariantClaim,
+} from '../../../db/unlogged/files.ts'
+import { AppError, errors } from '../../../errors.ts'
+import { oncePer } from '../../../language/once.ts'
+import { isUuid } from '../../../language/text.ts'
+import { compileCondition } from '../../../query/compile.ts'
+import { resolveCondition, resolveEnv } from '../../../query/resolve.ts'
+import { createParams, type Statement, statement } from '../../../query/sql.ts'
+import { type CurrentSettings, imageNames } from '../../settings/settings.ts'
+import { digestOf, extensionOf, type ImageProcessing, type Transform } from '../images/images.ts'
+import { type ByteRange, keyOf, type Storage, type StorageServices } from '../storage/storage.ts'
+import { essenceOf } from './delivery.ts'
+
 /* The public face of this folder. */
 
-export {
-  type Asset,
-  type AssetReads,
-  type AssetRow,
-  type AssetWrites,
-  fileNotFound,
-  readableAsset,
-  settingsAsset,
-  storedAsset,
-} from './asset.ts'
-export { type AssetContent, contentsOf, wholeOf } from './content.ts'
 export { attachment } from './delivery.ts'
+
+export type Asset = AssetRow & {
+  /** Every caller gets the same answer. */
+  readonly isForAll: boolean
+}
+
+/** The caller who reads a file. */
+type AssetReader = Pick<Caller, 'userId' | 'access'>
+
+export const fileNotFound = () => new AppError(404, 'File not found')
+
+/** The file, where the reader may have its content. 404 where there is none, 403 where it is not the reader's to see. */
+export async function readableAsset(deps: AssetReads, reader: AssetReader, id: string): Promise<Asset> {
+  if (!isUuid(id)) throw fileNotFound()
+  const { rule, refusal } = readRule(deps, reader, id)
+  const row = await assetRow(deps, rule)
+  if (row === undefined) throw fileNotFound()
+  const access = assetAccess(row, reader, deps.config)
+  if (access === 'permission' && !row.readable) throw refusal ?? errors.itemDenied('read')
+  return { ...row, isForAll: access === 'anyone' }
+}
+
+/** For the platform itself: a file of any owner. Undefined where there is none. */
+export const storedAsset = async (deps: Reads & CurrentCatalog, id: string): Promise<AssetRow | undefined> =>
+  isUuid(id) ? assetRow(deps, statement('true', [id])) : undefined
+
+/** Images that the settings name; everybody sees them. */
+export const isSettingsImage = (name: string): boolean => imageNames.includes(name)
+
+/** Undefined where the settings of the tenant, or of the installation, name none. */
+export async function settingsAsset(
+  deps: Reads & CurrentCatalog & CurrentSettings,
+  name: string,
+  tenantId: unknown,
+): Promise<Asset | undefined> {
+  const tenant = typeof tenantId === 'string' && isUuid(tenantId) ? tenantId.toLowerCase() : undefined
+  const id = deps.settings.current(tenant)[`${name}_Id`]
+  const row = typeof id === 'string' ? await storedAsset(deps, id) : undefined
+  return row && { ...row, isForAll: true }
+}
+
+/** The signer as a reader. 403 if the signer has lost all rights. */
+export async function signerOf(deps: AssetReads, membership: string): Promise<AssetReader> {
+  const row = isUuid(membership) ? await principalRow(deps, membership) : undefined
+  if (row === undefined) throw badSignature()
+  const principal = await principalOf(deps.db, deps.access.current(), deps.config.tenancy.enabled, row, deps.log)
+  return { userId: principal.userId, access: accessOfPrincipal(deps, principal) }
+}
+
+export const badSignature = () =>
+  new AppError(403, 'The signature of this address is not valid', { code: 'INVALID_SIGNATURE' })
+
+/** The condition of the reader's grant as SQL; false with its refusal where there is none, which public files need not. */
+function readRule(deps: AssetReads, { access }: AssetReader, id: string): { rule: Statement; refusal?: AppError } {
+  const params = createParams()
+  params.bind(id, 'uuid')
+  try {
+    const rule = resolveCondition(deps.catalog.current(), access, 'svc_File', 'read', resolveEnv(deps))
+    const text = rule === undefined ? 'true' : compileCondition(rule, 't', params)
+    return { rule: statement(text, params.values) }
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error
+    return { rule: statement('false', [id]), refusal: error }
+  }
+}
+
+/* Decides who may read the content of a file, as far as that needs no database. */
+
+type AssetOwner = { readonly isPublic: boolean; readonly tenantId: string | null }
+
+/** `anyone`: every caller gets the same; `caller`: this one does; `permission`: the caller's grants decide. */
+type AssetAccess = 'anyone' | 'caller' | 'permission'
+
+export function assetAccess(
+  { isPublic, tenantId }: AssetOwner,
+  { userId }: Pick<Caller, 'userId'>,
+  { assets }: Config,
+): AssetAccess {
+  if (isPublic) return 'anyone'
+  const isShared = tenantId !== null && assets.sharedTenantIds.some((id) => id.toLowerCase() === tenantId)
+  if (isShared && assets.sharedAccessMode === 'public') return 'anyone'
+  if (isShared && assets.sharedAccessMode === 'authenticated' && userId !== undefined) return 'caller'
+  return 'permission'
+}
+
+/** Refusals of types that ASSET_SECURE_PROXY_URLS names, in the words that their clients know. */
+type ProxyRefusal = { readonly status: 401 | 403; readonly message: string }
+
+/**
+ * The extra demand of types in ASSET_SECURE_PROXY_URLS: a signed-in caller that names itself in `x-svc-user-auth`,
+ * which a page of another site cannot send. The header proves nothing by itself.
+ */
+export function secureProxyRefusal(
+  type: string,
+  { userId }: Pick<Caller, 'userId'>,
+  header: string | string[] | undefined,
+  { assets }: Config,
+): ProxyRefusal | undefined {
+  if (!assets.proxyEnabled || !isListed(type, assets.secureProxyTypes)) return undefined
+  if (userId === undefined) return { status: 401, message: 'Authentication required' }
+  if (header !== userId) return { status: 403, message: 'Invalid or missing authentication header' }
+  return undefined
+}
+
+function isListed(type: string, types: readonly string[]): boolean {
+  const essence = essenceOf(type)
+  return types.some((one) => {
+    const listed = one.toLowerCase()
+    return listed.includes('/') ? essence === listed : essence.startsWith(`${listed}/`)
+  })
+}
+
+/** The columns of a row that describe its content. */
+export type AssetRow = {
+  readonly id: string
+  readonly storage: string
+  readonly folder: string | null
+  readonly filename: string
+  readonly type: string
+  readonly typeProven: boolean
+  readonly size: number
+  readonly hash: string | null
+  readonly width: number | null
+  readonly height: number | null
+  readonly name: string
+  readonly isPublic: boolean
+  readonly tenantId: string | null
+  /** Milliseconds. */
+  readonly modified: number
+  /** Whether the rule that was asked for lets the caller read it. */
+  readonly readable: boolean
+}
+
+/** The row of a file, regardless of rights, and whether a rule on `t` holds for it; the rule's values begin with the id. */
+async function assetRow(deps: Reads & CurrentCatalog, rule: Statement): Promise<AssetRow | undefined> {
+  const text = `select t.id, t.storage, t.storage_folder as folder, t.filename, t.type, t."typeProven" is true as "typeProven",
+      t.size::float8 as size, t.hash, t.width, t.height, coalesce(nullif(t."originalFilename", ''), nullif(t.title, ''), t.filename) as name,
+      t."isPublic" is true as "isPublic", t."tenant_Id" as "tenantId",
+      (extract(epoch from coalesce(t."updatedAt", t."createdAt")) * 1000)::float8 as modified, (${rule.text}) is true as readable
+    from "svc_File" t where t.id = $1`
+  return withFreshPlan(deps.catalog, async () => (await deps.db.runQuick<AssetRow>(text, rule.values, true))[0])
+}
+
+/** The row of svc_UserRole that gives a caller the role, at its tenant where there are tenants. */
+export async function membershipId(
+  { db, config }: Reads & Configuration,
+  { userId, role, tenantId }: Pick<Caller, 'userId' | 'role' | 'tenantId'>,
+): Promise<string | undefined> {
+  const values: ParamValue[] = [userId ?? null, role.id, tenantId ?? null, config.tenancy.enabled]
+  const [row] = await db.runQuick<{ id: string }>(
+    `select id from "svc_UserRole" where "user_Id" = $1::uuid and "role_Id" = $2::uuid
+       and (not $4::boolean or "tenant_Id" is not distinct from $3::uuid) order by id limit 1`,
+    values,
+    true,
+  )
+  return row?.id
+}
+
+/** The principal of a membership now; undefined if it has ended or its user is not active. */
+async function principalRow(deps: Reads & CurrentCatalog, membership: string): Promise<PrincipalRow | undefined> {
+  return withFreshPlan(deps.catalog, async () => {
+    const [row] = await deps.db.runQuick<PrincipalRow>(
+      principalOfMembership(deps.catalog.current()),
+      [membership],
+      true,
+    )
+    return row
+  })
+}
+
+const principalOfMembership = oncePer(
+  (catalog: Catalog) => `
+    select ur."user_Id" as "userId", ur."tenant_Id" as "tenantId", ${principalSql(catalog)}
+    from "svc_UserRole" ur
+    join "svc_User" u on u.id = ur."user_Id" and u.status = 'active'
+    join "svc_Role" r on r.id = ur."role_Id"
+    left join "svc_Tenant" t on t.id = ur."tenant_Id"
+    where ur.id = $1::uuid`,
+)
+
+/** The bytes of a variant; undefined where it is not whole, or not there. */
+export async function variantSize({ db }: Reads, storage: string, key: string): Promise<number | undefined> {
+  const [row] = await db.runQuick<{ size: number }>(
+    `select size::float8 as size from "svc_FileVariant" where storage = $1 and key = $2 and size > 0`,
+    [storage, key],
+    true,
+  )
+  return row?.size
+}
+
+/** The capabilities to find a file and decide who may read it. */
+export type AssetReads = Reads & Clock & Configuration & CurrentAccess & CurrentCatalog & CurrentSettings & Logs
+
+/** The further capabilities to make and keep variants. */
+export type AssetWrites = AssetReads & UnloggedWrites & StorageServices & ImageProcessing
+
+/** The bytes that an answer is made of. */
+export type AssetContent = {
+  readonly size: number
+  /** Undefined where the storage has lost them. */
+  read(range?: ByteRange): Promise<Readable | Buffer | undefined>
+  isThere(): Promise<boolean>
+}
+
+/** For whom a variant is made, where that takes a while. */
+type Waiting = { readonly turn: string; readonly gone: AbortSignal | undefined }
+
+export type Contents = {
+  original(asset: AssetRow): AssetContent
+  /**
+   * The transformed image: from memory, from storage, or made now, once for all who wait. 400, 422 and 503 as
+   * `Images.transform`; 404 where the original is gone.
+   */
+  variant(asset: AssetRow, transform: Transform, waiting: Waiting): Promise<AssetContent>
+  /** Its content was not where it should be, so that it is to be made anew. */
+  lost(asset: AssetRow, transform: Transform): Promise<void>
+}
+
+/** Small content is kept: its key never stands for another one. */
+const keptBytes = 32 * 1_048_576
+const keptEach = 128 * 1024
+const keptMs = 3_600_000
+
+type KeptImage = { readonly bytes: Buffer }
+
+/** Those of a process. */
+export const contentsOf = oncePer(openContents)
+
+/** All of it, in memory; undefined where the storage has lost it. */
+export async function wholeOf(content: AssetContent): Promise<Buffer | undefined> {
+  const found = await content.read()
+  return found === undefined || Buffer.isBuffer(found) ? found : buffer(found)
+}
+
+function openContents(deps: AssetWrites): Contents {
+  const kept = openBoundedMemory<KeptImage>({
+    maxBytes: keptBytes,
+    maxEntryBytes: keptEach,
+    sizeOf: ({ bytes }, key) => bytes.length + key.length + 100,
+  })
+  const making = openSharedWork<AssetContent>()
+  const stored = (asset: AssetRow, key: string, size: number): AssetContent => {
+    const storage = deps.storages.holding(asset.storage)
+    return {
+      size,
+      read: (range) => readStored({ storage, key, size, kept }, range),
+      isThere: async () => kept.has(nameOf(storage.name, key)) || (await storage.stat(key)) !== undefined,
+    }
+  }
+  return {
+    original: (asset) => stored(asset, originalKey(asset), asset.size),
+    async variant(asset, transform, waiting) {
+      checkImage(asset, deps.config.assets.maxInputPixels)
+      const key = variantKey(asset, transform)
+      const found = kept.get(nameOf(asset.storage, key))
+      if (found !== undefined) return inMemory(found.bytes)
+      const size = await variantSize(deps, asset.storage, key)
+      if (size !== undefined) return stored(asset, key, size)
+      return making.do(nameOf(asset.storage, key), waiting.gone, (signal) =>
+        make(deps, { asset, transform, key, kept, stored, turn: waiting.turn, signal }),
+      )
+    },
+    lost: (asset, transform) => forgetVariant(deps, { storage: asset.storage, key: variantKey(asset, transform) }),
+  }
+}
+
+const nameOf = (storage: string, key: string): string => `${storage}/${key}`
+const originalKey = ({ folder, filename }: AssetRow): string => keyOf(folder, filename)
+
+/** Beside the original, by a name that says what it was made of. */
+export function variantKey({ folder, filename }: Pick<AssetRow, 'folder' | 'filename'>, transform: Transform): string {
+  const base = filename.slice(0, filename.length - extname(filename).length)
+  return keyOf(folder, `${base}_processed_${digestOf(transform)}.${extensionOf[transform.format]}`)
+}
+
+/** Spares a process what cannot succeed. */
+function checkImage({ type, typeProven, width, height }: AssetRow, maxInputPixels: number): void {
+  if (!typeProven || /^image\/(svg|hei[cf])/.test(type))
+    throw new AppError(422, 'The image cannot be processed', { code: 'IMAGE_NOT_PROCESSED' })
+  if ((width ?? 0) * (height ?? 0) > maxInputPixels)
+    throw new AppError(400, `The image has more than ${maxInputPixels} pixels`, { code: 'TOO_MANY_PIXELS' })
+}
+
+type ImagePlace = {
+  readonly storage: Storage
+  readonly key: string
+  readonly size: number
+  readonly kept: BoundedMemory<KeptImage>
+}
+
+async function readStored(
+  { storage, key, size, kept }: ImagePlace,
+  range?: ByteRange,
+): Promise<Readable | Buffer | undefined> {
+  const name = nameOf(storage.name, key)
+  const found = kept.get(name)
+  if (found !== undefined) return partOf(found.bytes, range)
+  if (size > keptEach - name.length - 100) return storage.read(key, range)
+  const content = await storage.read(key)
+  if (content === undefined) return undefined
+  const bytes = await buffer(content)
+  kept.set(name, { bytes }, keptMs)
+  return partOf(bytes, range)
+}
+
+const inMemory = (bytes: Buffer): AssetContent => ({
+  size: bytes.length,
+  read: async (range) => partOf(bytes, range),
+  isThere: async () => true,
+})
+
+const partOf = (bytes: Buffer, range: ByteRange | undefined): Buffer =>
+  range === undefined ? bytes : bytes.subarray(range.start, range.end + 1)
+
+type Making = {
+  readonly asset: AssetRow
+  readonly transform: Transform
+  readonly key: string
+  readonly kept: BoundedMemory<KeptImage>
+  readonly stored: (asset: AssetRow, key: string, size: number) => AssetContent
+  readonly turn: string
+  readonly signal: AbortSignal
+}
+
+async function make(
+  deps: AssetWrites,
+  { asset, transform, key, kept, stored, turn, signal }: Making,
+): Promise<AssetContent> {
+  const storage = deps.storages.holding(asset.storage)
+  const original = originalKey(asset)
+  const read = async (range?: ByteRange): Promise<Readable> => {
+    const found = await storage.read(original, range)
+    if (found === undefined) throw new AppError(404, 'File not found')
+    return found
+  }
+  return deps.images.transform({ size: asset.size, type: asset.type, read }, transform, {
+    turn,
+    signal,
+    async isMade() {
+      const size = await variantSize(deps, asset.storage, key)
+      return size === undefined ? undefined : stored(asset, key, size)
+    },
+    async use(path) {
+      const { size } = await stat(path)
+      const bytes = size <= keptEach ? await readFile(path) : undefined
+      const isStored = await store(deps, { asset, storage, key, original, path, size, transform })
+      if (bytes !== undefined) {
+        if (isStored) kept.set(nameOf(storage.name, key), { bytes }, keptMs)
+        return inMemory(bytes)
+      }
+      return isStored ? stored(asset, key, size) : inMemory(await readFile(path))
+    },
+  })
+}
+
+type Storing = {
+  readonly asset: AssetRow
+  readonly storage: Storage
+  readonly key: string
+  readonly original: string
+  readonly path: string
+  readonly size: number
+  readonly transform: Transform
+}
+
+/**
+ * Keeps a variant for the next one who asks. False where it is not kept: somebody else is writing it, the file is gone, or
+ * the storage does not take it, which is no reason to keep it from those who wait.
+ */
+async function store(
+  deps: AssetWrites,
+  { asset, storage, key, original, path, size, transform }: Storing,
+): Promise<boolean> {
+  const claim = await claimVariant(deps, { storage: asset.storage, key, original }, asset.id)
+  if (claim === undefined) return false
+  try {
+    // A killed process may have left a part of it.
+    await storage.delete(key)
+    await storage.write(key, createReadStream(path), { type: `image/${transform.format}` })
+  } catch (error) {
+    deps.log.warn({ err: error, fileId: asset.id }, 'a transform could not be stored; it will be made again')
+    await forgetVariant(deps, claim)
+    return false
+  }
+  if (!(await completeVariant(deps, claim, size))) {
+    await storage.delete(key)
+    return false
+  }
+  await removeSurplus(deps, storage, claim)
+  return true
+}
+
+async function removeSurplus(deps: AssetWrites, storage: Storage, claim: VariantClaim): Promise<void> {
+  const surplus = await surplusVariants(deps, claim, deps.config.assets.variantsPerFile)
+  for (const key of surplus) {
+    await storage.delete(key)
+    await forgetVariant(deps, { storage: claim.storage, key })
+  }
+}
+
+/** Does what several ask for at the same time once. It is given up when the last of them has gone. */
+function openSharedWork<T>() {
+  type Shared = { readonly result: Promise<T>; readonly left: AbortController; waiting: number }
+  const running = new Map<string, Shared>()
+  const begin = (name: string, work: (signal: AbortSignal) => Promise<T>): Shared => {
+    const left = new AbortController()
+    // Several callers share it: its statements must not end when the first of them leaves.
+    const nobody = { caller: 'assets', gone: undefined, places: 0 }
+    const result = workFor(nobody, () => work(left.signal)).finally(() => running.delete(name))
+    const shared: Shared = { result, left, waiting: 0 }
+    running.set(name, shared)
+    return shared
+  }
+  return {
+    async do(name: string, gone: AbortSignal | undefined, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+      const found = running.get(name)
+      const shared = found === undefined || found.left.signal.aborted ? begin(name, work) : found
+      shared.waiting += 1
+      const leave = () => {
+        shared.waiting -= 1
+        if (shared.waiting === 0) shared.left.abort(clientGone())
+      }
+      if (gone?.aborted) leave()
+      gone?.addEventListener('abort', leave, { once: true })
+      try {
+        return await shared.result
+      } finally {
+        gone?.removeEventListener('abort', leave)
+      }
+    },
+  }
+}

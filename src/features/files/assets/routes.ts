@@ -12,17 +12,19 @@ import { canonical, digestOf, extensionOf, fits, type Transform } from '../image
 import { keyOf } from '../storage/storage.ts'
 import {
   type Asset,
+  type AssetContent,
   type AssetReads,
   type AssetWrites,
   badSignature,
+  type Contents,
+  contentsOf,
   fileNotFound,
   isSettingsImage,
   readableAsset,
   secureProxyRefusal,
   settingsAsset,
   signerOf,
-} from './asset.ts'
-import { type AssetContent, type Contents, contentsOf } from './content.ts'
+} from './assets.ts'
 import {
   type ContentPart,
   conditionOf,

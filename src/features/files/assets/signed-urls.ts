@@ -5,7 +5,7 @@ import type { Config } from '../../../config/config.ts'
 import { AppError } from '../../../errors.ts'
 import { oncePer } from '../../../language/once.ts'
 import { canonical, type Transform, transformOf } from '../images/images.ts'
-import { type Asset, type AssetReads, membershipId, readableAsset } from './asset.ts'
+import { type Asset, type AssetReads, membershipId, readableAsset } from './assets.ts'
 
 type ToSign = {
   readonly id: string
