@@ -1,11 +1,13 @@
-import { openBucket } from '../../../adapters/s3.ts'
+import { existsSync, constants as flags } from 'node:fs'
+import { type FileHandle, link, lstat, mkdir, open, opendir, realpath, unlink } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import type { Readable } from 'node:stream'
+import { type ByteRange, openBucket, type Presigned, type StoredObject } from '../../../adapters/s3.ts'
 import type { Config } from '../../../config/config.ts'
 import { type StorageServiceConfig, variablePrefix } from '../../../config/families.ts'
 import { AppError } from '../../../errors.ts'
-import { badPath, type Driver, type Listed, openDirectory, type Storage } from './local.ts'
 
 export type { ByteRange } from '../../../adapters/s3.ts'
-export { openDirectory, type Storage } from './local.ts'
 
 /** All configured services. */
 type Storages = {
@@ -145,3 +147,303 @@ const unavailable = (name: string, cause: unknown): AppError =>
 
 /** Names come from clients too. */
 const shown = (name: string): string => JSON.stringify(name.slice(0, 64)).slice(1, -1)
+
+/**
+ * Content in files beneath a directory. No link beneath the root is followed, also not one that somebody makes between a
+ * look and the use: on Linux each folder is opened from the one above it, and files are named from the open folder.
+ */
+export function openDirectory(path: string, { confined }: { readonly confined: boolean }): Driver {
+  const root = resolve(path)
+  /** Does something with a file by a name for it that leads nowhere else. */
+  const at = async <T>(key: string, mode: Mode, work: (file: string, folder: Folder) => Promise<T>): Promise<T> => {
+    const folders = key.split('/')
+    const leaf = folders.pop()!
+    const folder = confined ? await enter(root, folders, mode) : await plain(root, folders, mode)
+    try {
+      return await work(join(folder.path, leaf), folder)
+    } finally {
+      await folder.close()
+    }
+  }
+  return {
+    write: (key, content) => at(key, 'make', (file, folder) => writeNew(file, folder, content)),
+    read: (key, range) => orNothing(at(key, 'find', (file) => readPart(file, noLink(confined), range))),
+    stat: (key) =>
+      orNothing(
+        at(key, 'find', async (file) => {
+          const found = await lstat(file)
+          return found.isFile() ? { size: found.size, modifiedAt: found.mtime } : undefined
+        }),
+      ),
+    copy: (from, to) =>
+      at(from, 'find', (source) =>
+        at(to, 'make', async (target, folder) => {
+          // Content is never changed, so a second name for it is a copy.
+          await link(source, target)
+          await folder.sync()
+        }),
+      ),
+    delete: async (key) => {
+      await orNothing(
+        at(key, 'find', async (file, folder) => {
+          await unlink(file)
+          await folder.sync()
+          return undefined
+        }),
+      )
+    },
+    list: (prefix) => list(root, prefix, confined),
+    presign: async () => undefined,
+    close: () => undefined,
+  }
+}
+
+/** On the disk when this resolves, or not there. */
+async function writeNew(file: string, folder: Folder, content: AsyncIterable<Uint8Array>): Promise<void> {
+  const handle = await open(file, flags.O_WRONLY | flags.O_CREAT | flags.O_EXCL | flags.O_NOFOLLOW, 0o640)
+  try {
+    for await (const pieces of gathered(content)) await writeWhole(handle, pieces)
+    await handle.sync()
+    await handle.close()
+    await folder.sync()
+  } catch (error) {
+    await handle.close().catch(() => undefined)
+    await unlink(file)
+    throw error
+  }
+}
+
+async function readPart(
+  file: string,
+  noLink: number,
+  range?: Parameters<Driver['read']>[1],
+): Promise<Readable | undefined> {
+  const handle = await open(file, flags.O_RDONLY | noLink)
+  if (!(await handle.stat()).isFile()) {
+    await handle.close()
+    return undefined
+  }
+  return handle.createReadStream({ ...range, highWaterMark: readAtOnce })
+}
+
+const readAtOnce = 256 * 1024
+const noLink = (confined: boolean): number => (confined ? flags.O_NOFOLLOW : 0)
+
+/** An open folder; `path` names it until it is closed. */
+type Folder = { readonly path: string; sync(): Promise<void>; close(): Promise<void> }
+type Mode = 'find' | 'make'
+
+/** Linux names what a descriptor stands for, so a path can begin at an open folder. */
+const descriptors = '/proc/self/fd'
+const hasDescriptors = existsSync(descriptors)
+
+async function enter(root: string, folders: readonly string[], mode: Mode): Promise<Folder> {
+  if (mode === 'make' && !existsSync(root)) await mkdir(root, { recursive: true, mode: 0o750 })
+  // Nothing is between the root and the file; the root itself is the operator's and may be a link.
+  if (folders.length === 0) return named(root)
+  if (!hasDescriptors) return enterByName(root, folders, mode)
+  let handle = await open(root, flags.O_RDONLY | flags.O_DIRECTORY)
+  try {
+    for (const folder of folders) {
+      const inner = await enterOne(handle, folder, mode)
+      await handle.close()
+      handle = inner
+    }
+  } catch (error) {
+    await handle.close()
+    throw error
+  }
+  return { path: `${descriptors}/${handle.fd}`, sync: () => syncShared(handle), close: () => handle.close() }
+}
+
+async function enterOne(above: FileHandle, name: string, mode: Mode): Promise<FileHandle> {
+  const path = `${descriptors}/${above.fd}/${name}`
+  try {
+    return await open(path, flags.O_RDONLY | flags.O_DIRECTORY | flags.O_NOFOLLOW)
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'ELOOP' || code === 'ENOTDIR') throw badPath(error)
+    if (code !== 'ENOENT' || mode === 'find') throw error
+  }
+  await mkdir(path, { mode: 0o750 }).catch(unlessThere)
+  await above.sync()
+  return enterOne(above, name, 'find')
+}
+
+/** Where descriptors have no names: each folder is looked at before it is used. */
+async function enterByName(root: string, folders: readonly string[], mode: Mode): Promise<Folder> {
+  let path = await realpath(root)
+  for (const folder of folders) {
+    const above = path
+    path = join(path, folder)
+    if (mode === 'make') {
+      await mkdir(path, { mode: 0o750 }).catch(unlessThere)
+      await named(above).sync()
+    }
+    if (!(await lstat(path)).isDirectory()) throw badPath()
+  }
+  return named(path)
+}
+
+/** STORAGE_PATH_CONFINEMENT=false: links are followed. */
+async function plain(root: string, folders: readonly string[], mode: Mode): Promise<Folder> {
+  const path = join(root, ...folders)
+  if (mode === 'make') await mkdir(path, { recursive: true, mode: 0o750 })
+  return named(path)
+}
+
+const named = (path: string): Folder => ({
+  path,
+  close: async () => undefined,
+  sync: async () => {
+    const handle = await open(path, flags.O_RDONLY | flags.O_DIRECTORY)
+    try {
+      await syncShared(handle)
+    } finally {
+      await handle.close()
+    }
+  },
+})
+
+type Sync = { readonly running: Promise<void>; next: Promise<void> | undefined }
+const syncs = new Map<string, Sync>()
+
+/**
+ * Syncs an open folder. Those who ask while one sync of it runs share the next: it begins after all of them have asked, and
+ * the disk takes as long for one name as for many.
+ */
+async function syncShared(handle: FileHandle): Promise<void> {
+  const { dev, ino } = await handle.stat()
+  const folder = `${dev}:${ino}`
+  const sync = syncs.get(folder)
+  if (sync === undefined) return startSync(folder, handle)
+  // The handle stays open until its own call has ended.
+  sync.next ??= sync.running.then(ignore, ignore).then(() => startSync(folder, handle))
+  return sync.next
+}
+
+function startSync(folder: string, handle: FileHandle): Promise<void> {
+  const sync: Sync = { running: handle.sync(), next: undefined }
+  syncs.set(folder, sync)
+  const end = () => {
+    if (sync.next === undefined) syncs.delete(folder)
+  }
+  sync.running.then(end, end)
+  return sync.running
+}
+
+const ignore = () => undefined
+
+function unlessThere(error: NodeJS.ErrnoException): void {
+  if (error.code !== 'EEXIST') throw error
+}
+
+async function orNothing<T>(work: Promise<T | undefined>): Promise<T | undefined> {
+  try {
+    return await work
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT') return undefined
+    // The file itself is a link.
+    if (code === 'ELOOP') throw badPath(error)
+    throw error
+  }
+}
+
+/** A write waits for a thread, so a few pieces are worth one. Bytes. */
+const writtenAtOnce = 256 * 1024
+
+async function* gathered(content: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array[]> {
+  let pieces: Uint8Array[] = []
+  let size = 0
+  for await (const piece of content) {
+    pieces.push(piece)
+    size += piece.length
+    if (size < writtenAtOnce) continue
+    yield pieces
+    pieces = []
+    size = 0
+  }
+  if (size > 0) yield pieces
+}
+
+async function writeWhole(handle: FileHandle, pieces: Uint8Array[]): Promise<void> {
+  const { bytesWritten } = await handle.writev(pieces)
+  if (bytesWritten === pieces.reduce((sum, { length }) => sum + length, 0)) return
+  // A disk that is nearly full takes a part; what follows says why.
+  const rest = Buffer.concat(pieces)
+  for (let written = bytesWritten; written < rest.length; )
+    written += (await handle.write(rest, written, rest.length - written)).bytesWritten
+}
+
+async function* list(root: string, prefix: string, confined: boolean): AsyncGenerator<Listed> {
+  const folders = prefix.split('/')
+  const beginning = folders.pop()!
+  yield* listFolder(root, folders, beginning, confined)
+}
+
+async function* listFolder(
+  root: string,
+  folders: readonly string[],
+  beginning: string,
+  confined: boolean,
+): AsyncGenerator<Listed> {
+  const folder = await orNothing(confined ? enter(root, folders, 'find') : plain(root, folders, 'find'))
+  if (folder === undefined) return
+  const inner: string[] = []
+  try {
+    const entries = await orNothing(opendir(folder.path))
+    if (entries === undefined) return
+    for await (const entry of entries) {
+      if (!entry.name.startsWith(beginning)) continue
+      if (entry.isDirectory()) inner.push(entry.name)
+      // Deleted meanwhile, it is not listed.
+      const found = entry.isFile() ? await orNothing(storedAt(join(folder.path, entry.name))) : undefined
+      if (found !== undefined) yield { key: [...folders, entry.name].join('/'), ...found }
+    }
+  } finally {
+    await folder.close()
+  }
+  for (const name of inner) yield* listFolder(root, [...folders, name], '', confined)
+}
+
+async function storedAt(path: string): Promise<StoredObject> {
+  const { size, mtime } = await lstat(path)
+  return { size, modifiedAt: mtime }
+}
+
+/**
+ * A place for content. Content is never changed: it is written under a key of its own, read, and deleted.
+ *
+ * A key is a relative path, `tenants/…/{id}-name.png`, whose parts are names (400 for others, and for a key that leads
+ * out of the service). Where the service itself does not answer, every verb is a 503, `STORAGE_UNAVAILABLE`.
+ */
+export type Storage = {
+  readonly name: string
+  readonly driver: StorageServiceConfig['driver']
+  /**
+   * Stores what comes, piece by piece, under a key that is not taken. Durable when it resolves. Nothing is left where it
+   * throws; what the content itself throws is thrown on.
+   */
+  write(key: string, content: AsyncIterable<Uint8Array>, more?: { readonly type?: string }): Promise<void>
+  /** The content, or a part of it; undefined where there is none. Must be read to its end or destroyed. */
+  read(key: string, range?: ByteRange): Promise<Readable | undefined>
+  stat(key: string): Promise<StoredObject | undefined>
+  /** Within the service; the source stays. */
+  copy(from: string, to: string): Promise<void>
+  /** Nothing happens where there is none. */
+  delete(key: string): Promise<void>
+  /** All whose key begins so, in no order. */
+  list(prefix: string): AsyncIterable<Listed>
+  /** An address that reads the content for a while, without us; undefined where the service has none. */
+  presign(key: string, wanted: Presigned): Promise<string | undefined>
+}
+
+type Listed = StoredObject & { readonly key: string }
+
+/** The work of a driver, with the errors of its system; keys are checked before. */
+type Driver = Omit<Storage, 'name' | 'driver'> & { close(): void }
+
+/** The refusal of an invalid key, or of one that leads out of the service by a link. */
+const badPath = (cause?: unknown): AppError =>
+  new AppError(400, 'The path is not valid', { code: 'INVALID_PATH', cause })
