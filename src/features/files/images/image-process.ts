@@ -14,10 +14,10 @@ import {
   type ImageLimits,
   type ImageResult,
   memoryFlag,
+  resizeOf,
   type Task,
   type ToChild,
-} from './protocol.ts'
-import { resizeOf } from './transform.ts'
+} from './transform.ts'
 
 /*
  * A process that decodes uploads of strangers: one task at a time, each answered by one message. It has no environment

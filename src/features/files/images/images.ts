@@ -12,6 +12,7 @@ import type { Config } from '../../../config/config.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { ChildDeathError, type ChildLine, openChildPool } from '../../../language/child-pool.ts'
 import { moduleFile } from '../../../language/child-process.ts'
+import type { Transform } from './transform.ts'
 import {
   type Fault,
   type FromChild,
@@ -20,8 +21,7 @@ import {
   memoryFlag,
   type Task,
   type ToChild,
-} from './protocol.ts'
-import type { Transform } from './transform.ts'
+} from './transform.ts'
 
 export {
   canonical,
