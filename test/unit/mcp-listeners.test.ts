@@ -1,7 +1,7 @@
 import pino from 'pino'
 import { expect, it } from 'vitest'
 import { AppError, errors } from '../../src/errors.ts'
-import { openListeners, type ToolListener } from '../../src/features/operations/mcp/listeners.ts'
+import { openListeners, type ToolListener } from '../../src/features/operations/mcp/routes.ts'
 import { waitFor } from '../support/wait.ts'
 
 /** Listeners of a process whose rules change when `change` is called. */

@@ -1,10 +1,11 @@
 import { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Logger } from 'pino'
 import packageJson from '../../../../package.json' with { type: 'json' }
 import type { Caller } from '../../../access/principal.ts'
 import type { CurrentAccess } from '../../../access/store.ts'
 import type { Logs } from '../../../adapters/logger.ts'
-import { isListening, type Toolbox } from '../../../adapters/mcp.ts'
+import { isListening, type ListeningClient, type Toolbox } from '../../../adapters/mcp.ts'
 import { Type } from '../../../adapters/typebox.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
@@ -12,7 +13,6 @@ import { AppError, errors } from '../../../errors.ts'
 import type { App } from '../../../http/http.ts'
 import { type DeclaredRoute, route } from '../../../http/route.ts'
 import { Anything, Nothing, OneOf, Text } from '../../../http/shapes.ts'
-import { type Listeners, openListeners } from './listeners.ts'
 import type { CallLocally, Offer, ToolRun } from './mcp.ts'
 
 /** The web process's functions for tools. */
@@ -247,5 +247,82 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** `X-MCP-Email` and `X-MCP-Password` stand for an Authorization header; each such request may be an attempt. */
     takesPasswordInHeaders?: boolean
+  }
+}
+
+/** A client that wants to hear when its tools change, for as long as its answer lasts. */
+export type ToolListener = {
+  readonly userId: string
+  /** The names of its tools when it began to listen. */
+  readonly names: string
+  /** Those of now; 401 or 403 when its credential no longer allows listening. */
+  readonly namesNow: () => Promise<string>
+} & ListeningClient
+
+export type Listeners = {
+  /** Refuses (429) one too many. */
+  admit(userId: string): void
+  /** Gives the way to stop listening. */
+  add(listener: ToolListener): () => void
+  endAll(): void
+}
+
+const most = { ofAll: 1000, ofUser: 16 }
+/** A session that merely ends, or a role that is exchanged, changes no rule that this process hears of. */
+const lookEveryMs = 15_000
+/** Rules often change several at a time. */
+const calmMs = 100
+
+/** Asks for each listener's tools anew whenever roles, permissions or collections change, in whichever process. */
+export function openListeners({ access, log }: CurrentAccess & Logs): Listeners {
+  const open: Open = new Map()
+  let next: NodeJS.Timeout | undefined
+  let at = Number.POSITIVE_INFINITY
+
+  const plan = (inMs: number) => {
+    const wanted = performance.now() + inMs
+    if (open.size === 0 || wanted >= at) return
+    clearTimeout(next)
+    at = wanted
+    next = setTimeout(() => {
+      at = Number.POSITIVE_INFINITY
+      void lookAt(open, log).finally(() => plan(lookEveryMs))
+    }, inMs).unref()
+  }
+  access.onChange(() => plan(calmMs))
+
+  return {
+    admit: (userId) => {
+      const own = [...open.keys()].filter((listener) => listener.userId === userId).length
+      if (open.size >= most.ofAll || own >= most.ofUser)
+        throw new AppError(429, 'Too many clients listen already', { headers: { 'retry-after': '60' } })
+    },
+    add: (listener) => {
+      open.set(listener, listener.names)
+      plan(lookEveryMs)
+      return () => void open.delete(listener)
+    },
+    endAll: () => {
+      clearTimeout(next)
+      for (const { end } of [...open.keys()]) end()
+    },
+  }
+}
+
+/** With the names of their tools that they know of. */
+type Open = Map<ToolListener, string>
+
+async function lookAt(open: Open, log: Logger): Promise<void> {
+  for (const [listener, known] of [...open]) {
+    try {
+      const now = await listener.namesNow()
+      if (known === now || !open.has(listener)) continue
+      open.set(listener, now)
+      listener.tellOfChange()
+    } catch (error) {
+      const isOver = error instanceof AppError && (error.status === 401 || error.status === 403)
+      if (isOver) listener.end()
+      else log.warn({ err: error }, 'the tools of a listening client could not be read')
+    }
   }
 }
