@@ -50,7 +50,7 @@ import { openStorages, type StorageServices } from '../features/files/storage/st
 import { openProgress } from '../features/messaging/notifications/notifications.ts'
 import { openSocketRegistry, type Sockets } from '../features/messaging/rooms/rooms.ts'
 import { type MailLogo, type MailRenderer, openRenderer, readLogo } from '../features/messaging/templates/templates.ts'
-import { type Meters, openInstruments } from '../features/operations/metrics/database.ts'
+import { type Meters, openInstruments } from '../features/operations/metrics/metrics.ts'
 import { type CurrentSettings, openSettings, type SettingsStore } from '../features/settings/settings.ts'
 import type { Scripts } from '../features/work/scripts/scripts.ts'
 import type { WorkflowParts, Workflows } from '../features/work/workflows/capabilities.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { openMetrics } from '../../src/adapters/metrics.ts'
-import { askAtScrape } from '../../src/features/operations/metrics/database.ts'
+import { askAtScrape } from '../../src/features/operations/metrics/metrics.ts'
 import { samplesOf } from '../support/exposition.ts'
 
 describe('the figures of a runtime', () => {
