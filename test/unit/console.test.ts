@@ -9,7 +9,7 @@ import { groupsOf, labelOf, textOfSetting, valueOfSetting } from '../../console/
 import { type Definition, types } from '../../console/src/pages/schema/definitions.ts'
 import { boxWidth, layoutOf } from '../../console/src/pages/schema/layout.ts'
 import { fieldTypes } from '../../src/catalog/fields.ts'
-import { kindOf, settingsKeys } from '../../src/features/settings/keys.ts'
+import { kindOf, settingsKeys } from '../../src/features/settings/settings.ts'
 import { findOperator, operatorNames as namesOfLanguage } from '../../src/query/operators.ts'
 
 describe('the filter builder of the console', () => {

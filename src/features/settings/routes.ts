@@ -6,15 +6,18 @@ import type { Writes } from '../../events/commit.ts'
 import { type App, actorOf } from '../../http/http.ts'
 import { routesOf } from '../../http/route.ts'
 import { Count, Id, Moment, NullableId, NullableText, OneOf, Said, Text } from '../../http/shapes.ts'
-import { imageNames, kindOf, settingKinds, settingsKeys } from './keys.ts'
 import {
   administratorSettings,
   brandingOf,
   type CurrentSettings,
   deleteSettings,
+  imageNames,
   imagesOf,
+  kindOf,
   noSettings,
   publicSettings,
+  settingKinds,
+  settingsKeys,
   TenantQuery,
   tenantOf,
   updateSettings,
