@@ -1,8 +1,7 @@
 import { text } from 'node:stream/consumers'
 import type { FastifyRequest } from 'fastify'
 import { errors } from '../../../errors.ts'
-import { type App, actorOf } from '../../../http/http.ts'
-import { acceptJsonUploads, uploadedForm } from '../../../http/json-upload.ts'
+import { type App, acceptJsonUploads, actorOf, uploadedForm } from '../../../http/http.ts'
 import { isObject } from '../../../query/guards.ts'
 import {
   answerItem,
