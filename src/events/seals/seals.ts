@@ -7,6 +7,16 @@ import { parseSnapshot, type Round } from '../cursor.ts'
 import { bytesOfPositions, eventIdSql, positionsIn } from '../log.ts'
 import { type EventRun, positionsOf, type Summarized, type Summary, unseenSql } from '../log-reader.ts'
 import {
+  extend,
+  type Head,
+  hashOf,
+  headOf,
+  type LinkContent,
+  readStatement,
+  type SealedEvents,
+  type SealLink,
+} from './chain.ts'
+import {
   canonical,
   chainVersionSql,
   type FreshLeaves,
@@ -17,21 +27,11 @@ import {
   type SummarizedLeaves,
   saltsOf,
 } from './leaves.ts'
-import {
-  extend,
-  type Head,
-  hashOf,
-  headOf,
-  type LinkContent,
-  readStatement,
-  type SealedEvents,
-  type SealLink,
-} from './links.ts'
 
+export type { SealProblem, SealTrust } from './chain.ts'
+export { type Head, readHeads } from './chain.ts'
 export { keepCommitments, sealTablesSql } from './leaves.ts'
-export { type Head, readHeads } from './links.ts'
 export { type SealVerification, verifySeals, verifySealsOf } from './verify-chain.ts'
-export type { SealProblem, SealTrust } from './walk.ts'
 
 /**
  * Writing the chain of seals. Everything that adds a link holds the row of `svc_log.seal_state` until its transaction ends,

@@ -9,18 +9,21 @@ import { type PgClient, readerOf } from '../../db/pools.ts'
 import { onSoleConnection } from '../../db/sole-connection.ts'
 import { type Reader, rawQuery } from '../../db/sql.ts'
 import { isVisible, parseSnapshot } from '../cursor.ts'
-import { markBytes, type SealedLeaf, saltsBytes, sealedLeaves } from './leaves.ts'
-import { hashOfLeaves, hashOfPositions, readStatement, type SealedEvents } from './links.ts'
 import {
   type Chain,
+  hashOfLeaves,
+  hashOfPositions,
   isPassed,
   linkProblem,
   pagesOf,
   type Report,
   readChain,
+  readStatement,
+  type SealedEvents,
   type SealProblem,
   type SealTrust,
-} from './walk.ts'
+} from './chain.ts'
+import { markBytes, type SealedLeaf, saltsBytes, sealedLeaves } from './leaves.ts'
 
 export type SealVerification = {
   /** In the order of the log; the first ten. Empty where everything is as it was sealed. */
