@@ -10,7 +10,7 @@ import {
   type SetAsideEvent,
   setAsideEvents,
   skipEvent,
-} from '../events/consumer-state.ts'
+} from '../events/consumer.ts'
 import type { Runtime } from '../process/runtime.ts'
 import { type Command, UsageError } from './command.ts'
 import { withRuntime } from './installation.ts'

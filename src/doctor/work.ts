@@ -1,7 +1,7 @@
 import type { Config } from '../config/config.ts'
 import { type Reader, rawQuery, sql } from '../db/sql.ts'
 import { areEffectsHeld, lastBackup } from '../db/unlogged/holds.ts'
-import { consumerStates } from '../events/consumer-state.ts'
+import { consumerStates } from '../events/consumer.ts'
 import { bossSchema, deadLetterQueues } from '../events/jobs.ts'
 import { workersWithWork } from '../workers/names.ts'
 import { type Finding, ok, problem, warning } from './finding.ts'

@@ -15,7 +15,9 @@ import {
 import {
   type Consumer,
   type ConsumerHold,
+  type ConsumerState,
   type ConsumerWrites,
+  consumerStates,
   handleNext,
   handleSetAside,
   heldFrom,
@@ -23,7 +25,6 @@ import {
   keepPlace,
   type PageOutcome,
 } from '../events/consumer.ts'
-import { type ConsumerState, consumerStates } from '../events/consumer-state.ts'
 import { currentCursor } from '../events/log-reader.ts'
 import { openWakeup, within } from './wakeup.ts'
 

@@ -2,8 +2,15 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { rawQuery, type Tx } from '../../src/db/sql.ts'
 import { retrySetAside, skipEvent } from '../../src/db/unlogged/consumers.ts'
-import { type Consumer, type ConsumerPage, imagesOf, nextLimit } from '../../src/events/consumer.ts'
-import { consumerStates, moveTo, setAsideEvents } from '../../src/events/consumer-state.ts'
+import {
+  type Consumer,
+  type ConsumerPage,
+  consumerStates,
+  imagesOf,
+  moveTo,
+  nextLimit,
+  setAsideEvents,
+} from '../../src/events/consumer.ts'
 import { type Consumers, openConsumers } from '../../src/workers/consumers.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { waitFor } from '../support/wait.ts'

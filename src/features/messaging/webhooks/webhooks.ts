@@ -17,7 +17,7 @@ import {
 } from '../../../db/unlogged/messages.ts'
 import { type Action, AppError, errors } from '../../../errors.ts'
 import { commit, type Writes } from '../../../events/commit.ts'
-import { moveTo } from '../../../events/consumer-state.ts'
+import { moveTo } from '../../../events/consumer.ts'
 import { currentCursor, readEvents } from '../../../events/log-reader.ts'
 import { type Actor, type DomainEvent, systemActor } from '../../../events/types.ts'
 import { isUuid } from '../../../language/text.ts'

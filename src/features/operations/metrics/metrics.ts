@@ -11,7 +11,7 @@ import type { PoolStates, Reads, ReservedReads } from '../../../db/pools.ts'
 import type { ReplicaReads, ReplicaStats, Replicas } from '../../../db/replicas/replicas.ts'
 import { onceASecond } from '../../../db/rounds.ts'
 import { rawQuery, sql } from '../../../db/sql.ts'
-import { consumerStatesSql } from '../../../events/consumer-state.ts'
+import { consumerStatesSql } from '../../../events/consumer.ts'
 import { bossSchema, deadLetterQueues, queues } from '../../../events/jobs.ts'
 
 /** Whether a request carries METRICS_TOKEN as its bearer token. Takes as long for a near miss as for any other. */

@@ -12,7 +12,7 @@ import {
   retrySetAside,
   setAsideEvents,
   skipEvent,
-} from '../../../events/consumer-state.ts'
+} from '../../../events/consumer.ts'
 import { bossSchema } from '../../../events/jobs.ts'
 import { type App, actorOf } from '../../../http/http.ts'
 import { type Declaration, route } from '../../../http/route.ts'
