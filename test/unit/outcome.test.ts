@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { endingOf, type TransactionStatus } from '../../src/db/outcome.ts'
+import { endingOf, type TransactionStatus } from '../../src/events/commit.ts'
 
 it.each<[TransactionStatus['status'], boolean, ReturnType<typeof endingOf>]>([
   ['committed', true, 'committed'],
