@@ -2,10 +2,9 @@ import type { Static } from 'typebox'
 import type { Catalog, Collection, CollectionDefinition, Index, IndexJson, Relation } from '../../../catalog/catalog.ts'
 import { type Loss, withNew } from '../../../catalog/change.ts'
 import { createIndexSql, tableIndexes } from '../../../catalog/ddl.ts'
-import { declaredPatch, declaredSchema, shownSchema } from '../../../catalog/declared.ts'
+import { declaredPatch, declaredSchema, merged, shownSchema, whole } from '../../../catalog/declared.ts'
 import { knownDefinitions, withSchema } from '../../../catalog/definitions.ts'
 import { checkIdentifier } from '../../../catalog/identifiers.ts'
-import { merged, whole } from '../../../catalog/merge.ts'
 import {
   type Relationship,
   type RelationshipChange,

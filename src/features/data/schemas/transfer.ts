@@ -3,7 +3,7 @@ import { Type } from '../../../adapters/typebox.ts'
 import type { Catalog, Collection, CollectionDefinition, IndexJson, SchemaJson } from '../../../catalog/catalog.ts'
 import type { CollectionChange, Loss } from '../../../catalog/change.ts'
 import { checkShape, compileCatalog, definitionProblems } from '../../../catalog/compile.ts'
-import { type Door, declaredSchema, shownSchema } from '../../../catalog/declared.ts'
+import { type Door, declaredSchema, type MergedSchema, merged, shownSchema } from '../../../catalog/declared.ts'
 import {
   type Definitions,
   definitionsOf,
@@ -12,7 +12,6 @@ import {
   withMissingJunctions,
   withSchema,
 } from '../../../catalog/definitions.ts'
-import { type MergedSchema, merged } from '../../../catalog/merge.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import { systemCollections } from '../../../catalog/system-definitions.ts'
 import type { Config } from '../../../config/config.ts'
