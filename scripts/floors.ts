@@ -111,7 +111,7 @@ export const floors: readonly Floor[] = [
     name: 'accounts',
     places: ['features/accounts/'],
     hides:
-      'who signs in, by which proof, and what an administrator grants: `auth`, which stands on `proofs` (of passkeys, second factors and API keys) and `membership`; `two-factor`, `passkeys`, `social`, `api-keys`, `oauth` (programs that act for users), `tenants`, `identity` (who may change an account), `permissions` (routes, review, explain), `preview` (see as somebody else)',
+      'who signs in, by which proof, and what an administrator grants: `auth`, which stands on `proofs` (of passkeys and second factors), `api-keys` and `membership`; `two-factor`, `passkeys`, `social`, `oauth` (programs that act for users), `tenants`, `identity` (who may change an account), `permissions` (routes, review, explain), `preview` (see as somebody else)',
     mayImport: ['messaging', 'files', 'settings', 'data', 'http', ...platform],
   },
   {

@@ -1,5 +1,5 @@
 import { hashSecret } from '../../src/adapters/tokens.ts'
-import { hintOf, newApiKey } from '../../src/features/accounts/proofs/api-keys.ts'
+import { hintOf, newApiKey } from '../../src/features/accounts/api-keys/api-keys.ts'
 import type { Api } from './api.ts'
 
 /** A key of a user at a tenant, bound to a role where one is named; the key itself. */

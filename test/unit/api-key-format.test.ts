@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { hintOf, isApiKey, newApiKey, readsLikeApiKey } from '../../src/features/accounts/proofs/api-keys.ts'
+import { hintOf, isApiKey, newApiKey, readsLikeApiKey } from '../../src/features/accounts/api-keys/api-keys.ts'
 
 describe('API keys', () => {
   const key = newApiKey()

@@ -19,7 +19,7 @@ import {
   signInRefusal,
 } from '../../src/features/accounts/auth/decisions.ts'
 import type { Account, Membership } from '../../src/features/accounts/auth/queries.ts'
-import { lockSeconds } from '../../src/features/accounts/proofs/second-factor.ts'
+import { lockSeconds } from '../../src/features/accounts/proofs/proofs.ts'
 
 const ada: Account = {
   id: 'u1',

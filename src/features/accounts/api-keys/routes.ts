@@ -11,7 +11,7 @@ import { commit, type Writes } from '../../../events/commit.ts'
 import { type App, actorOf } from '../../../http/http.ts'
 import { Deleted, Filled, Id, IdParams, Moment, NullableId, NullableText, Text } from '../../../http/shapes.ts'
 import { authRoutes, membershipsOf, Proof, prepare, requireFreshProof } from '../auth/auth.ts'
-import { hintOf, newApiKey } from '../proofs/proofs.ts'
+import { hintOf, newApiKey } from './api-keys.ts'
 
 /** A user's own API keys; never by means of one. They emit auth.key_created and auth.key_revoked. */
 export function apiKeyRoutes(app: App, deps: Reads & Writes & CurrentCatalog): void {
