@@ -1,7 +1,16 @@
+import { createHmac, randomUUID, timingSafeEqual } from 'node:crypto'
+import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
-import type { FastifyRequest } from 'fastify'
-import { errors } from '../../../errors.ts'
+import { setTimeout as delay } from 'node:timers/promises'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Caller } from '../../../access/principal.ts'
+import { type CsvCell, readCsv } from '../../../adapters/csv.ts'
+import { unseal } from '../../../adapters/sealing.ts'
+import { rawQuery } from '../../../db/sql.ts'
+import { takeLock } from '../../../db/unlogged/work.ts'
+import { AppError, errors } from '../../../errors.ts'
 import { type App, acceptJsonUploads, actorOf, uploadedForm } from '../../../http/http.ts'
+import { decodeText, isTooDeep } from '../../../http/json-values.ts'
 import { isObject } from '../../../query/guards.ts'
 import {
   answerItem,
@@ -14,7 +23,8 @@ import {
   requesterOf,
   versionsOf,
 } from '../../data/items/items.ts'
-import type { WorkflowWrites } from './capabilities.ts'
+import { anonymous } from './authority.ts'
+import { sealedForWorkflows, type WorkflowWrites } from './capabilities.ts'
 import {
   cancelRoute,
   createRoute,
@@ -35,8 +45,12 @@ import {
   testRoute,
   updateRoute,
   validateRoute,
+  webhookReadRoute,
+  webhookRoute,
 } from './declarations.ts'
-import { statisticsOf } from './queries.ts'
+import { readFlow } from './flow.ts'
+import { secretsNamed } from './outside.ts'
+import { definitionFor, statisticsOf, type Triggerable, triggerableColumns } from './queries.ts'
 import {
   exportWorkflows,
   importWorkflows,
@@ -47,16 +61,17 @@ import {
 } from './save.ts'
 import {
   cancel,
+  executionFor,
   knownWorkflow,
+  mayTrigger,
+  queue,
   retry,
   runNodeAlone,
   startByHand,
   testWorkflow,
   type WorkflowCaller,
 } from './starting.ts'
-import { validate } from './validate.ts'
-
-export { workflowWebhookRoutes } from './webhook.ts'
+import { optionsOf, validate, webhookPath } from './validate.ts'
 
 const collection = 'svc_Workflow'
 
@@ -228,3 +243,219 @@ async function importOf(request: FastifyRequest): Promise<{ readonly file: unkno
 }
 
 const json = 'application/json; charset=utf-8'
+
+/** `ANY /webhook/{path}`: a request from outside starts a workflow, and may be answered by it. */
+
+const largestBody = 1_048_576
+
+export function workflowWebhookRoutes(app: App, deps: WorkflowWrites): void {
+  app.register(async (scope) => {
+    // Of any type, as it came: signatures are over its bytes.
+    scope.removeAllContentTypeParsers()
+    scope.addContentTypeParser('*', { parseAs: 'buffer', bodyLimit: largestBody }, (_request, body, done) =>
+      done(null, body),
+    )
+    const handler = (request: FastifyRequest, reply: FastifyReply) => answer(deps, request, reply)
+    scope.get('/webhook/*', webhookReadRoute, handler)
+    for (const method of ['POST', 'PUT', 'PATCH', 'DELETE'] as const)
+      scope.route({ ...webhookRoute, method, url: '/webhook/*', bodyLimit: largestBody, handler } as never)
+  })
+}
+
+async function answer(deps: WorkflowWrites, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { method } = request
+  const caller = callerOf(deps, request)
+  const path = webhookPath((request.params as { '*': string })['*'])
+  const workflow = await workflowAt(deps, method, path)
+  if (workflow === undefined)
+    throw new AppError(404, `Webhook not found for ${method} ${path} or workflow is not active`)
+  const raw = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0)
+  await verify(deps, workflow, request, raw)
+  requireRole(workflow, caller)
+  const asker: WorkflowCaller = { caller, actor: actorOf(request, caller) }
+  const data = await dataOf(request, raw, path)
+  const execution = executionFor(workflow, asker, { trigger: 'webhook', data })
+  const { id, status } = await queue(deps, asker.actor, execution)
+  const said = { message: 'Workflow triggered successfully', execution: { id, status } }
+  if (!(await responds(deps, workflow))) return reply.send(said)
+  const response = await responseOf(deps, id)
+  if (response === undefined) return reply.code(202).send({ ...said, execution: { id, status: 'running' } })
+  const { status: code, body, headers } = response
+  for (const [name, value] of Object.entries(headers)) if (answered.test(name)) reply.header(name, value)
+  return reply.headers(ofStrangers).code(code).send(body)
+}
+
+/** Other sites can have a browser call here: its cookie says nothing about who asks. */
+function callerOf(deps: WorkflowWrites, { caller }: FastifyRequest): Caller {
+  if (caller.access.byCookie !== true) return caller
+  const { access } = anonymous(deps)
+  const nobody = { userId: undefined, tenantId: undefined, sessionId: undefined, keyId: undefined, user: undefined }
+  return { ...caller, ...nobody, role: deps.access.current().publicRole, admin: false, access }
+}
+
+/**
+ * A webhook decides what it answers, and not how the server speaks, who is signed in, or what a proxy does with the answer
+ * (`x-accel-redirect`).
+ */
+const answered =
+  /^(content-(type|disposition|language)|cache-control|etag|expires|last-modified|location|retry-after|vary|x-(?!accel-|sendfile|reproxy|lighttpd-|frame-|content-|xss-|request-|log-|ratelimit-)[\w-]+)$/i
+
+/** Any author of a workflow writes this page, at the address where users are signed in: so it gets an opaque origin. */
+const ofStrangers = {
+  'content-security-policy': 'sandbox allow-forms allow-scripts',
+  'x-content-type-options': 'nosniff',
+}
+
+/** The one for the very method comes before one for any. */
+function workflowAt({ reserved }: WorkflowWrites, method: string, path: string): Promise<Triggerable | undefined> {
+  return reserved.maybeOne<Triggerable>(
+    rawQuery(
+      `select ${triggerableColumns} from "svc_Workflow" w
+       where w.status = 'active' and w."deletedAt" is null and w.trigger_type = 'webhook' and w.trigger_webhook_path = $1
+         and coalesce(w.trigger_webhook_method, $2) = $2
+       order by w.trigger_webhook_method is null limit 1`,
+      [path, method],
+    ),
+  )
+}
+
+function requireRole(workflow: Triggerable, caller: Caller): void {
+  const isNamed = Array.isArray(workflow.allowed_roles) && workflow.allowed_roles.length > 0
+  if (!isNamed || mayTrigger(workflow, { admin: caller.admin, roleId: caller.role.id })) return
+  if (caller.userId === undefined) throw errors.unauthorized()
+  throw new AppError(403, 'You do not have permission to execute this workflow')
+}
+
+/** The nodes' `trigger`: credentials are not part of it. */
+async function dataOf(request: FastifyRequest, raw: Buffer, path: string): Promise<Record<string, unknown>> {
+  const headers = Object.fromEntries(Object.entries(request.headers).filter(([name]) => !credentials.has(name)))
+  const text = raw.toString('utf8')
+  return {
+    body: await bodyOf(request, raw),
+    rawBody: text,
+    query: { ...(request.query as object) },
+    headers,
+    method: request.method,
+    path,
+  }
+}
+
+const credentials: ReadonlySet<string> = new Set(['authorization', 'cookie', 'proxy-authorization', 'x-api-key'])
+
+/** JSON, forms and CSV as what they say, everything else as text. */
+async function bodyOf({ headers }: FastifyRequest, raw: Buffer): Promise<unknown> {
+  const type = headers['content-type'] ?? ''
+  if (raw.length === 0) return null
+  if (/[/+]json\b/i.test(type)) {
+    const text = decodeText(raw, 'The request body')
+    if (isTooDeep(text)) throw errors.badBody('The request body is nested too deeply')
+    try {
+      return JSON.parse(text)
+    } catch {
+      throw errors.badBody('The request body is no JSON')
+    }
+  }
+  const text = raw.toString('utf8')
+  if (/^text\/csv\b/i.test(type)) return rowsOf(text)
+  return /^application\/x-www-form-urlencoded\b/i.test(type) ? Object.fromEntries(new URLSearchParams(text)) : text
+}
+
+/** Objects by the names of the first record. */
+async function rowsOf(text: string): Promise<readonly Record<string, CsvCell>[]> {
+  try {
+    const records: (readonly CsvCell[])[] = []
+    for await (const { cells } of readCsv(Readable.from([text]), { largestRecord: largestBody })) records.push(cells)
+    const [names = [], ...rows] = records
+    return rows.map((row) => Object.fromEntries(names.map((name, i) => [name ?? String(i), row[i] ?? null])))
+  } catch (error) {
+    if (error instanceof SyntaxError) throw errors.badBody(`The request body is no CSV: ${error.message}`)
+    throw error
+  }
+}
+
+/** How far the clock of a sender may be from ours. */
+const windowSeconds = 300
+
+/**
+ * Where the workflow names a secret, requests are signed with it: by the Standard Webhooks scheme (`webhook-id`,
+ * `webhook-timestamp`, `webhook-signature`), of which each id counts once, or as GitHub does (`x-hub-signature-256`).
+ */
+async function verify(
+  deps: WorkflowWrites,
+  { id, options, tenant_Id }: Triggerable,
+  { headers }: FastifyRequest,
+  raw: Buffer,
+): Promise<void> {
+  const { webhookSecret } = optionsOf(options)
+  if (webhookSecret === undefined) return
+  const [stored] = await secretsNamed(deps, [webhookSecret], tenant_Id ?? undefined)
+  if (stored === undefined) throw errors.unavailable('The webhook cannot be verified now')
+  const secret = unseal(deps.config, sealedForWorkflows, stored.value).text
+  const text = (name: string) => (typeof headers[name] === 'string' ? (headers[name] as string) : undefined)
+  const [messageId, at, signature] = [text('webhook-id'), text('webhook-timestamp'), text('webhook-signature')]
+  if (messageId !== undefined && at !== undefined && signature !== undefined) {
+    const isLate = Math.abs(deps.clock().getTime() / 1000 - Number(at)) > windowSeconds
+    const key = secret.startsWith('whsec_') ? Buffer.from(secret.slice(6), 'base64') : Buffer.from(secret)
+    const expected = hmac(key, Buffer.concat([Buffer.from(`${messageId}.${at}.`), raw]))
+    const isSigned = signature.split(' ').some((one) => matches(one.replace(/^v1,/, ''), expected.toString('base64')))
+    if (!isSigned || !/^\d{1,12}$/.test(at) || isLate) throw unsigned()
+    // Twice the window: an id could come again as long as its moment is within it.
+    if (!(await takeLock(deps, `webhook ${id} ${messageId.slice(0, 200)}`, randomUUID(), 2 * windowSeconds)))
+      throw errors.conflict('This message was received before')
+    return
+  }
+  const hub = text('x-hub-signature-256')
+  if (hub === undefined || !matches(hub.replace(/^sha256=/, ''), hmac(Buffer.from(secret), raw).toString('hex')))
+    throw unsigned()
+}
+
+const unsigned = () => new AppError(401, 'The signature of the webhook is not valid', { code: 'INVALID_SIGNATURE' })
+const hmac = (key: Buffer, content: Buffer) => createHmac('sha256', key).update(content).digest()
+
+function matches(given: string, expected: string): boolean {
+  const [a, b] = [Buffer.from(given), Buffer.from(expected)]
+  return a.length === b.length && timingSafeEqual(a, b)
+}
+
+/** Whether the workflow answers by itself. */
+async function responds(deps: WorkflowWrites, { id, version }: Triggerable): Promise<boolean> {
+  const definition = await definitionFor(deps, { workflow_Id: id, version })
+  return readFlow(definition?.flow_data ?? {}, []).nodes.some(({ type }) => type === 'respond')
+}
+
+const longestWaitMs = 10_000
+const look = { firstMs: 10, longestMs: 150 }
+
+type Response = { readonly status: number; readonly body: unknown; readonly headers: Readonly<Record<string, string>> }
+
+/** The result of its `respond` node; undefined when none comes in time, or it ended without one. */
+async function responseOf({ reserved }: WorkflowWrites, executionId: string): Promise<Response | undefined> {
+  const until = performance.now() + longestWaitMs
+  for (let pause = look.firstMs; performance.now() < until; pause = Math.min(pause * 1.4, look.longestMs)) {
+    const found = await reserved.one<{ given: Partial<Response> | null; status: string }>(
+      rawQuery(
+        `select e.status, (select l."outputData" from "svc_WorkflowExecutionLog" l
+           where l."execution_Id" = e.id and l."nodeType" = 'respond' and l.status = 'success' order by l.seq limit 1) as given
+         from "svc_WorkflowExecution" e where e.id = $1`,
+        [executionId],
+      ),
+    )
+    if (found.given !== null) return readResponse(found.given)
+    if (found.status === 'failed') throw new AppError(500, 'The workflow failed')
+    if (found.status !== 'queued' && found.status !== 'running') return undefined
+    await delay(pause)
+  }
+  return undefined
+}
+
+function readResponse({ status = 200, body, headers }: Partial<Response>): Response {
+  const known = Number.isInteger(status) && status >= 200 && status <= 599 ? status : 200
+  const given = isObject(headers) ? Object.entries(headers) : []
+  const fitting = given.filter(([name, value]) => /^[\w-]+$/.test(name) && !/[\r\n]/.test(String(value)))
+  const sent = body === undefined || body === null ? null : typeof body === 'string' ? body : (body as object)
+  return {
+    status: known,
+    body: sent,
+    headers: Object.fromEntries(fitting.map(([name, value]) => [name, String(value)])),
+  }
+}
