@@ -20,8 +20,17 @@ import { databaseEffects, type NodeRun } from './effects.ts'
 import type { Graph } from './flow.ts'
 import { isScript, mapped, NodeError, nodeTypes } from './nodes.ts'
 import { keyOf, runScriptNode } from './outside.ts'
-import { definitionFor, graphFor, insertExecutions, type NewExecution, triggerable } from './queries.ts'
-import { type LogRow, logRowOf, record, requireKeepable } from './records.ts'
+import {
+  definitionFor,
+  graphFor,
+  insertExecutions,
+  type LogRow,
+  logRowOf,
+  type NewExecution,
+  record,
+  requireKeepable,
+  triggerable,
+} from './queries.ts'
 import { causeOfNext, mayTrigger, refusedChain } from './starting.ts'
 import { begin, goOn, type NodeResult, type State, type StepCommand, step } from './step.ts'
 import { optionsOf } from './validate.ts'

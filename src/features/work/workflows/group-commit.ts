@@ -6,8 +6,15 @@ import { afterwards, inTransaction, type Run } from '../../data/items/items.ts'
 import { insertNotification } from '../../messaging/notifications/notifications.ts'
 import { platform } from './authority.ts'
 import type { WorkflowDefinition, WorkflowWrites } from './capabilities.ts'
-import { type ClaimedExecution, definitionFor, workflowsActor } from './queries.ts'
-import { ClaimLost, type Recorded, recordAll, type Standing } from './records.ts'
+import {
+  type ClaimedExecution,
+  ClaimLost,
+  definitionFor,
+  type Recorded,
+  recordAll,
+  type Standing,
+  workflowsActor,
+} from './queries.ts'
 import type { State } from './step.ts'
 import { optionsOf } from './validate.ts'
 

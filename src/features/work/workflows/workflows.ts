@@ -16,23 +16,21 @@ import { isScript, longestDelayMs, mapped, NodeError } from './nodes.ts'
 import { callHttp, keyOf, Retryable, runExtensionNode, runScriptNode } from './outside.ts'
 import {
   type ClaimedExecution,
+  ClaimLost,
   definitionFor,
   endOfExecution,
   graphFor,
   insertExecutions,
-  type NewExecution,
-  queueRefusal,
-  triggerable,
-} from './queries.ts'
-import {
-  ClaimLost,
   type KeptNode,
   keptNodes,
   type LogRow,
   logRowOf,
+  type NewExecution,
+  queueRefusal,
   requireKeepable,
   type Standing,
-} from './records.ts'
+  triggerable,
+} from './queries.ts'
 import { causeOfNext, mayTrigger, refusedChain } from './starting.ts'
 import { begin, goOn, type NodeResult, type State, type StepCommand, step } from './step.ts'
 import { optionsOf } from './validate.ts'
@@ -41,6 +39,7 @@ export type { ExtensionNode, WorkflowParts, Workflows, WorkflowWrites } from './
 export { openGroupCommit } from './group-commit.ts'
 export {
   type ClaimedExecution,
+  ClaimLost,
   claimDueExecutions,
   deleteOldExecutions,
   giveBack,
@@ -48,7 +47,6 @@ export {
   nextExecutionMs,
   recoverExecutions,
 } from './queries.ts'
-export { ClaimLost } from './records.ts'
 export { openTriggers } from './triggers.ts'
 
 /**
