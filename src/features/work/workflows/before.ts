@@ -16,10 +16,9 @@ import {
 } from '../../data/items/items.ts'
 import { type Authority, partyOf, platform } from './authority.ts'
 import type { WorkflowDefinition, WorkflowWrites } from './capabilities.ts'
-import { databaseEffects, type NodeRun } from './effects.ts'
+import { databaseEffects, keyOf, type NodeRun, runScriptNode } from './effects.ts'
 import type { Graph } from './flow.ts'
 import { isScript, mapped, NodeError, nodeTypes } from './nodes.ts'
-import { keyOf, runScriptNode } from './outside.ts'
 import {
   definitionFor,
   graphFor,

@@ -1,13 +1,29 @@
+import { createHash } from 'node:crypto'
 import { text } from 'node:stream/consumers'
+import { fetchUrl, UrlFetchError } from '../../../adapters/fetch-url.ts'
+import { unseal } from '../../../adapters/sealing.ts'
 import { rawQuery } from '../../../db/sql.ts'
+import { AppError } from '../../../errors.ts'
 import type { Actor } from '../../../events/actor.ts'
+import { readAs } from '../../../http/reading.ts'
+import { STATUS_CODES } from '../../../language/node-http.ts'
 import { escapeHtml } from '../../../language/text.ts'
-import { changeItems, inTransaction, listItems, type Requester, type Run, readItem } from '../../data/items/items.ts'
+import { isObject } from '../../../query/guards.ts'
+import {
+  changeItems,
+  insideScope,
+  inTransaction,
+  listItems,
+  type Requester,
+  type Run,
+  readItem,
+} from '../../data/items/items.ts'
 import { queueMail } from '../../messaging/mail/mail.ts'
 import { newNotificationOf, sendNotifications } from '../../messaging/notifications/notifications.ts'
+import type { ItemsMethod, ScriptRequest } from '../scripts/scripts.ts'
 import { type Authority, anonymous, platform } from './authority.ts'
-import type { WorkflowWrites } from './capabilities.ts'
-import { fill, type TemplateScope } from './expressions.ts'
+import { sealedForWorkflows, type WorkflowWrites } from './capabilities.ts'
+import { fill, parsePath, pathsIn, resolve, type TemplateScope } from './expressions.ts'
 import type { FlowNode } from './flow.ts'
 import { type NodeData, NodeError, statsOperations } from './nodes.ts'
 
@@ -219,4 +235,271 @@ async function fileOf(run: NodeRun, writer: Requester): Promise<unknown> {
     default:
       throw new NodeError(`There is no operation ${operation}`)
   }
+}
+
+/** The effects of nodes outside of the database: at least once, under one key. */
+
+const defaultTimeoutMs = 30_000
+const largestAnswer = 1_000_000
+const withBody: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
+
+/** Calls an address. An answer of any status is an output, unless it says that it may be tried again. */
+export async function callHttp(run: NodeRun): Promise<unknown> {
+  const { deps, input } = run
+  const secrets = await openSecrets(run)
+  const url = String(secrets.fill('url'))
+  const method = String(input.method ?? 'GET').toUpperCase()
+  const given = secrets.fill('headers') ?? {}
+  const body = withBody.has(method) && input.body != null ? secrets.fill('body') : undefined
+  const isText = typeof body === 'string'
+  const headers = {
+    ...(body !== undefined && !isText && { 'content-type': 'application/json' }),
+    'idempotency-key': run.idempotencyKey,
+    ...(run.actor.logRequestId !== undefined && {
+      'daybook-cause': `${run.actor.logRequestId}/${(run.actor.cause?.depth ?? 0) + 1}`,
+    }),
+    ...headersOf(given),
+  }
+  secrets.requireHost(url)
+  try {
+    const answer = await fetchUrl(url, {
+      ...{
+        method,
+        headers,
+        timeoutMs: Math.min(Number(input.timeout ?? defaultTimeoutMs), 120_000),
+        maxBytes: largestAnswer,
+      },
+      ...(body !== undefined && { body: isText ? body : JSON.stringify(body) }),
+      allowPrivate: deps.config.files.allowPrivateUrlFetch,
+    })
+    const content = secrets.strike(answer.body.toString('utf8'))
+    const shown = Object.fromEntries(
+      Object.entries(answer.headers)
+        .filter(([name]) => name !== 'set-cookie')
+        .map(([name, value]) => [name, secrets.strike(String(value))]),
+    )
+    const output = {
+      status: answer.status,
+      statusText: STATUS_CODES[answer.status] ?? '',
+      headers: shown,
+      data: dataOf(content, shown),
+    }
+    const isBusy = answer.status === 429 || answer.status >= 500
+    if (isBusy && Number(input.retries ?? 0) > 0) throw new Retryable(`The address answered ${answer.status}`, output)
+    return output
+  } catch (error) {
+    if (!(error instanceof UrlFetchError)) throw error
+    const message = secrets.strike(error.message)
+    throw error.reason === 'address' || error.reason === 'size' ? new NodeError(message) : new Retryable(message)
+  }
+}
+
+/** A failure that passes, perhaps; `output` is what to go on with where it does not. */
+export class Retryable extends NodeError {
+  readonly output: unknown
+  constructor(message: string, output?: unknown) {
+    super(message)
+    this.output = output
+  }
+}
+
+/** JSON as what it says, where it says that it is JSON. */
+function dataOf(content: string, headers: Readonly<Record<string, string>>): unknown {
+  if (!/[/+]json\b/i.test(headers['content-type'] ?? '')) return content
+  try {
+    return JSON.parse(content)
+  } catch {
+    return content
+  }
+}
+
+function headersOf(given: unknown): Record<string, string> {
+  if (!isObject(given)) throw new NodeError('headers must be an object')
+  const entries = Object.entries(given).map(([name, value]) => [name.toLowerCase(), String(value)] as const)
+  for (const [name, value] of entries) {
+    if (!/^[a-z0-9!#$%&'*+.^_`|~-]+$/.test(name) || /[^\t\x20-\x7e\x80-\xff]/.test(value))
+      throw new NodeError(`The header ${name} cannot be sent`)
+    if (hopHeaders.has(name)) throw new NodeError(`The header ${name} is not yours to set`)
+  }
+  return Object.fromEntries(entries)
+}
+
+const hopHeaders: ReadonlySet<string> = new Set([
+  'host',
+  'connection',
+  'content-length',
+  'transfer-encoding',
+  'upgrade',
+  'te',
+  'trailer',
+])
+
+type Secret = { readonly name: string; readonly value: string; readonly hosts: unknown }
+
+/**
+ * The secrets that the node names as it was saved: filled in here, and nowhere else. A template that comes with the data, from
+ * whoever triggered the workflow, is text.
+ */
+async function openSecrets({ deps, node, input, scope, authority }: NodeRun) {
+  const { url, headers, body } = node.data
+  const names = pathsIn([url, headers, body]).flatMap((path) => {
+    const [root, name] = parsePath(path) ?? []
+    return root === 'secrets' && name !== undefined ? [name] : []
+  })
+  const rows = names.length === 0 ? [] : await secretsNamed(deps, names, authority.tenantId)
+  const missing = names.find((name) => !rows.some((row) => row.name === name))
+  if (missing !== undefined) throw new NodeError(`There is no secret ${missing}`)
+  if (rows.length > 0 && !authority.mayBypass)
+    throw new NodeError('Secrets are for workflows that an administrator has saved')
+  const values = new Map(rows.map(({ name, value }) => [name, unseal(deps.config, sealedForWorkflows, value).text]))
+  const secrets = Object.fromEntries(values)
+  return {
+    /** A member of the node's data with its secrets. */
+    fill: (member: 'url' | 'headers' | 'body') =>
+      rows.length === 0 ? input[member] : resolve(node.data[member], { ...scope, secrets }),
+    strike: (said: string) => [...values.values()].reduce((rest, value) => rest.replaceAll(value, '********'), said),
+    /** Only to the hosts that each of them lists. */
+    requireHost(url: string) {
+      const { host, hostname } = URL.parse(url) ?? { host: 'this address', hostname: '' }
+      for (const { name, hosts } of rows)
+        if (!Array.isArray(hosts) || !hosts.some((one) => [host, hostname].includes(String(one).toLowerCase())))
+          throw new NodeError(`The secret ${name} may not be sent to ${host}`)
+    },
+  }
+}
+
+/** Of the tenant, else of all. */
+export async function secretsNamed(
+  { reserved }: WorkflowWrites,
+  names: readonly string[],
+  tenantId: string | undefined,
+): Promise<readonly Secret[]> {
+  return reserved.any<Secret>(
+    rawQuery(
+      `select distinct on (name) name, value, hosts from "svc_Secret"
+       where name = any($1::text[]) and ("tenant_Id" is null or "tenant_Id" = $2) order by name, "tenant_Id" nulls last`,
+      [names, tenantId ?? null],
+    ),
+  )
+}
+
+/** Runs a script; what it asks for is done with the rights of its node. */
+export async function runScriptNode(run: NodeRun): Promise<unknown> {
+  const { deps, node, scope, authority, workflowId, change } = run
+  const { scripts } = deps.workflows
+  if (scripts === undefined) throw new NodeError('No scripts run here')
+  if (!authority.mayBypass) throw new NodeError('Scripts are for workflows that an administrator has saved')
+  const { ScriptError } = await import('../scripts/scripts.ts')
+  try {
+    const { value, logs } = await scripts.run(
+      {
+        ...{ code: String(node.data.script), context: scope, turn: workflowId },
+        ...(change !== undefined && {
+          isQuick: true,
+          limits: { passedMs: Math.min(30_000, Math.ceil(change.msLeft)) },
+        }),
+      },
+      {
+        items: (method, args) => itemsCall(run, method, args),
+        fetch: change === undefined ? (wanted) => fetchFor(run, wanted) : undefined,
+        modules: modulesFor(run),
+      },
+    )
+    if (node.type === 'transform') return value ?? null
+    return { success: true, result: value ?? null, ...(logs.length > 0 && { logs }) }
+  } catch (error) {
+    if (!(error instanceof ScriptError)) throw error
+    const { message, stack = [], status } = error.failure
+    const isRefusal = status !== undefined && status >= 400 && status <= 499
+    const place = stack.length === 0 ? '' : ` (${stack[0]})`
+    throw new NodeError(isRefusal ? message : `${message}${place}`, isRefusal ? status : undefined, error)
+  }
+}
+
+/** Functions of extensions. Before a change what they do with their context is part of it. */
+function modulesFor({ deps, change, workflowId }: NodeRun) {
+  const called =
+    (module: string, name: string, work: (...args: never[]) => unknown) =>
+    async (...args: never[]) => {
+      try {
+        const begin = async () => work(...args)
+        return (await (change === undefined ? begin() : insideScope(deps, change.scope, begin))) ?? null
+      } catch (error) {
+        // A script learns nothing of an unexpected error; the log of the process has it for the operator.
+        if (!(error instanceof AppError))
+          deps.log.error(
+            { err: error, workflow: workflowId, function: `${module}.${name}` },
+            'a function of an extension failed',
+          )
+        throw error
+      }
+    }
+  return Object.fromEntries(
+    [...deps.workflows.modules].map(([module, functions]) => [
+      module,
+      Object.fromEntries(Object.entries(functions).map(([name, work]) => [name, called(module, name, work)])),
+    ]),
+  )
+}
+
+/** A script's call on items; within a change it is part of that change. */
+async function itemsCall(run: NodeRun, method: ItemsMethod, args: readonly unknown[]): Promise<unknown> {
+  const [collection, one, two] = args
+  const writer = requesterOf(run, run.change?.scope)
+  const ask = (input: NodeData) => serve({ ...run, input }, writer)
+  switch (method) {
+    case 'read':
+      return ask({ ...(one as object), operation: 'read', collection })
+    case 'readOne':
+      return ((await ask({ ...(two as object), operation: 'read', collection, itemId: one })) as { data: unknown }).data
+    case 'create':
+      return ask({ operation: 'create', collection, data: one })
+    case 'update':
+      return ask({ operation: 'update', collection, itemId: one, data: two })
+    case 'delete':
+      return ask({ operation: 'delete', collection, itemId: one })
+    case 'aggregate': {
+      const list = await listItems(
+        run.deps,
+        writer,
+        nameIn({ collection }, 'collection'),
+        one as Record<string, unknown>,
+      )
+      return JSON.parse(typeof list === 'string' ? list : await text(list))
+    }
+  }
+}
+
+/** A script knows no secrets; it may go where an `http` node may. */
+async function fetchFor({ deps }: NodeRun, { url, method = 'GET', headers = {}, body }: ScriptRequest) {
+  try {
+    const answer = await fetchUrl(url, {
+      ...{ method, headers: headersOf(headers), timeoutMs: defaultTimeoutMs, maxBytes: largestAnswer },
+      ...(body !== undefined && { body }),
+      allowPrivate: deps.config.files.allowPrivateUrlFetch,
+    })
+    const shown = Object.fromEntries(Object.entries(answer.headers).map(([name, value]) => [name, String(value)]))
+    const { status } = answer
+    return { status, statusText: STATUS_CODES[status] ?? '', headers: shown, text: answer.body.toString('utf8') }
+  } catch (error) {
+    if (error instanceof UrlFetchError) throw new AppError(400, error.message)
+    throw error
+  }
+}
+
+/** A node of an extension; its data are read by its own shape. */
+export async function runExtensionNode(run: NodeRun, signal: AbortSignal): Promise<unknown> {
+  const known = run.deps.workflows.nodes.get(run.node.type)
+  if (known === undefined) throw new NodeError(`There is no node type ${run.node.type}`)
+  const { idempotencyKey } = run
+  try {
+    return (await known.handler(readAs(known.input, run.input) as NodeData, { idempotencyKey, signal })) ?? null
+  } catch (error) {
+    throw new NodeError((error as Error).message, undefined, error)
+  }
+}
+
+/** The key of one place of one execution: the same however often it is done. */
+export function keyOf(executionId: string, step: string): string {
+  return createHash('sha256').update(`${executionId} ${step}`).digest('base64url').slice(0, 32)
 }

@@ -48,8 +48,8 @@ import {
   webhookReadRoute,
   webhookRoute,
 } from './declarations.ts'
+import { secretsNamed } from './effects.ts'
 import { readFlow } from './flow.ts'
-import { secretsNamed } from './outside.ts'
 import { definitionFor, statisticsOf, type Triggerable, triggerableColumns } from './queries.ts'
 import {
   exportWorkflows,

@@ -9,11 +9,10 @@ import { commit } from '../../../events/commit.ts'
 import { inTransaction } from '../../data/items/items.ts'
 import { anonymous, platform } from './authority.ts'
 import type { WorkflowWrites } from './capabilities.ts'
-import { databaseEffects, type NodeRun } from './effects.ts'
+import { callHttp, databaseEffects, keyOf, type NodeRun, runExtensionNode, runScriptNode } from './effects.ts'
 import { openRoom } from './expressions.ts'
 import { isStructure, readFlow } from './flow.ts'
 import { holds, inputOf, isScript, iterationsOf, NodeError, nodeTypes } from './nodes.ts'
-import { callHttp, keyOf, runExtensionNode, runScriptNode } from './outside.ts'
 import {
   cancelExecution,
   insertExecutions,

@@ -9,11 +9,18 @@ import { isObject } from '../../../query/guards.ts'
 import { inTransaction } from '../../data/items/items.ts'
 import { type Authority, authorityOf, platform } from './authority.ts'
 import type { WorkflowDefinition, WorkflowWrites } from './capabilities.ts'
-import { databaseEffects, type NodeRun } from './effects.ts'
+import {
+  callHttp,
+  databaseEffects,
+  keyOf,
+  type NodeRun,
+  Retryable,
+  runExtensionNode,
+  runScriptNode,
+} from './effects.ts'
 import type { Graph } from './flow.ts'
 import { type CommitTurn, endUnopened, type GroupCommit, tellEnd } from './group-commit.ts'
 import { isScript, longestDelayMs, mapped, NodeError } from './nodes.ts'
-import { callHttp, keyOf, Retryable, runExtensionNode, runScriptNode } from './outside.ts'
 import {
   type ClaimedExecution,
   ClaimLost,
