@@ -1,6 +1,6 @@
 import pino from 'pino'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { systemVersions } from '../../src/features/data/migrations/scripts.ts'
+import { systemVersions } from '../../src/features/data/migrations/records.ts'
 import { openStorages } from '../../src/features/files/storage/storage.ts'
 import { restoreBackup } from '../../src/features/operations/backup/backup.ts'
 import { openRuntime } from '../../src/process/runtime.ts'

@@ -17,7 +17,10 @@ import {
   findMigration,
   hasMigrationTable,
   joined,
+  type LoadedScript,
   lastBatch,
+  loadScripts,
+  loadSystemScripts,
   type Migration,
   type MigrationRecord,
   type MigrationRow,
@@ -34,6 +37,7 @@ import {
   storeEnding,
   storeRollingBack,
   storeRunning,
+  systemVersions,
 } from './records.ts'
 import {
   findInterrupted,
@@ -43,13 +47,11 @@ import {
   migrationsOf,
   withRunner,
 } from './runner.ts'
-import { type LoadedScript, loadScripts, loadSystemScripts, systemVersions } from './scripts.ts'
 
 export { createMigration, migrationScript } from './create.ts'
 export { lintSql, type MigrationFinding, readSubject } from './lint.ts'
-export { type MigrationRecord, pendingOf, statusOf } from './records.ts'
+export { type MigrationRecord, migrationTypes, pendingOf, statusOf } from './records.ts'
 export { type MigrationHost, type MigrationRunner, readOnce, withRunner } from './runner.ts'
-export { migrationTypes } from './scripts.ts'
 
 type RunResult = {
   readonly results: readonly MigrationRecord[]

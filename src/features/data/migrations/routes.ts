@@ -22,9 +22,16 @@ import {
   rollbackOne,
   runMigrations,
 } from './migrations.ts'
-import { checkOf, findMigration, type MigrationRecord, pendingOf, readMigrations, statusOf } from './records.ts'
+import {
+  checkOf,
+  findMigration,
+  type MigrationRecord,
+  migrationTypes,
+  pendingOf,
+  readMigrations,
+  statusOf,
+} from './records.ts'
 import { type MigrationRunner, withRunner } from './runner.ts'
-import { migrationTypes } from './scripts.ts'
 
 /** Administrators only. Emits: migration.run, migration.rolled_back, migration.marked_completed, one per migration. */
 export function migrationRoutes(app: App, deps: MigrationReads): void {

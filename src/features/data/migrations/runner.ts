@@ -7,13 +7,14 @@ import { type Actor, systemActor } from '../../../events/types.ts'
 import {
   hasMigrationTable,
   joined,
+  type LoadedScript,
+  loadScripts,
   type Migration,
   type RunDirection,
   runningVersions,
   storedRows,
   storeInterrupted,
 } from './records.ts'
-import { type LoadedScript, loadScripts } from './scripts.ts'
 
 /** The capabilities that migrations take from their process: the API, setup or the command line. */
 export type MigrationHost = {
