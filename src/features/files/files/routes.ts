@@ -21,6 +21,7 @@ import {
 } from '../../data/items/items.ts'
 import { type AssetWrites, contentsOf, fileNotFound, readableAsset } from '../assets/assets.ts'
 import { type FileWrites, tooLarge } from './content.ts'
+import type { Fields } from './files.ts'
 import {
   changeFile,
   countMovable,
@@ -32,7 +33,6 @@ import {
   toFolders,
   uploadFile,
 } from './files.ts'
-import type { Fields } from './form.ts'
 import { usageOfTenants } from './queries.ts'
 
 const fieldsAtMost = 20
