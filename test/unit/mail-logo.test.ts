@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { ConfigError } from '../../src/config/config.ts'
-import { readLogo } from '../../src/features/messaging/templates/variables.ts'
+import { readLogo } from '../../src/features/messaging/templates/templates.ts'
 
 const defaultLogo = readFileSync(new URL('../../src/features/messaging/templates/logo.png', import.meta.url))
 const own = Buffer.concat([defaultLogo, Buffer.from('own')])

@@ -3,7 +3,7 @@ import { textOfHtml } from '../../src/adapters/html-text.ts'
 import { renderLiquid, TemplateError } from '../../src/adapters/liquid.ts'
 import { builtInTemplates } from '../../src/features/messaging/templates/built-in.ts'
 import { oneLine, renderSubject, renderTemplate } from '../../src/features/messaging/templates/renderer.ts'
-import { commonVariables, type Recipient } from '../../src/features/messaging/templates/variables.ts'
+import { commonVariables, type Recipient } from '../../src/features/messaging/templates/templates.ts'
 
 const ada: Recipient = { firstName: 'Ada', lastName: 'Lovelace', email: 'ada@mail.example', phone: null }
 const noon = new Date('2026-03-04T23:05:00Z')

@@ -11,8 +11,7 @@ import { isUuid } from '../../../language/text.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
 import { commonVariableNames as commonVariables, defaultTemplate, templateTypes } from './built-in.ts'
 import type { MailRenderer, RenderedMail } from './renderer.ts'
-import { longestCell, templateById } from './templates.ts'
-import { type LogoReads, sampleVariables, withEmbeddedLogo } from './variables.ts'
+import { type LogoReads, longestCell, sampleVariables, templateById, withEmbeddedLogo } from './templates.ts'
 
 /** Routes for an editor of templates. */
 export function templateRoutes(app: App, _deps: object): void {
