@@ -2,8 +2,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { ConfigError, embeddedDatabase, loadEnv, parseConfig, parseInstallation } from '../config/config.ts'
 import type { Env } from '../config/variable.ts'
-import { isClaimed } from '../db/embedded/claim.ts'
-import { startEmbedded } from '../db/embedded/embedded.ts'
+import { isClaimed, startEmbedded } from '../db/embedded/embedded.ts'
 import type { Runtime } from '../process/runtime.ts'
 
 type InstallationOptions = {

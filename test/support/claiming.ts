@@ -1,5 +1,5 @@
 import { createInterface } from 'node:readline'
-import { claimDirectory } from '../../src/db/embedded/claim.ts'
+import { claimDirectory } from '../../src/db/embedded/embedded.ts'
 
 /** For each directory that it reads: claims it when the moment after it has come, and says whether it has got it. */
 for await (const line of createInterface({ input: process.stdin })) {
