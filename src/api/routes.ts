@@ -49,13 +49,8 @@ import { type AccessClass, declaredRoutes } from '../http/route.ts'
 import { checkPermissionFirst, limitAnonymousBodies, refuseUnknownPaths, registerAccess } from './access.ts'
 import type { WebWrites } from './capabilities.ts'
 import { clientModuleRoute } from './client-module.ts'
-import {
-  consoleExtensionFileRoutes,
-  consoleExtensionListRoute,
-  pathsTaken,
-  registerEndpoints,
-} from './extensions.ts'
 import { knowExtensions } from './extension-callers.ts'
+import { consoleExtensionFileRoutes, consoleExtensionListRoute, pathsTaken, registerEndpoints } from './extensions.ts'
 import { registerIdempotency } from './idempotency.ts'
 import { registerLimits } from './limits.ts'
 import { openMcp } from './mcp.ts'

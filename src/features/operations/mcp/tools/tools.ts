@@ -1,8 +1,7 @@
 import type { Tool } from '../tool.ts'
 import { accessTools, accountTools } from './accounts.ts'
+import { historyTools, itemTools, schemaTools } from './data.ts'
 import { fileTools } from './files.ts'
-import { historyTools, itemTools } from './items.ts'
-import { schemaTools } from './schemas.ts'
 import { workflowTools, workTools } from './work.ts'
 
 /** THE table of tools, in the order in which clients see them. */
