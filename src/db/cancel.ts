@@ -22,20 +22,39 @@ export async function cancelledBy<T>(
 ): Promise<T> {
   if (signal === undefined) return work()
   if (signal.aborted) throw clientGone()
-  let cancelled: Promise<void> | undefined
-  const onAbort = () => {
-    cancelled = cancel()
-    // Reported by the `finally` below; the work may still be running when it fails.
-    cancelled.catch(() => undefined)
-  }
-  signal.addEventListener('abort', onAbort, { once: true })
+  const cancellation = openCancellation(signal, cancel)
   try {
     return await work()
   } catch (error) {
-    throw cancelled !== undefined && sqlState(error) === '57014' ? clientGone(error) : error
+    throw cancellation.hasBegun() && sqlState(error) === '57014' ? clientGone(error) : error
   } finally {
-    signal.removeEventListener('abort', onAbort)
-    await cancelled
+    await cancellation.close()
+  }
+}
+
+/** The cancellation of one statement, if it comes to that. */
+export type Cancellation = {
+  hasBegun(): boolean
+  /** To be called when the statement is answered: settles when the server has dealt with the cancellation, or rejects as it failed. */
+  close(): Promise<void>
+}
+
+/** Cancels a statement that is under way when `signal` aborts, or at once where it has. */
+export function openCancellation(signal: AbortSignal | undefined, cancel: () => Promise<void>): Cancellation {
+  let cancelled: Promise<void> | undefined
+  const begin = () => {
+    cancelled = cancel()
+    // Reported by `close`; the statement may still be running when it fails.
+    cancelled.catch(() => undefined)
+  }
+  if (signal?.aborted) begin()
+  else signal?.addEventListener('abort', begin, { once: true })
+  return {
+    hasBegun: () => cancelled !== undefined,
+    close: async () => {
+      signal?.removeEventListener('abort', begin)
+      await cancelled
+    },
   }
 }
 

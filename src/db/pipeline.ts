@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { clientGone } from '../admission/asker.ts'
-import { cancelQuery } from './cancel.ts'
+import { type Cancellation, cancelQuery, openCancellation } from './cancel.ts'
 import { setPipelining, streamOf } from './connection.ts'
 import { isChangedResult, isConnectionLoss, isNameError, sqlState } from './errors.ts'
 
@@ -74,10 +74,8 @@ type Batch = {
   /** The read that was so slow that those after it run alone instead. */
   slow: Waiting | undefined
   lost: Error | undefined
-  /** Settles when the server has dealt with a cancellation, which must not hit the next borrower of the connection. */
-  cancelled: Promise<void> | undefined
-  /** Ends the watch for the slow read's asker. */
-  endWatch: (() => void) | undefined
+  /** Of the slow read, when its asker leaves. It must not hit the next borrower of the connection. */
+  cancellation: Cancellation | undefined
 }
 
 type State = {
@@ -103,8 +101,7 @@ function join(state: State, read: PipelinedRead): Promise<pg.QueryResult> {
         movedAt: 0,
         slow: undefined,
         lost: undefined,
-        cancelled: undefined,
-        endWatch: undefined,
+        cancellation: undefined,
       }
       state.waiting.push(batch)
     }
@@ -190,15 +187,14 @@ function fail({ options }: State, batch: Batch, read: Waiting, error: Error, run
 }
 
 function end(state: State, batch: Batch): void {
-  const { client, lost, endWatch } = batch
-  endWatch?.()
+  const { client, lost, cancellation } = batch
   const release = (error: Error | undefined) => {
     setPipelining(client!, false)
     client!.release(error)
     leave(state, batch)
   }
   // Not before pg is done with the last answer.
-  void Promise.resolve(batch.cancelled).then(() => release(lost), release)
+  void Promise.resolve(cancellation?.close()).then(() => release(lost), release)
 }
 
 function leave(state: State, batch: Batch): void {
@@ -240,15 +236,7 @@ function stall(state: State, batch: Batch, now: number): void {
   batch.slow = slow!
   learn(state.costs, slow!.text, now - batch.movedAt)
   for (const { alone, resolve } of others) resolve(alone())
-  const cancel = () => {
-    batch.cancelled ??= cancelQuery(client!)
-    // Reported where the connection is given back.
-    batch.cancelled.catch(() => undefined)
-  }
-  const { signal } = slow!
-  signal?.addEventListener('abort', cancel)
-  batch.endWatch = () => signal?.removeEventListener('abort', cancel)
-  if (signal?.aborted) cancel()
+  batch.cancellation = openCancellation(slow!.signal, () => cancelQuery(client!))
   if (state.waiting.length > 0) sendNext(state)
 }
 
