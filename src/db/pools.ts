@@ -34,11 +34,11 @@ export type Database = Reader & {
     signal?: AbortSignal,
   ): Promise<Row[]>
   /**
-   * As `run`, for a statement that only reads: while statements of its text are quick, it shares a connection with others
-   * (pipeline.ts). What is not known to be quick, and is not `presumed` to be, runs alone.
+   * As `run`, for a statement that only reads: where it is quick, it shares a connection with others (pipeline.ts), else it
+   * runs alone. `isQuick` is what `isQuick` has said of its text; by default a new text is presumed to be quick.
    */
-  runQuick<Row extends pg.QueryResultRow>(text: string, values: readonly unknown[], presumed: boolean): Promise<Row[]>
-  /** Whether `runQuick` would have the statement share a connection. */
+  runQuick<Row extends pg.QueryResultRow>(text: string, values: readonly unknown[], isQuick?: boolean): Promise<Row[]>
+  /** Whether statements of this text have been quick lately; `presumed` for a text that is new. */
   isQuick(text: string, presumed: boolean): boolean
   /** As `run`, for a statement that writes: also what it means for sessions, as their triggers say. */
   runWithNotices<Row extends pg.QueryResultRow>(
@@ -188,13 +188,12 @@ export function openDatabase(pool: pg.Pool, options: DatabaseOptions): Database 
   const pipeline = pipelineOf(pool)
   const isQuick = (text: string, presumed: boolean) =>
     line.isNamed() && line.facts().keepsSettings && pipeline.isQuick(text, presumed)
-  const runQuick = async (text: string, values: readonly unknown[], presumed: boolean) => {
+  const runQuick = async (text: string, values: readonly unknown[], isShared = isQuick(text, true)) => {
     const signal = options.ends?.()
     // Where it is called later, the asker is another one.
     const own = { ...options, ends: () => signal }
     const alone = () => queryOn(pool, own, { text, values, sending: 'prepared' }, {})
     const read = { text, values: values as unknown[], signal, alone }
-    const isShared = isQuick(text, presumed)
     if (isShared && options.logSql) options.log.info({ sql: text }, 'sql')
     const work = () => (isShared ? pipeline.run(read) : timed(pipeline, text, alone))
     return (await traced(text, 'prepared', work)).rows as never

@@ -37,7 +37,7 @@ function open({ max = 4, gone, env = {} }: Opening = {}): Database & { readonly 
 type Pid = { pid: number }
 const pidSql = 'select pg_backend_pid() as pid, $1::int as n'
 const pidsOf = async (db: Database, count: number) =>
-  Promise.all(Array.from({ length: count }, (_, n) => db.runQuick<Pid>(pidSql, [n], true)))
+  Promise.all(Array.from({ length: count }, (_, n) => db.runQuick<Pid>(pidSql, [n])))
 
 /** The state of the connection that works on a statement with this text. */
 const working = (text: string) =>
@@ -58,9 +58,7 @@ const whileLocked = (work: () => Promise<void>) =>
 
 it('statements of one moment share connections, and each gets its own answer', async () => {
   const db = open()
-  const answers = await Promise.all(
-    Array.from({ length: 20 }, (_, n) => db.runQuick<Pid & { n: number }>(pidSql, [n], true)),
-  )
+  const answers = await Promise.all(Array.from({ length: 20 }, (_, n) => db.runQuick<Pid & { n: number }>(pidSql, [n])))
   expect(answers.map(([row]) => row!.n)).toEqual(Array.from({ length: 20 }, (_, n) => n))
   expect(new Set(answers.map(([row]) => row!.pid)).size).toBeLessThanOrEqual(2)
   expect(db.pool.totalCount).toBeLessThanOrEqual(2)
@@ -69,7 +67,7 @@ it('statements of one moment share connections, and each gets its own answer', a
 it('a failed statement fails alone, with its own error', async () => {
   const db = open({ max: 1 })
   const sql = 'select 100 / $1::int as part'
-  const answers = await Promise.allSettled([5, 0, 20].map((n) => db.runQuick<{ part: number }>(sql, [n], true)))
+  const answers = await Promise.allSettled([5, 0, 20].map((n) => db.runQuick<{ part: number }>(sql, [n])))
   expect(answers).toMatchObject([
     { status: 'fulfilled', value: [{ part: 20 }] },
     { status: 'rejected', reason: { code: '22012' } },
@@ -79,7 +77,7 @@ it('a failed statement fails alone, with its own error', async () => {
 
 it('a statement cannot write', async () => {
   const db = open()
-  await expect(db.runQuick('delete from thing returning id', [], true)).rejects.toMatchObject({ code: '25006' })
+  await expect(db.runQuick('delete from thing returning id', [])).rejects.toMatchObject({ code: '25006' })
 })
 
 it('a statement that waits for a lock does not hold up the others, and is answered when it gets it', async () => {
@@ -88,7 +86,7 @@ it('a statement that waits for a lock does not hold up the others, and is answer
   const settled: string[] = []
   let slow: Promise<unknown> | undefined
   await whileLocked(async () => {
-    slow = db.runQuick(sql, [], true).finally(() => settled.push('slow'))
+    slow = db.runQuick(sql, []).finally(() => settled.push('slow'))
     await pidsOf(db, 2)
     // Nor those that come later.
     await pidsOf(db, 3)
@@ -102,7 +100,7 @@ it('a statement that waits for a lock ends when its asker is gone, and the conne
   const client = new AbortController()
   const db = open({ max: 2, gone: client.signal })
   await whileLocked(async () => {
-    const slow = db.runQuick('select id as "id of who left" from thing', [], true)
+    const slow = db.runQuick('select id as "id of who left" from thing', [])
     const refused = expect(slow).rejects.toMatchObject({ status: 499 })
     const others = pidsOf(db, 2)
     await waitFor(() => isWorking('id of who left'))
@@ -121,7 +119,7 @@ it('an asker who leaves does not take along those who shared a connection with i
   const db = openDatabase(pool, { log: pino({ level: 'silent' }), logSql: false, onLoss: 'repeat', ends: goneSignal })
   const [leaving, staying] = [new AbortController(), new AbortController()]
   const ask = ({ signal: gone }: AbortController, name: string) =>
-    workFor({ caller: name, gone, places: 0 }, () => db.runQuick(`select id as "id for ${name}" from thing`, [], true))
+    workFor({ caller: name, gone, places: 0 }, () => db.runQuick(`select id as "id for ${name}" from thing`, []))
   let stayed: Promise<unknown> | undefined
   await whileLocked(async () => {
     const left = expect(ask(leaving, 'one who leaves')).rejects.toMatchObject({ status: 499 })
@@ -140,7 +138,7 @@ it('an asker who leaves after the answer ends nothing else on the connection', a
   const db = open({ max: 2, gone: client.signal })
   let slow: Promise<unknown> | undefined
   await whileLocked(async () => {
-    slow = db.runQuick('select size as "size for who leaves later" from thing', [], true)
+    slow = db.runQuick('select size as "size for who leaves later" from thing', [])
     await pidsOf(db, 1)
   })
   await slow
@@ -162,7 +160,7 @@ it('the loss of a connection repeats all that were on it', async () => {
   let all: Promise<[object[], object]> | undefined
   await whileLocked(async () => {
     all = Promise.all([
-      db.runQuick<{ size: number }>('select size as "size after a loss" from thing', [], true),
+      db.runQuick<{ size: number }>('select size as "size after a loss" from thing', []),
       pidsOf(db, 2),
     ])
     await waitFor(() => isWorking('size after a loss'))
@@ -177,12 +175,12 @@ it('a changed table makes a prepared statement wait for nothing but another roun
   await withClient(database.url, (client) => client.query('create table growing as select 1 as a'))
   const db = open({ max: 1 })
   const sql = 'select * from growing'
-  expect(await db.runQuick(sql, [], true)).toEqual([{ a: 1 }])
+  expect(await db.runQuick(sql, [])).toEqual([{ a: 1 }])
   await withClient(database.url, (client) => client.query('alter table growing add b int'))
-  const all = await Promise.all([1, 2, 3].map(() => db.runQuick(sql, [], true)))
+  const all = await Promise.all([1, 2, 3].map(() => db.runQuick(sql, [])))
   expect(all).toEqual([1, 2, 3].map(() => [{ a: 1, b: null }]))
   await withClient(database.url, (client) => client.query('drop table growing'))
-  await expect(Promise.all([1, 2].map(() => db.runQuick(sql, [], true)))).rejects.toMatchObject({ code: '42P01' })
+  await expect(Promise.all([1, 2].map(() => db.runQuick(sql, [])))).rejects.toMatchObject({ code: '42P01' })
 })
 
 it('a connection that was shared serves transactions and cursors as any other', async () => {
@@ -215,7 +213,7 @@ it('a statement shares connections when it is known to be quick, and no longer w
   for (let n = 0; n < 10; n += 1) await db.runQuick(quick, [], false)
   expect(db.isQuick(quick, false)).toBe(true)
   const slow = 'select pg_sleep(0.01)::text as slept'
-  for (let n = 0; n < 3; n += 1) await db.runQuick(slow, [], true)
+  for (let n = 0; n < 3; n += 1) await db.runQuick(slow, [])
   expect(db.isQuick(slow, true)).toBe(false)
 })
 

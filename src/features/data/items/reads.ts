@@ -263,9 +263,9 @@ async function run<Row extends object>(
   const { tx, recorder } = via
   recorder?.ran(statement)
   if (tx !== undefined) return tx.any<Row>(rawQuery(statement.text, statement.values))
-  const read = () => runAnywhere<Row>(deps, plan, statement, via, presumed)
+  const isQuick = presumed !== 'heavy' && deps.db.isQuick(statement.text, presumed === 'nothing')
+  const read = () => runAnywhere<Row>(deps, plan, statement, via, { presumed, isQuick })
   if (presumed === 'nothing') return read()
-  const isQuick = presumed === 'cheap' && deps.db.isQuick(statement.text, false)
   return isQuick
     ? admitted(deps.quickReads, quickRead, read)
     : admitted(deps.admission, { shape: statement.text, presumed }, read)
@@ -284,12 +284,14 @@ async function runAnywhere<Row extends object>(
   { past }: Plan,
   { text, values }: Statement,
   { recorder, marked = false, replicaFor }: Via,
-  presumed: PresumedCost,
+  { presumed, isQuick }: { readonly presumed: PresumedCost; readonly isQuick: boolean },
 ): Promise<readonly Row[]> {
+  // A replica has connections of its own, which know for themselves what is quick there.
+  const isQuickAt = (db: Database) => (db === deps.db ? isQuick : db.isQuick(text, presumed === 'nothing'))
   const runAt = (db: Database) =>
-    (presumed === 'heavy'
-      ? db.run(text, values, 'prepared')
-      : db.runQuick(text, values, presumed === 'nothing')) as Promise<Row[]>
+    (presumed === 'heavy' ? db.run(text, values, 'prepared') : db.runQuick(text, values, isQuickAt(db))) as Promise<
+      Row[]
+    >
   const mayBeOlder = recorder === undefined || recorder.servedBy !== undefined
   if (replicaFor === undefined || marked || !mayBeOlder) return runAt(deps.db)
   return readAnywhere(deps, replicaFor, runAt, { horizon: horizonOf(past), servedBy: recorder?.servedBy })

@@ -182,7 +182,7 @@ async function assetRow(deps: Reads & CurrentCatalog, rule: Statement): Promise<
       t."isPublic" is true as "isPublic", t."tenant_Id" as "tenantId",
       (extract(epoch from coalesce(t."updatedAt", t."createdAt")) * 1000)::float8 as modified, (${rule.text}) is true as readable
     from "svc_File" t where t.id = $1`
-  return withFreshPlan(deps.catalog, async () => (await deps.db.runQuick<AssetRow>(text, rule.values, true))[0])
+  return withFreshPlan(deps.catalog, async () => (await deps.db.runQuick<AssetRow>(text, rule.values))[0])
 }
 
 /** The row of svc_UserRole that gives a caller the role, at its tenant where there are tenants. */
@@ -195,7 +195,6 @@ export async function membershipId(
     `select id from "svc_UserRole" where "user_Id" = $1::uuid and "role_Id" = $2::uuid
        and (not $4::boolean or "tenant_Id" is not distinct from $3::uuid) order by id limit 1`,
     values,
-    true,
   )
   return row?.id
 }
@@ -203,11 +202,7 @@ export async function membershipId(
 /** The principal of a membership now; undefined if it has ended or its user is not active. */
 async function principalRow(deps: Reads & CurrentCatalog, membership: string): Promise<PrincipalRow | undefined> {
   return withFreshPlan(deps.catalog, async () => {
-    const [row] = await deps.db.runQuick<PrincipalRow>(
-      principalOfMembership(deps.catalog.current()),
-      [membership],
-      true,
-    )
+    const [row] = await deps.db.runQuick<PrincipalRow>(principalOfMembership(deps.catalog.current()), [membership])
     return row
   })
 }
@@ -227,7 +222,6 @@ export async function variantSize({ db }: Reads, storage: string, key: string): 
   const [row] = await db.runQuick<{ size: number }>(
     `select size::float8 as size from "svc_FileVariant" where storage = $1 and key = $2 and size > 0`,
     [storage, key],
-    true,
   )
   return row?.size
 }
