@@ -16,7 +16,7 @@ import {
 } from '../../data/items/items.ts'
 import { type Authority, partyOf, platform } from './authority.ts'
 import type { WorkflowDefinition, WorkflowWrites } from './capabilities.ts'
-import { databaseEffects, keyOf, type NodeRun, runScriptNode } from './effects.ts'
+import { databaseEffects, type NodeRun, nodeRunOf, runScriptNode } from './effects.ts'
 import type { Graph } from './flow.ts'
 import { isScript, mapped, NodeError, nodeTypes } from './nodes.ts'
 import {
@@ -197,19 +197,17 @@ const overBudget = () => errors.unavailable('The workflows of this change took t
 async function resultOf(
   change: HookedChange,
   workflowId: string,
-  { node, input, scope, step: place }: Extract<StepCommand, { kind: 'run' }>,
+  command: Extract<StepCommand, { kind: 'run' }>,
 ): Promise<NodeResult> {
-  const { deps, authority, actor, deadline } = change
+  const { node, input, scope } = command
   try {
     const known = Object.hasOwn(nodeTypes, node.type) ? nodeTypes[node.type]! : undefined
     const refusal = known === undefined ? 'nodes of extensions run after the change alone' : known.notBefore?.(input)
     if (refusal !== undefined) throw new NodeError(`${node.type}: ${refusal}`)
     if (node.type === 'workflow') return { output: await called(change, input, scope) }
-    const msLeft = Math.max(1, deadline - performance.now())
-    const run = (open: Run['scope']): NodeRun => ({
-      ...{ deps, node, input, scope, authority, actor, workflowId },
-      ...{ idempotencyKey: keyOf(newId(), place), change: { scope: open, msLeft } },
-    })
+    const msLeft = Math.max(1, change.deadline - performance.now())
+    const run = (open: Run['scope']): NodeRun =>
+      nodeRunOf({ ...change, workflowId }, command, newId(), { scope: open, msLeft })
     const output = await within(change, (open) =>
       isScript(node.type, node.data)
         ? runScriptNode(run(open))

@@ -45,6 +45,18 @@ export type NodeRun = {
   readonly change?: { readonly scope: Run['scope']; readonly msLeft: number }
 }
 
+/** The run of a node at a place (`step`) of an execution; `change` where it is part of one that is yet to be made. */
+export function nodeRunOf(
+  party: Pick<NodeRun, 'deps' | 'authority' | 'actor' | 'workflowId'>,
+  { node, input, scope, step }: Pick<NodeRun, 'node' | 'input' | 'scope'> & { readonly step: string },
+  executionId: string,
+  change?: NodeRun['change'],
+): NodeRun {
+  const { deps, authority, actor, workflowId } = party
+  const idempotencyKey = keyOf(executionId, step)
+  return { deps, authority, actor, workflowId, node, input, scope, idempotencyKey, ...(change && { change }) }
+}
+
 /** The writer of a node in a transaction, by what it says of itself. */
 export function requesterOf({ deps, node, authority, actor }: NodeRun, scope: Run['scope'] | undefined): Requester {
   // As saved: no template may raise a node, or lower it.
@@ -500,6 +512,6 @@ export async function runExtensionNode(run: NodeRun, signal: AbortSignal): Promi
 }
 
 /** The key of one place of one execution: the same however often it is done. */
-export function keyOf(executionId: string, step: string): string {
+function keyOf(executionId: string, step: string): string {
   return createHash('sha256').update(`${executionId} ${step}`).digest('base64url').slice(0, 32)
 }

@@ -9,7 +9,7 @@ import { commit } from '../../../events/commit.ts'
 import { inTransaction } from '../../data/items/items.ts'
 import { anonymous, platform } from './authority.ts'
 import type { WorkflowWrites } from './capabilities.ts'
-import { callHttp, databaseEffects, keyOf, type NodeRun, runExtensionNode, runScriptNode } from './effects.ts'
+import { callHttp, databaseEffects, type NodeRun, nodeRunOf, runExtensionNode, runScriptNode } from './effects.ts'
 import { openRoom } from './expressions.ts'
 import { isStructure, readFlow } from './flow.ts'
 import { holds, inputOf, isScript, iterationsOf, NodeError, nodeTypes } from './nodes.ts'
@@ -208,18 +208,9 @@ export async function runNodeAlone(
         }
   const authority = { ...own, mayBypass: isAdmin }
   const input = node.type === 'trigger' ? {} : inputOf(node.type, node.data, scope)
-  const run: NodeRun = {
-    deps,
-    node,
-    input,
-    scope,
-    authority,
-    actor,
-    workflowId: id,
-    idempotencyKey: keyOf(newId(), nodeId),
-  }
+  const place = { node, input, scope, step: nodeId }
   try {
-    return await resultAlone(run)
+    return await resultAlone(nodeRunOf({ deps, authority, actor, workflowId: id }, place, newId()))
   } catch (error) {
     if (error instanceof NodeError || error instanceof TypeError)
       throw new AppError(400, error.message, { code: 'NODE_FAILED' })

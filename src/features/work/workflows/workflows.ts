@@ -12,8 +12,8 @@ import type { WorkflowDefinition, WorkflowWrites } from './capabilities.ts'
 import {
   callHttp,
   databaseEffects,
-  keyOf,
   type NodeRun,
+  nodeRunOf,
   Retryable,
   runExtensionNode,
   runScriptNode,
@@ -275,7 +275,7 @@ async function effectOf(execution: Execution, command: Command_<'run'>, turn: Co
     const output =
       command.node.type === 'workflow'
         ? await startWorkflow(execution, command, turn)
-        : await databaseEffects[command.node.type]!(nodeRunOf(execution, command), turn)
+        : await databaseEffects[command.node.type]!(runOf(execution, command), turn)
     requireKeepable(output)
     return { output }
   } catch (error) {
@@ -287,21 +287,8 @@ async function effectOf(execution: Execution, command: Command_<'run'>, turn: Co
 const isOfDatabase = (command: Command_<'run'>) =>
   command.node.type === 'workflow' ? !isAwaited(command) : Object.hasOwn(databaseEffects, command.node.type)
 
-function nodeRunOf(
-  { deps, claim, authority, actor }: Execution,
-  { node, input, scope, step: place }: Command_<'run'>,
-): NodeRun {
-  return {
-    deps,
-    node,
-    input,
-    scope,
-    authority,
-    actor,
-    workflowId: claim.workflow_Id,
-    idempotencyKey: keyOf(claim.id, place),
-  }
-}
+const runOf = ({ claim, ...execution }: Execution, command: Command_<'run'>): NodeRun =>
+  nodeRunOf({ ...execution, workflowId: claim.workflow_Id }, command, claim.id)
 
 function standingOf({ state, commands }: Pick<StepProgress, 'state' | 'commands'>): Standing {
   const last = commands.at(-1)!
@@ -349,7 +336,7 @@ async function outside(
   const { node, input } = command
   await keep(execution, [...progress.unkept, begunRow(command, 'running', kept?.outputData ?? null)], { is: 'running' })
   const done: StepProgress = { ...progress, unkept: [] }
-  const run = nodeRunOf(execution, command)
+  const run = runOf(execution, command)
   const startedAt = performance.now()
   try {
     const output = isScript(node.type, node.data)
