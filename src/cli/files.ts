@@ -1,6 +1,5 @@
 import { parseArgs } from 'node:util'
 import { systemActor } from '../events/types.ts'
-import { moveFiles, removeOrphans, toFolders, toService, verifyFiles } from '../features/files/files/files.ts'
 import { type Command, UsageError } from './command.ts'
 import { withRuntime } from './installation.ts'
 
@@ -22,6 +21,7 @@ async function verify(args: readonly string[]): Promise<number> {
   const { hashes = false, 'remove-orphans': remove = false } = parseArgs({ args: [...args], options }).values
   let different = 0
   await withRuntime(async (runtime) => {
+    const { removeOrphans, verifyFiles } = await import('../features/files/files/files.ts')
     const { rows, contents, differences } = await verifyFiles(runtime, { hashes })
     for (const { kind, storage, key } of differences) process.stdout.write(`${kind} ${storage} ${key}\n`)
     process.stdout.write(`${rows} files, ${contents} contents, ${differences.length} differences\n`)
@@ -41,6 +41,7 @@ async function migrate(args: readonly string[]): Promise<number> {
   if ((to === undefined) === !folders) throw new UsageError(usage)
   let failures = 0
   await withRuntime(async (runtime) => {
+    const { moveFiles, toFolders, toService } = await import('../features/files/files/files.ts')
     const { scanned, moved, skipped, failed, errors } = await moveFiles(
       runtime,
       systemActor,

@@ -1,6 +1,5 @@
 import { pipeline } from 'node:stream/promises'
 import { systemActor } from '../events/types.ts'
-import { eraseItem, exportUser } from '../features/data/history/history.ts'
 import { type CommandModule, readOptions } from './command.ts'
 import { withRuntime } from './installation.ts'
 
@@ -14,6 +13,7 @@ export const erase: CommandModule = {
   run: (args) => {
     const { collection, id } = readOptions(eraseUsage, args, ['collection', 'id'])
     return withRuntime(async (runtime) => {
+      const { eraseItem } = await import('../features/data/history/history.ts')
       const events = await eraseItem(runtime, systemActor, collection, id)
       process.stdout.write(`${events} events erased\n`)
     })
@@ -29,6 +29,9 @@ export const userExport: CommandModule = {
   usage: exportUserUsage,
   run: (args) => {
     const { id } = readOptions(exportUserUsage, args, ['id'])
-    return withRuntime(async (runtime) => pipeline(await exportUser(runtime, id), process.stdout, { end: false }))
+    return withRuntime(async (runtime) => {
+      const { exportUser } = await import('../features/data/history/history.ts')
+      await pipeline(await exportUser(runtime, id), process.stdout, { end: false })
+    })
   },
 }

@@ -5,7 +5,7 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import { asSuperuser } from '../support/log.ts'
 import { createDatabase } from '../support/postgres.ts'
 import { administrator, testEnv } from '../support/prepare.ts'
-import { startProcess } from '../support/processes.ts'
+import { root, startProcess } from '../support/processes.ts'
 import { withClient } from '../support/server.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -196,12 +196,18 @@ it('shows its commands to who names none of them', async () => {
   expect(lines.join('\n')).toMatch(/daybook erase +erases the images/)
 })
 
-it.each([[['erase', '--id', '1']], [['erase', '--collection', 'c', '--id', '1', '--more', '2']]])(
-  'does not guess what is meant by %j',
-  async (args) => {
-    expect(await run(args)).toMatchObject({ code: 2 })
-  },
-)
+it.each([
+  [['erase', '--id', '1']],
+  [['erase', '--collection', 'c', '--id', '1', '--more', '2']],
+  [['files', 'migrate']],
+])('does not guess what is meant by %j, and says so before it loads the program', async (args) => {
+  const NODE_OPTIONS = `--import=${join(root, 'test/support/loaded-packages.ts')}`
+  const daybook = startProcess('src/cli/main.ts', args, { NODE_OPTIONS })
+  expect(await daybook.exited).toMatchObject({ code: 2 })
+  const sources = daybook.lines.flatMap((line) => (line.sources as string[] | undefined) ?? [])
+  expect(sources).toContain('src/cli/installation.ts')
+  expect(sources.filter((file) => file.startsWith('src/features/'))).toEqual([])
+})
 
 it('says what it lacks', async () => {
   const { code, lines } = await run(['export-user', '--id', '1'])
