@@ -1,5 +1,5 @@
 import { isIP } from 'node:net'
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyRequest } from 'fastify'
 import type { Caller } from '../access/principal.ts'
 import { AppError, errors } from '../errors.ts'
 import { callerOfPassword, isTrustedOrigin, passwordInHeaders, resolveCaller } from '../features/accounts/auth/auth.ts'
@@ -13,32 +13,39 @@ import { openLocalCalls } from './local-calls.ts'
 export function openMcp(app: App, deps: WebWrites, declared: () => readonly DeclaredRoute[]): (scope: App) => void {
   if (!deps.config.mcp.enabled) return () => undefined
   const call = openLocalCalls(app)
-  const callerOfToken = async (request: FastifyRequest, reply: FastifyReply): Promise<Caller> => {
-    const found = await resolveCaller(deps, request, reply)
-    if (typeof found === 'string') throw errors.badCredential(found)
-    // A browser sends its cookie for every page that makes it ask.
-    if (request.sessionCookie !== 'none' || found.userId === undefined) throw errors.unauthorized()
-    return found
+  /** The caller by a password, which is asked for each time, or else by `find`. */
+  const callerBy = (request: FastifyRequest, find: () => Caller | Promise<Caller>): Caller | Promise<Caller> => {
+    const held = passwordInHeaders(request)
+    return held === undefined ? find() : callerOfPassword(deps, request, held)
   }
   return (scope) =>
     mcpRoutes(scope, deps, {
       declared,
-      callerOf: (request, reply) => {
-        const held = passwordInHeaders(request)
-        return held === undefined ? callerOfToken(request, reply) : callerOfPassword(deps, request, held)
-      },
-      refuseStranger: async (request, reply) => {
-        if (passwordInHeaders(request) === undefined) await callerOfToken(request, reply)
+      callerOf: async (request) => callerBy(request, () => holderOfToken(request, request.caller)),
+      callerNow: async (request, reply) =>
+        callerBy(request, async () => {
+          const found = await resolveCaller(deps, request, reply)
+          if (typeof found === 'string') throw errors.badCredential(found)
+          return holderOfToken(request, found)
+        }),
+      refuseStranger: (request) => {
+        if (passwordInHeaders(request) === undefined) holderOfToken(request, request.caller)
       },
       callFor: (request, reply) => {
         const held = passwordInHeaders(request)
-        // Asked for anew, and by this route: a token may be for it alone.
+        // Asked for anew for each tool, and by this route: a token may be for it alone.
         const caller = () =>
           held === undefined ? resolveCaller(deps, request, reply) : callerOfPassword(deps, request, held)
         return (wanted, signal) => call(request, wanted, { signal, caller })
       },
       checkOrigin: (request) => refuseForeign(deps, request),
     })
+}
+
+/** 401 for anybody who shows no token: a browser sends its cookie for every page that makes it ask. */
+function holderOfToken({ sessionCookie }: FastifyRequest, caller: Caller): Caller {
+  if (sessionCookie !== 'none' || caller.userId === undefined) throw errors.unauthorized()
+  return caller
 }
 
 /**

@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
+import pino from 'pino'
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { type Api, startApi } from '../support/api.ts'
 import { storeKey } from '../support/api-keys.ts'
@@ -15,16 +16,18 @@ import { waitFor } from '../support/wait.ts'
 let api: Api
 let url: string
 let adminToken: string
+/** The statements that looked an API key up. */
+const keyReads: string[] = []
 
 const listenOn = async ({ app }: Api): Promise<string> => `${await app.listen({ host: '127.0.0.1', port: 0 })}/mcp`
 
 beforeAll(async () => {
-  api = await startApi({
-    MCP_ENABLED: 'true',
-    AUTH_RATE_LIMIT_DISABLED: 'false',
-    AUTH_RATE_LIMIT: '20',
-    RATE_LIMIT: '100000',
-  })
+  const log = pino(
+    { level: 'info' },
+    { write: (line) => void (/from \\"svc_ApiKey\\" k/.test(line) && keyReads.push(line)) },
+  )
+  const limits = { AUTH_RATE_LIMIT_DISABLED: 'false', AUTH_RATE_LIMIT: '20', RATE_LIMIT: '100000' }
+  api = await startApi({ MCP_ENABLED: 'true', DATABASE_LOGGING: 'true', ...limits }, undefined, log)
   url = await listenOn(api)
   const schema = {
     usertrack: true,
@@ -76,6 +79,19 @@ const rpc = (path: string, headers: Record<string, string>, method = 'tools/list
       ...headers,
     },
   )
+
+it('looks its caller up once for a request, and once more for each tool', async () => {
+  const [{ id }] = await api.sql('select id from "svc_User" where email = $1', [administrator.email])
+  const byKey = bearer(await storeKey(api, id))
+  const readsOf = async (method: string, params: object) => {
+    const before = keyReads.length
+    expect(await rpc('/mcp/stateless', byKey, method, params)).toMatchObject({ status: 200 })
+    return keyReads.length - before
+  }
+  expect(await readsOf('tools/list', {})).toBe(1)
+  const call = { name: 'svc_list_items', arguments: { collection: 'note' } }
+  expect(await readsOf('tools/call', call)).toBe(2)
+})
 
 describe.each(['2025', '2026-07-28'] as const)('a client of the generation %s', (generation) => {
   it('creates, reads, changes and deletes an item, and the log names the program and its tool', async () => {

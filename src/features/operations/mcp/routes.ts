@@ -18,10 +18,12 @@ import type { CallLocally, Offer, ToolRun } from './mcp.ts'
 /** The web process's functions for tools. */
 type McpDoors = {
   readonly declared: () => readonly DeclaredRoute[]
-  /** The caller of a request as of now; an error where its credential opens nothing, or nothing any more. */
-  readonly callerOf: (request: FastifyRequest, reply: FastifyReply) => Promise<Caller>
-  /** Rejects as `callerOf` would, before the body is read; says nothing of passwords, which count as attempts first. */
-  readonly refuseStranger: (request: FastifyRequest, reply: FastifyReply) => Promise<void>
+  /** The caller of a request as it came; an error where its credential opens nothing. */
+  readonly callerOf: (request: FastifyRequest) => Promise<Caller>
+  /** As `callerOf`, for the credential as of now: it may open nothing any more. */
+  readonly callerNow: (request: FastifyRequest, reply: FastifyReply) => Promise<Caller>
+  /** Throws as `callerOf` would, before the body is read; says nothing of passwords, which count as attempts first. */
+  readonly refuseStranger: (request: FastifyRequest) => void
   readonly callFor: (request: FastifyRequest, reply: FastifyReply) => CallLocally
   /** Refuses what a page of another site has made a browser send. */
   readonly checkOrigin: (request: FastifyRequest) => void
@@ -41,7 +43,7 @@ export function mcpRoutes(app: App, deps: McpReads, doors: McpDoors): void {
   })
   const answer = (plainJson: boolean) => (request: FastifyRequest, reply: FastifyReply) =>
     answerClient({ deps, doors, listeners, plainJson }, request, reply)
-  const preParsing = (request: FastifyRequest, reply: FastifyReply) => doors.refuseStranger(request, reply)
+  const preParsing = async (request: FastifyRequest) => doors.refuseStranger(request)
   const streamed = callRoute('Call tools by the Model Context Protocol')
   const plain = callRoute('The same, with plain JSON where the client accepts no stream')
   app.post(path, { ...streamed, preParsing }, answer(false))
@@ -79,13 +81,8 @@ async function answerClient(
   reply: FastifyReply,
 ): Promise<FastifyReply> {
   const wanted = wantedOf(request)
-  const offerOf = async (): Promise<Offer> => ({
-    deps,
-    caller: await doors.callerOf(request, reply),
-    routes: doors.declared(),
-    groups: wanted.groups,
-  })
-  const offer = await offerOf()
+  const offerTo = (caller: Caller): Offer => ({ deps, caller, routes: doors.declared(), groups: wanted.groups })
+  const offer = offerTo(await doors.callerOf(request))
   const { userId } = offer.caller
   if (userId === undefined) throw errors.unauthorized()
   if (isListening(request.body)) listeners.admit(userId)
@@ -106,7 +103,13 @@ async function answerClient(
   const names = await namesNow(offer)
   const response = await answerMcp(webRequest(request, plainJson, ending.signal), request.body, toolbox, {
     plainJson: plainJson && !accepts(request, 'text/event-stream'),
-    onListen: (client) => listeners.add({ ...client, userId, names, namesNow: async () => namesNow(await offerOf()) }),
+    onListen: (client) =>
+      listeners.add({
+        ...client,
+        userId,
+        names,
+        namesNow: async () => namesNow(offerTo(await doors.callerNow(request, reply))),
+      }),
     onError: (error) => request.log.debug({ err: error }, 'a request of an MCP client was refused'),
   })
   return send(reply, response)
