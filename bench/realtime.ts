@@ -92,6 +92,8 @@ export async function rowRules(
       socket.on(`${collection}:create`, ({ data }) => latencies.push(now() - data.at))
       clients.push(socket)
     }
+  // The writers' connections are open before the first change that counts.
+  await Promise.all(Array.from({ length: 200 }, () => insert(target, [{ slot: 0 }])))
   const expected = perSecond * seconds
   const meter = meterOf(target.server.pid)
   const before = meter() ?? Number.NaN

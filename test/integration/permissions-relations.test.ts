@@ -256,7 +256,7 @@ describe('a relation that the permission names', () => {
       user.roleId,
     ])
     await api.admin('POST', '/permissions/reload')
-    expect(await client.emit('subscribe', wish)).toMatchObject({ status: 'error' })
+    await expect.poll(() => client.emit('subscribe', wish)).toMatchObject({ status: 'error' })
     await api.admin('DELETE', '/items/project/bulk', [
       mir,
       (await get(api.admin, { filter: { title: 'skylab' } })).body.data[0].id,

@@ -8,7 +8,7 @@ import type { Reads } from '../../db/pools.ts'
 import { AppError } from '../../errors.ts'
 import { type Cursor, cursorAt, momentSql } from '../../events/cursor.ts'
 import { pullRound } from '../../events/log-reader.ts'
-import { disturbedCollections } from '../../features/data/changes/changes.ts'
+import { disturbedCollections, viewersOf } from '../../features/data/changes/changes.ts'
 import { compileStream } from '../../query/compile.ts'
 import { parseListQuery } from '../../query/parse.ts'
 import { resolveEnv, resolveList } from '../../query/resolve.ts'
@@ -53,7 +53,7 @@ export function openCatchUp(deps: RealtimeReads, outbox: Outbox, isOpen: (subscr
     for (const part of partsOf(page.events)) {
       const seen = await tried(subscriber, () => {
         const view = currentView(deps, subscriber)
-        return changesSeen(deps, collection, view, [view.values], part)
+        return changesSeen(deps, collection, view, viewersOf([view]), part)
       })
       for (const { message } of seen)
         if (isOpen(subscriber)) outbox.send([subscriber.socket], message.name, message.body)

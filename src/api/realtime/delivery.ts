@@ -25,11 +25,12 @@ import {
   beginning,
   type MessageInput,
   openRegistry,
+  openShapes,
+  openWatched,
   type Shape,
   type Subscriber,
   type SubscriptionEffect,
   type SubscriptionInput,
-  shapesOf,
   step,
 } from './subscription.ts'
 import {
@@ -78,6 +79,8 @@ type Shell = {
   readonly feed: Feed
   readonly outbox: Outbox
   readonly registry: ReturnType<typeof openRegistry>
+  readonly shapes: ReturnType<typeof openShapes>
+  readonly isWatched: ReturnType<typeof openWatched>
   readonly catchUp: CatchUp
   readonly snapshots: Snapshots
   readonly confirm: () => Promise<void>
@@ -98,7 +101,9 @@ export function openDelivery(
   const catchUp = openCatchUp(deps, outbox, registry.has)
   const snapshots = openSnapshots(deps, outbox, registry.has)
   const begun = { live: undefined, closed: false, newest: undefined }
-  const shell: Shell = { deps, feed, outbox, registry, catchUp, snapshots, confirm, ...begun }
+  const shapes = openShapes(deps, (subscriber, error) => refuse(shell, subscriber, error))
+  const isWatched = openWatched(deps)
+  const shell: Shell = { deps, feed, outbox, registry, shapes, isWatched, catchUp, snapshots, confirm, ...begun }
   return {
     mayRead: (access, name) => mayRead(deps, access, name),
     subscribe: (socket, access, request) => subscribe(shell, socket, access, request),
@@ -219,32 +224,24 @@ async function deliverTo(
   events: readonly LogEvent[],
   tries: Tries,
 ): Promise<void> {
-  const shapes = shapesOf(shell.deps, subscribers, (subscriber, error) => refuse(shell, subscriber, error))
-  await Promise.all(shapes.map((shape) => deliverShape(shell, shape, events, tries)))
+  await Promise.all(shell.shapes(subscribers).map((shape) => deliverShape(shell, shape, events, tries)))
 }
 
 async function deliverShape(shell: Shell, shape: Shape, events: readonly LogEvent[], tries: Tries): Promise<void> {
-  const { view, viewers, values } = shape
-  const all = viewers.flat()
+  const { view, viewers, subscribers } = shape
   let handed = 0
   try {
     for (const part of partsOf(events)) {
-      for (const { message, viewers: to } of await changesSeen(
-        shell.deps,
-        all[0]!.request.collection,
-        view,
-        values,
-        part,
-      ))
-        hand(
-          shell,
-          to.flatMap((n) => viewers[n]!),
-          message,
-        )
+      const { collection } = subscribers[0]![0]!.request
+      for (const { message, viewers: to } of await changesSeen(shell.deps, collection, view, viewers, part)) {
+        const seeing = to.flatMap((n) => subscribers[n]!)
+        hand(shell, seeing, message)
+      }
       handed += part.length
     }
   } catch (error) {
     if (shell.closed) return
+    const all = subscribers.flat()
     const next = await prepareAgain(shell, error, tries)
     if (next === undefined) return fail(shell, all, error)
     await deliverTo(shell, all.filter(shell.registry.has), events.slice(handed), next)
@@ -294,6 +291,7 @@ function hand(shell: Shell, subscribers: readonly Subscriber[], message: Message
 
 function noticeDisturbances(shell: Shell, batch: readonly LogEvent[]): void {
   const byAll = touchedBy(batch)
+  if (!shell.isWatched(shell.registry.all(), byAll)) return
   for (const subscriber of shell.registry.all()) {
     const { watch } = subscriber
     const { seen } = subscriber.state
@@ -301,7 +299,7 @@ function noticeDisturbances(shell: Shell, batch: readonly LogEvent[]): void {
     // Its first read already shows events from before it subscribed, however late they are delivered.
     const touched = seen === undefined ? byAll : touchedBy(batch.filter(({ xid }) => !isVisible(BigInt(xid), seen)))
     try {
-      if (watch(touched)) take(shell, subscriber, { is: 'disturbed' })
+      if (watch.isMovedBy(touched)) take(shell, subscriber, { is: 'disturbed' })
     } catch (error) {
       refuse(shell, subscriber, error)
     }
@@ -310,14 +308,14 @@ function noticeDisturbances(shell: Shell, batch: readonly LogEvent[]): void {
 
 /** Goes on with another access where it shows the same rows and fields. */
 function renew(shell: Shell, subscriber: Subscriber, access: Access): void {
-  const { deps } = shell
+  const { deps, registry } = shell
   const { request, view: before } = subscriber
   if (!mayRead(deps, access, request.collection))
     return void take(shell, subscriber, { is: 'refused', reason: notAllowed })
   try {
     const view = compileView(deps, access, request)
     const same = before.catalog === view.catalog ? before : compileView(deps, subscriber.access, request)
-    Object.assign(subscriber, { access, view, watch: watchScope(deps, access, request) })
+    registry.renew(subscriber, { access, view, watch: watchScope(deps, access, request) })
     if (same.text !== view.text || same.key !== view.key) take(shell, subscriber, { is: 'unknown' })
   } catch (error) {
     refuse(shell, subscriber, error)

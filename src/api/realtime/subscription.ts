@@ -1,8 +1,10 @@
 import type { Socket } from 'socket.io'
+import type { Catalog } from '../../catalog/catalog.ts'
 import type { CurrentCatalog } from '../../catalog/store.ts'
 import type { Configuration } from '../../config/config.ts'
 import type { Clock } from '../../db/clock.ts'
 import { type Cursor, includesSnapshot, isVisible, type Snapshot } from '../../events/cursor.ts'
+import { type EventScope, type Viewers, viewersOf } from '../../features/data/changes/changes.ts'
 import type { Access } from '../../query/access.ts'
 import {
   type CompiledView,
@@ -164,26 +166,35 @@ export type Subscriber = {
 /** The subscribers that share one statement, by the values that are their own. */
 export type Shape = {
   readonly view: CompiledView
-  readonly viewers: readonly Subscribers[]
-  /** Of the viewer at the same place. */
-  readonly values: readonly CompiledView['values'][]
+  readonly subscribers: readonly (readonly Subscriber[])[]
+  /** In the same order. */
+  readonly viewers: Viewers
 }
-type Subscribers = readonly Subscriber[]
 
 type Registry = {
   add(subscriber: Subscriber): void
   remove(subscriber: Subscriber): void
+  /** It goes on with this access. */
+  renew(subscriber: Subscriber, renewed: Pick<Subscriber, 'access' | 'view' | 'watch'>): void
   /** False for one that was removed, or replaced by a later one of the same socket. */
   has(subscriber: Subscriber): boolean
-  of(collection: string): Subscribers
-  on(socket: Socket): Subscribers
-  all(): Subscribers
+  /** All of a collection: the same array until one comes, goes or is renewed. */
+  of(collection: string): readonly Subscriber[]
+  on(socket: Socket): readonly Subscriber[]
+  /** The same array until one comes, goes or is renewed. */
+  all(): readonly Subscriber[]
   follows(collection: string): boolean
 }
 
 export function openRegistry(): Registry {
   const byCollection = new Map<string, Map<Socket, Subscriber>>()
   const bySocket = new Map<Socket, Map<string, Subscriber>>()
+  const lists = new Map<string, readonly Subscriber[]>()
+  let all: readonly Subscriber[] | undefined
+  const forgetLists = (collection: string) => {
+    lists.delete(collection)
+    all = undefined
+  }
   const put = <K, L>(map: Map<K, Map<L, Subscriber>>, key: K, inner: L, subscriber: Subscriber) =>
     map.set(key, (map.get(key) ?? new Map<L, Subscriber>()).set(inner, subscriber))
   const drop = <K, L>(map: Map<K, Map<L, Subscriber>>, key: K, inner: L) => {
@@ -197,18 +208,46 @@ export function openRegistry(): Registry {
       const { socket, request } = subscriber
       put(byCollection, request.collection, socket, subscriber)
       put(bySocket, socket, request.collection, subscriber)
+      forgetLists(request.collection)
     },
     remove: (subscriber) => {
       const { socket, request } = subscriber
       if (!has(subscriber)) return
       drop(byCollection, request.collection, socket)
       drop(bySocket, socket, request.collection)
+      forgetLists(request.collection)
+    },
+    renew: (subscriber, renewed) => {
+      Object.assign(subscriber, renewed)
+      forgetLists(subscriber.request.collection)
     },
     has,
-    of: (collection) => [...(byCollection.get(collection)?.values() ?? [])],
+    of: (collection) => {
+      const list = lists.get(collection) ?? [...(byCollection.get(collection)?.values() ?? [])]
+      lists.set(collection, list)
+      return list
+    },
     on: (socket) => [...(bySocket.get(socket)?.values() ?? [])],
-    all: () => [...bySocket.values()].flatMap((ofOne) => [...ofOne.values()]),
+    all: () => {
+      all ??= [...byCollection.values()].flatMap((ofOne) => [...ofOne.values()])
+      return all
+    },
     follows: (collection) => byCollection.has(collection),
+  }
+}
+
+type ShapeReads = Clock & Configuration & CurrentCatalog
+
+/** {@link shapesOf}, worked out anew only where the list or the catalog is another one, or the time counts. */
+export function openShapes(deps: ShapeReads, refuse: (subscriber: Subscriber, error: unknown) => void) {
+  const known = new WeakMap<readonly Subscriber[], { catalog: Catalog; shapes: readonly Shape[] }>()
+  return (subscribers: readonly Subscriber[]): readonly Shape[] => {
+    const before = known.get(subscribers)
+    if (before?.catalog === deps.catalog.current()) return before.shapes
+    const shapes = shapesOf(deps, subscribers, refuse)
+    const isTimed = subscribers.some(({ view }) => view.timed)
+    if (!isTimed) known.set(subscribers, { catalog: deps.catalog.current(), shapes })
+    return shapes
   }
 }
 
@@ -216,36 +255,62 @@ export function openRegistry(): Registry {
  * Subscribers by what they see: equal texts share a statement, equal values a viewer of it. A subscriber whose view cannot
  * be made is handed to `refuse`.
  */
-export function shapesOf(
-  deps: Clock & Configuration & CurrentCatalog,
-  subscribers: Subscribers,
+function shapesOf(
+  deps: ShapeReads,
+  subscribers: readonly Subscriber[],
   refuse: (subscriber: Subscriber, error: unknown) => void,
 ): readonly Shape[] {
-  const shapes = new Map<string, Map<string, { view: CompiledView; viewers: Subscriber[] }>>()
+  type Viewer = { view: CompiledView; subscribers: Subscriber[] }
+  const shapes = new Map<string, Map<string, Viewer>>()
   for (const subscriber of subscribers) {
     const view = attempt(
       () => currentView(deps, subscriber),
       (error) => refuse(subscriber, error),
     )
     if (view === undefined) continue
-    const byKey = shapes.get(view.text) ?? new Map<string, { view: CompiledView; viewers: Subscriber[] }>()
+    const byKey = shapes.get(view.text) ?? new Map<string, Viewer>()
     shapes.set(view.text, byKey)
     const same = byKey.get(view.key)
-    if (same === undefined) byKey.set(view.key, { view, viewers: [subscriber] })
-    else same.viewers.push(subscriber)
+    if (same === undefined) byKey.set(view.key, { view, subscribers: [subscriber] })
+    else same.subscribers.push(subscriber)
   }
   return [...shapes.values()].map((byKey) => {
     const distinct = [...byKey.values()]
     return {
       view: distinct[0]!.view,
-      viewers: distinct.map(({ viewers }) => viewers),
-      values: distinct.map(({ view }) => view.values),
+      subscribers: distinct.map((viewer) => viewer.subscribers),
+      viewers: viewersOf(distinct.map(({ view }) => view)),
     }
   })
 }
 
+/** Tells quickly that nobody watches what a batch has touched. */
+export function openWatched({ catalog }: CurrentCatalog) {
+  const known = new WeakMap<readonly Subscriber[], { catalog: Catalog; collections: ReadonlySet<string> | undefined }>()
+  return (subscribers: readonly Subscriber[], { collections: touched }: EventScope): boolean => {
+    let watched = known.get(subscribers)
+    if (watched?.catalog !== catalog.current()) {
+      watched = { catalog: catalog.current(), collections: watchedBy(subscribers) }
+      known.set(subscribers, watched)
+    }
+    const { collections } = watched
+    return collections === undefined || [...touched].some((name) => collections.has(name))
+  }
+}
+
+/** Undefined where each subscriber must be asked: the rule of one makes no sense any more, or its collection is gone. */
+function watchedBy(subscribers: readonly Subscriber[]): ReadonlySet<string> | undefined {
+  const names = new Set<string>()
+  for (const { watch } of subscribers) {
+    const own = watch && attempt(watch.collections, () => undefined)
+    if (watch !== undefined && own === undefined) return undefined
+    for (const name of own ?? []) names.add(name)
+  }
+  return names
+}
+
 /** As of now, and of the collections as they are now. */
-export function currentView(deps: Clock & Configuration & CurrentCatalog, subscriber: Subscriber): CompiledView {
+export function currentView(deps: ShapeReads, subscriber: Subscriber): CompiledView {
   const { access, request } = subscriber
   if (subscriber.view.catalog !== deps.catalog.current()) subscriber.view = compileView(deps, access, request)
   return viewNow(deps, access, request, subscriber.view)

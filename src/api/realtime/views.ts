@@ -14,6 +14,7 @@ import {
   placeOf,
   type RuleSources,
   ruleSources,
+  type Viewers,
   type VisibleChange,
   viewOf,
 } from '../../features/data/changes/changes.ts'
@@ -153,8 +154,13 @@ export function touchedBy(batch: readonly LogEvent[]): EventScope {
   }
 }
 
-/** Whether a batch may have moved rows of a collection in or out of a subscriber's sight without an event of them. */
-export type ScopeWatch = (touched: EventScope) => boolean
+/** Watches what decides elsewhere on the rows that a subscriber sees. Both throw where its rule makes no sense any more. */
+export type ScopeWatch = {
+  /** Whether a batch may have moved rows in or out of its sight without an event of them. */
+  isMovedBy(touched: EventScope): boolean
+  /** The collections without which no batch does; undefined where every batch does. */
+  collections(): readonly string[] | undefined
+}
 
 /**
  * Watches what the subscriber's row rule and filter read elsewhere. They are resolved once per catalog; another access
@@ -163,16 +169,28 @@ export type ScopeWatch = (touched: EventScope) => boolean
 export function watchScope(deps: RealtimeReads, access: Access, request: SubscribeRequest): ScopeWatch | undefined {
   if (!scopesRows(deps, request)) return undefined
   let known: { catalog: Catalog; sources: RuleSources } | undefined
-  return (touched) => {
+  const sources = (): RuleSources | undefined => {
     const catalog = deps.catalog.current()
     const collection = catalog.collections.get(request.collection)
-    if (collection === undefined) return true
+    if (collection === undefined) return undefined
     if (known?.catalog !== catalog)
       known = {
         catalog,
         sources: ruleSources(catalog, deps.access.current(), access, collection, resolveEnv(deps), request.filter),
       }
-    return movesSight(known.sources, touched)
+    return known.sources
+  }
+  // Not with the first batch, which may be that of thousands.
+  sources()
+  return {
+    isMovedBy: (touched) => {
+      const known = sources()
+      return known === undefined || movesSight(known, touched)
+    },
+    collections: () => {
+      const known = sources()
+      return known && [...known.collections, ...known.rows.map(({ collection }) => collection)]
+    },
   }
 }
 
@@ -200,7 +218,7 @@ export async function changesSeen(
   deps: FeedReads & CurrentCatalog,
   collectionName: string,
   view: ChangeView,
-  viewers: readonly ChangeView['values'][],
+  viewers: Viewers,
   part: readonly LogEvent[],
 ): Promise<readonly SeenMessage[]> {
   const events = new Map(part.map((event) => [event.position, event]))

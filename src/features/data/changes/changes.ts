@@ -102,7 +102,7 @@ function seenRows(
     scoped: true,
   })
   const positions = events.map(({ position }) => position)
-  return changedRows(deps.db, view, [view.values], positions)
+  return changedRows(deps.db, view, viewersOf([view]), positions)
 }
 
 function changeText({ entity, position, createdAt }: LogEvent, row: VisibleChange | undefined): string | undefined {
@@ -183,15 +183,15 @@ export function viewOf({ catalog, access, collection, fields, env, scoped, filte
   return { text, values: after.values.map(viewerValue) }
 }
 
-/** Runs what viewers have in common, for all of them: `viewers` are their values. */
+/** Runs what viewers have in common, for all of them. */
 export function changedRows(
   db: Database,
   { text }: ChangeView,
-  viewers: readonly ChangeView['values'][],
+  viewers: Viewers,
   positions: readonly string[],
   signal?: AbortSignal,
 ): Promise<VisibleChange[]> {
-  return db.run<VisibleChange>(text, [positions, ...viewerValues(viewers)], 'prepared', signal)
+  return db.run<VisibleChange>(text, [positions, ...viewers], 'prepared', signal)
 }
 
 type ViewerCondition = {
@@ -225,7 +225,7 @@ function jsonObject(members: readonly string[]): string {
 
 /**
  * A select of a row per viewer: `n`, from 1, and `p1`, `p2`, … of the types of the given values. Its parameters begin at
- * `$2` and are columns: see {@link viewerValues}. Without values of their own all are one viewer.
+ * `$2` and are columns: see {@link viewersOf}. Without values of their own all are one viewer.
  */
 function viewersSql(values: readonly TypedValue[]): string {
   if (values.length === 0) return 'select 1 as n'
@@ -237,9 +237,12 @@ function viewersSql(values: readonly TypedValue[]): string {
   return `select v.n, ${typed} from rows from (${columns}, generate_subscripts($2, 1)) v(${names}, n)`
 }
 
-/** The parameters of {@link viewersSql} for viewers who differ in their values only. */
-function viewerValues(viewers: readonly ChangeView['values'][]): string[] {
-  return (viewers[0] ?? []).map((_value, i) => `{${viewers.map((values) => values[i]).join(',')}}`)
+/** The viewers of a statement, as the texts of arrays of their first, second, … values. */
+export type Viewers = readonly string[]
+
+/** The viewers whose views these are, which differ in their values only; their numbers follow the order. */
+export function viewersOf(views: readonly ChangeView[]): Viewers {
+  return (views[0]?.values ?? []).map((_value, i) => `{${views.map(({ values }) => values[i]).join(',')}}`)
 }
 
 const viewerValue = ({ value, pgType }: TypedValue): string => memberText(isList(pgType) ? listText(value) : value)

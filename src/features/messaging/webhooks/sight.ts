@@ -24,6 +24,7 @@ import {
   ruleSources,
   seenAction,
   type VisibleChange,
+  viewersOf,
   viewOf,
 } from '../../data/changes/changes.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
@@ -221,7 +222,9 @@ export async function seenEvents(
     if (one === undefined) continue
     const view = viewIn(deps, access, one)
     const positions = ofIt.map(({ position }) => position)
-    const rows = new Map((await changedRows(deps.db, view, [view.values], positions)).map((row) => [row.position, row]))
+    const rows = new Map(
+      (await changedRows(deps.db, view, viewersOf([view]), positions)).map((row) => [row.position, row]),
+    )
     for (const [position, row] of rows) {
       const action = seenAction(row)
       if (action !== undefined) seen.set(position, { action, row })

@@ -11,7 +11,7 @@ import { eventIdSql } from '../../../events/log.ts'
 import type { LogEvent } from '../../../events/log-reader.ts'
 import type { Access } from '../../../query/access.ts'
 import { readableFields, resolveEnv } from '../../../query/resolve.ts'
-import { changedRows, viewOf } from '../../data/changes/changes.ts'
+import { changedRows, viewersOf, viewOf } from '../../data/changes/changes.ts'
 import { type AccessScope, partyOf } from './authority.ts'
 import type { WorkflowWrites } from './capabilities.ts'
 import {
@@ -330,7 +330,7 @@ async function seenBy(
     const fields = new Set(readableFields(catalog, access, collection.name).map(({ name }) => name))
     const view = viewOf({ catalog, access, collection, fields: [], env: resolveEnv(deps), scoped: true })
     const positions = events.map(({ position }) => position)
-    const rows = await changedRows(deps.db, view, [view.values], positions)
+    const rows = await changedRows(deps.db, view, viewersOf([view]), positions)
     return new Map(
       rows.map(({ position, visible: now, was_visible: before }) => [
         position,
