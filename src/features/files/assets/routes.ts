@@ -13,17 +13,24 @@ import { keyOf } from '../storage/storage.ts'
 import {
   type Asset,
   type AssetContent,
+  type AssetQuery,
   type AssetReads,
   type AssetWrites,
   badSignature,
   type Contents,
+  checkTransform,
+  contentOf,
   contentsOf,
   fileNotFound,
   isSettingsImage,
+  isSigned,
   readableAsset,
   secureProxyRefusal,
   settingsAsset,
+  signAssets,
   signerOf,
+  type Wanted,
+  wantedOf,
 } from './assets.ts'
 import {
   type ContentPart,
@@ -35,15 +42,6 @@ import {
   partOf,
   type Validators,
 } from './delivery.ts'
-import {
-  type AssetQuery,
-  checkTransform,
-  contentOf,
-  isSigned,
-  signAssets,
-  type Wanted,
-  wantedOf,
-} from './signed-urls.ts'
 
 /** The content of files, as browsers get it (docs/assets.md). */
 export function assetRoutes(app: App, deps: AssetWrites): void {
