@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { StoredRule } from '../../src/access/store.ts'
-import { permissionProblems } from '../../src/features/accounts/permissions/check.ts'
+import { permissionProblems } from '../../src/features/accounts/permissions/permissions.ts'
 import { env } from './query/support/access.ts'
 import { catalog } from './query/support/catalog.ts'
 

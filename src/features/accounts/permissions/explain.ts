@@ -25,7 +25,7 @@ import { resolveDefaults } from '../../../query/variables.ts'
 import { openProblems, openWrite, readPayload } from '../../data/items/items.ts'
 import { checkIdentity } from '../identity/identity.ts'
 import { type Party, type PermissionReads, partyOf, type Subject } from './holders.ts'
-import { type OpenedRelation, openedBy, storedProblems } from './review.ts'
+import { type OpenedRelation, openedBy, storedProblems } from './permissions.ts'
 import { readValuesOf, type Term, termsOf, testsIn } from './terms.ts'
 
 /**

@@ -5,10 +5,9 @@ import type { Collection } from '../../../catalog/catalog.ts'
 import { type Action, AppError, errors } from '../../../errors.ts'
 import { resolveEnv } from '../../../query/resolve.ts'
 import { createParams, ident } from '../../../query/sql.ts'
-import { aclProblems, permissionProblems, refuseSystemRule } from './check.ts'
 import { usableFields } from './explain.ts'
 import { membersOf, namesCaller, type PermissionReads, roleNamed, rowsSql, type Viewer, within } from './holders.ts'
-import { openedBy } from './review.ts'
+import { aclProblems, openedBy, permissionProblems, refuseSystemRule } from './permissions.ts'
 
 /** An edit of one permission that is not stored yet; null for its removal. */
 type PermissionDraft = {

@@ -20,12 +20,11 @@ import {
   readOne,
   requesterOf,
 } from '../../data/items/items.ts'
-import { checkRule, checkRuleDelete, type RuleRow } from './check.ts'
 import { explain } from './explain.ts'
 import type { PermissionReads, PermissionWrites } from './holders.ts'
 import { impactOf } from './impact.ts'
+import { checkRule, checkRuleDelete, type RuleRow, whoMay } from './permissions.ts'
 import { storedRow } from './queries.ts'
-import { whoMay } from './review.ts'
 import { exportPermissions, importPermissions, previewImport } from './transfer.ts'
 
 /** Permissions and named rules are stored in collections of their own, and read like any other. */
@@ -127,7 +126,7 @@ const declared = routesOf('Permissions')
 /** `Permission` or `ACL`. */
 type What = 'Permission' | 'ACL'
 
-/** The members of a permission or a named rule; `check.ts` reads them. */
+/** The members of a permission or a named rule; `permissions.ts` reads them. */
 const rule = {
   fields: Anything(['id', 'name'], { description: 'Which fields; `["*"]` for all.' }),
   conditions: Anything({ userCreated_Id: '$CURRENT_USER' }, { description: 'Which items: a filter.' }),

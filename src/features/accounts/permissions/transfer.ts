@@ -8,8 +8,8 @@ import type { Actor } from '../../../events/types.ts'
 import { shown } from '../../../language/text.ts'
 import { isObject } from '../../../query/guards.ts'
 import { resolveEnv } from '../../../query/resolve.ts'
-import { type AclsById, permissionProblems } from './check.ts'
 import type { PermissionReads, PermissionWrites } from './holders.ts'
+import { type AclsById, permissionProblems } from './permissions.ts'
 import {
   aclIdsByName,
   aclsById,
