@@ -117,7 +117,7 @@ export const errors = {
   unavailable: (message = 'Service temporarily unavailable', cause?: unknown) =>
     new AppError(503, message, { headers: { 'retry-after': '1' }, cause }),
   /**
-   * Whether it was written is not known, so nobody is told to send it again as it is. With `isWritten` it was, and only
+   * Whether it was written is not known, so the client is not told to send it again as it is. With `isWritten` it was, and only
    * its answer is lost.
    */
   outcomeUnknown: (cause: unknown, isWritten = false) =>

@@ -21,7 +21,7 @@ export type Holder = {
 }
 
 /**
- * The rights of somebody. The grants are compiled once per role and version of the rules; the rest follows from whom the
+ * The rights of a caller. The grants are compiled once per role and version of the rules; the rest follows from whom the
  * access is for. Digests are made when a cache asks for them.
  */
 export function accessOf(rules: AccessRules, holder: Holder): Access {

@@ -133,7 +133,7 @@ export function accessOfPrincipal(deps: CurrentCatalog & SettingsInForce, princi
   return accessOf(rules, { role, userId, tenantId, rows: withSettings(deps, tenantId, rows), related })
 }
 
-/** The access of anybody in a role of whom no more is known. */
+/** The access of a caller of whom no more than the role is known. */
 export function accessOfRole(
   deps: CurrentCatalog & SettingsInForce,
   rules: AccessRules,

@@ -23,7 +23,7 @@ export const logKeys = oncePer(({ log, auth }: Config): { readonly keys: LogKeys
   return { keys: first && [first, ...others] }
 })
 
-/** A public key that somebody was told. Throws for anything else. */
+/** A public key as text. Throws for anything else. */
 export function publicLogKey(text: string): PublicLogKey {
   if (!/^[\w-]{43}$/.test(text)) throw new Error(`${text.slice(0, 80)} is no public key: 43 characters of base64url`)
   const bytes = Buffer.from(text, 'base64url')

@@ -121,7 +121,7 @@ export async function checkSender(sender: SmtpSender, longestMs = longestCheckMs
 
 /**
  * Judges an SMTP error. Only an answer of the server about this message or its recipient ends it; refused credentials,
- * senders, TLS and the like are faults of the configuration, which somebody can fix meanwhile.
+ * senders, TLS and the like are faults of the configuration, which an operator can fix meanwhile.
  */
 export function failedDelivery(error: NodemailerError): Exclude<MailDelivery, { outcome: 'accepted' }> {
   return { outcome: outcomeOf(error), reason: reasonOf(error), problem: problemOf(error) }

@@ -110,7 +110,7 @@ export async function exchangeCode({ config }: OAuthClient, callback: URL, check
 }
 
 /**
- * The claims of an ID token that somebody presents: signed by the provider, made for this client, not expired and with
+ * The claims of an ID token that a client presents: signed by the provider, made for this client, not expired and with
  * this nonce.
  *
  * @throws {OAuthRefusal}

@@ -16,7 +16,7 @@ export function turnAwayFromHash(caller: string): Promise<void> | undefined {
   return hashing.turnAway(oneHash, caller)
 }
 
-/** The hashes of this process: who is one too many is told so, 503 `OVERLOADED`, before a guess has cost anything. */
+/** The hashes of this process: one too many is refused, 503 `OVERLOADED`, before a guess has cost anything. */
 export const hashing = openLane({
   places: () => {
     const atOnce = hashesAtOnce(availableParallelism(), rushNow())

@@ -19,7 +19,7 @@ export function seal(config: Config, { purpose, owner }: SealedFor, text: string
 
 /**
  * The text in it; `outdated` when only SECRET_KEY_PREVIOUS opens it, so that it should be sealed again. Throws when
- * neither key does: the installation has lost the key, or somebody has changed the row.
+ * neither key does: the installation has lost the key, or the row was changed.
  */
 export function unseal(config: Config, sealedFor: SealedFor, sealed: string): { text: string; outdated: boolean } {
   for (const [index, key] of deriveKeys(config, sealedFor.purpose).entries()) {

@@ -176,8 +176,8 @@ export function codeFrom(randomHex: string): string {
 }
 
 /**
- * The hash under which a secret is stored. A code's is keyed: all codes can be hashed within minutes, so whoever reads
- * the table without SECRET_KEY must not be able to.
+ * The hash under which a secret is stored. A code's is keyed: all codes can be hashed within minutes, which a reader
+ * of the table without SECRET_KEY must not be able to do.
  */
 export function hashOneTime(config: Config, purpose: string, form: SecretForm, secret: string): string {
   if (form === 'token') return hashSecret(secret)

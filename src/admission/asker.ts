@@ -5,7 +5,7 @@ import { AppError } from '../errors.ts'
 export const clientGone = (cause?: unknown): AppError =>
   new AppError(499, 'The client has closed the request', { cause })
 
-/** For whom work is done, known however deep it is called. */
+/** The caller for whom work is done, known however deep it is called. */
 export type Asker = {
   /** The key by which callers take turns where work waits: a user, or the network of an address. */
   readonly caller: string
@@ -33,19 +33,19 @@ export function noteMuch(who: Asker | undefined): void {
   askedMuch += 1
 }
 
-/** How often something light was asked for since the process began; who is refused before all work has asked for nothing. */
+/** How often something light was asked for since the process began; a caller refused before all work has asked for nothing. */
 export const lightAskedSoFar = (): number => asked - askedMuch
 
 let asked = 0
 let askedMuch = 0
 
-/** Lets work that is called from elsewhere, such as by a stream, be done for whom this is done. */
+/** Lets work that is called from elsewhere, such as by a stream, be done for the same caller. */
 export function forSameAsker(): <T>(work: () => T) => T {
   const who = askers.getStore()
   return (work) => (who === undefined ? work() : askers.run(who, work))
 }
 
-/** For whom this is done; undefined outside of requests. */
+/** The caller for whom this is done; undefined outside of requests. */
 export const asker = (): Asker | undefined => askers.getStore()
 
 /** Aborts when the client no longer waits for this work. */

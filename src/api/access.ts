@@ -97,7 +97,7 @@ function forbidden({ routeOptions: { url = '' } }: FastifyRequest): AppError {
 const anonymousBodyLimit = 1_048_576
 
 /**
- * Bodies of callers of whom nothing is known are at most a megabyte: BODY_SIZE_LIMIT is what an account may send, and many
+ * Bodies of unknown callers are at most a megabyte: BODY_SIZE_LIMIT is what an account may send, and many
  * such bodies at a time would be all of a process's memory. 413 for more.
  */
 export function limitAnonymousBodies(app: App): void {

@@ -332,7 +332,7 @@ type Windows<Known extends Window> = {
   begin(key: string, window: Known): Known
 }
 
-/** Remembers the newest of them; who has none begins anew, or with what the shared counter says. */
+/** Remembers the newest of them; a client without one begins anew, or with what the shared counter says. */
 export function openWindows<Known extends Window = Window>(atMost: number): Windows<Known> {
   const windows = new Map<string, Known>()
   return {

@@ -54,7 +54,7 @@ export function narrowed({ catalog }: CurrentCatalog, { consoleExtension }: Fast
   return { ...caller, admin: false, access: narrowedAccess(catalog.current(), consoleExtension, caller.access) }
 }
 
-/** Whether somebody gets to see an extension of the console at all. */
+/** Whether a caller sees an extension of the console at all. */
 export const maySee = ({ definition: { roles } }: LoadedConsole, { admin, role }: Caller): boolean =>
   roles === undefined || admin || roles.includes(role.name)
 

@@ -115,7 +115,7 @@ function send(request: FastifyRequest, reply: FastifyReply, { type, body }: { ty
     'x-content-type-options': 'nosniff',
     'referrer-policy': 'no-referrer',
     'x-dns-prefetch-control': 'off',
-    // To a frame of no origin every server is a foreign one, ours too. Nothing here depends on who asks.
+    // To a frame of no origin every server is a foreign one, ours too. Nothing here depends on the caller.
     'access-control-allow-origin': '*',
     'cross-origin-resource-policy': 'cross-origin',
   })

@@ -22,7 +22,7 @@ type CallerOrFault = Caller | CredentialFault
 
 const locals = new WeakMap<IncomingMessage, Local>()
 
-/** The caller of a request, as `resolveCaller`; of one of our own whom it is made for; of an extension's narrowed to it. */
+/** The caller of a request, as `resolveCaller`; of a request of our own the one it is made for; of an extension's request narrowed to it. */
 export function callerOfRequest(
   deps: WebWrites,
   request: FastifyRequest,

@@ -248,7 +248,7 @@ async function subscribe(
   return delivery.subscribe(socket, access, wanted)
 }
 
-/** Says why, where there is somebody to say it to, and hangs up. */
+/** Says why, where the client can still be told, and hangs up. */
 function cutOff(io: Server, conn: Socket['conn']): void {
   for (const socket of io.sockets.sockets.values())
     if (socket.conn === conn) {
@@ -280,7 +280,7 @@ async function recheck(deps: RealtimeWrites, { delivery, reports, rooms }: Chann
   }
 }
 
-/** Without row scoping everybody who may read a collection sees changes of all its rows; say so where rules exist. */
+/** Without row scoping every caller who may read a collection sees changes of all its rows; say so where rules exist. */
 function warnAboutRowRules({ access, config, log }: Configuration & CurrentAccess & Logs): void {
   const conditioned = collectionsWithRowRules(access.current())
   if (conditioned.length > 0 && !config.realtime.rowLevelScoping)

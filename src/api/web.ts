@@ -49,7 +49,7 @@ async function backlogAccepted(): Promise<void> {
   await setImmediate()
 }
 
-/** Only who has just made the account knows its password; it is said once, and not to the log. */
+/** Only the creator of the account knows its password; it is printed once, and not to the log. */
 function tellAdministrator(result: SetupResult): void {
   if (result.admin !== undefined) process.stdout.write(`${JSON.stringify(result)}\n`)
 }

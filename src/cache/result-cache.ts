@@ -22,7 +22,7 @@ export type CachedAnswer = Answer & {
 }
 
 /**
- * Answers in memory, in two generations: a new one stays the text that it is, in little room, until somebody asks for it
+ * Answers in memory, in two generations: a new one stays the text that it is, in little room, until it is asked for
  * again. Most are never asked for again, and a copy for each outside of the heap cost a list more than all else that this
  * process does for it. The older generation takes up to `maxBytes` and is out of the collector's way.
  */

@@ -45,7 +45,7 @@ export function checkIdentifier(what: string, name: unknown): asserts name is st
 /** Names of collections of the platform itself and of the database's own tables; clients may not declare one. */
 export const isReservedName = (name: string): boolean => /^(svc_|pg_)/i.test(name)
 
-/** Whether somebody could declare a collection of this name, now or later. */
+/** Whether a collection of this name could be declared, now or later. */
 export function isCollectionName(name: unknown): name is string {
   if (typeof name !== 'string' || isReservedName(name)) return false
   try {

@@ -74,7 +74,7 @@ export function writersOf(
   name: string,
   action: 'create' | 'update' | 'delete',
 ): 'granted' | 'administrators' | 'nobody' {
-  // The one way to end a session of somebody else by its row.
+  // The one way to end another user's session by its row.
   if (name === 'svc_Sessions' && action === 'delete') return 'administrators'
   // An invitation is made by inviting, which makes its secret; it can be revoked and removed.
   if (name === 'svc_Invite' && action === 'create') return 'nobody'

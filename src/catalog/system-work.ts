@@ -104,7 +104,7 @@ export const workflow = define('svc_Workflow', {
     allowed_roles: preset(json, []),
     // Counted by a trigger: another one for every change of what executions run by.
     version: preset(required(integer), 1),
-    // As whom it acts (features/work/workflows/authority.ts): who saved what it does.
+    // The user as whom it acts (features/work/workflows/authority.ts): the one who saved what it does.
     authority_Id: uuid,
     tenant_Id: uuid,
     authority: belongsTo('svc_User', 'authority_Id', { onDelete: 'SET NULL' }),

@@ -9,7 +9,7 @@ export const usage = `Usage: daybook files <command>
   migrate --to-folders                   moves files of the flat layout to the folders of their tenant and user
 `
 
-/** Files and their content, from the command line. The actor is the platform: who runs this has the database. */
+/** Files and their content, from the command line. The actor is the platform: its caller has the database. */
 export const run: Command = async ([name, ...args]) => {
   if (name === 'verify') return verify(args)
   if (name === 'migrate') return migrate(args)

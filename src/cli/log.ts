@@ -33,7 +33,7 @@ Exit codes: 0 nothing differs, 1 something differs or could not be verified, 2 w
 export const usage = `${commandsUsage}
 ${verifyUsage}`
 
-/** The log in the terminal, as the platform sees it: who runs this has the database (docs/audit-log.md). */
+/** The log in the terminal, as the platform sees it: its caller has the database (docs/audit-log.md). */
 export const run: Command = async ([name = '', ...args]) => {
   if (name === 'verify') return verify(args)
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined

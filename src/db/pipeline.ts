@@ -8,7 +8,7 @@ import { isChangedResult, isConnectionLoss, isNameError, sqlState } from './erro
 export type PipelinedRead = {
   readonly text: string
   readonly values: unknown[]
-  /** Aborts when nobody waits for the answer any more. */
+  /** Aborts when no one waits for the answer any more. */
   readonly signal: AbortSignal | undefined
   /** Runs the statement on a connection of its own: it failed here, or waits for another one that is slow. */
   readonly alone: () => Promise<pg.QueryResult>
@@ -55,7 +55,7 @@ export function openPipeline(options: PipelineOptions): Pipeline {
   }
 }
 
-/** Statements that go together at most. With eight, the slowest of a hundred waited half as long again, and nobody gained. */
+/** Statements that go together at most. With eight, the slowest of a hundred waited half as long again, and none was faster. */
 const mostTogether = 4
 
 type Waiting = PipelinedRead & {
@@ -181,7 +181,7 @@ function fail({ options }: State, batch: Batch, read: Waiting, error: Error, run
   if (isConnectionLoss(error)) batch.lost = error
   else if (isNameError(error) || isChangedResult(error)) options.forgetName(batch.client!, read.text)
   if (runsAlone) return
-  // It had its time, or was ended because nobody waits for it.
+  // It had its time, or was ended because no one waits for it.
   if (sqlState(error) === '57014') read.reject(read.signal?.aborted ? clientGone(error) : error)
   else read.resolve(read.alone())
 }

@@ -47,7 +47,7 @@ export type Database = Reader & {
     sending?: StatementSending,
     signal?: AbortSignal,
   ): Promise<{ rows: Row[]; notices: readonly string[] }>
-  /** As `run`, for who wants it as a library would have it. */
+  /** As `run`, in the form that libraries expect. */
   query(text: string, values?: unknown[]): Promise<pg.QueryResult>
   /** SQL that begins a transaction on a connection of the pool itself, with the settings that every statement has. */
   beginSql(mode: string): string
@@ -467,7 +467,7 @@ export function withoutWaiting({ db, reserved }: Reads & ReservedReads): Databas
   return waitingCount < idleCount + options.max - totalCount ? db : reserved
 }
 
-/** Connections of a pool, and who waits for one. */
+/** Connections of a pool, and how many callers wait for one. */
 export type PoolState = {
   readonly name: string
   readonly max: number
@@ -543,8 +543,8 @@ const namesAtMost = 2000
 
 /**
  * The name that a statement is prepared under: a hash of its text, which the types of its parameters are part of, as
- * casts. So a name stands for the same text whichever process has given it, and whoever meets it on a connection that
- * others use as well gets their own statement or an error, never another one. PostgreSQL cuts names at 63 bytes.
+ * casts. So a name stands for the same text whichever process has given it, and a process that meets it on a
+ * connection that others use as well gets its own statement or an error, never another one. PostgreSQL cuts names at 63 bytes.
  */
 export function statementName(text: string): string {
   let name = names.get(text)

@@ -129,7 +129,7 @@ function settingFaults({ encoding, isolation, replicationRole, collationChanged,
   ]
 }
 
-/** Whether SQL that somebody smuggles in could do more than the program. */
+/** Whether injected SQL could do more than the program. */
 export function judgeSuperuser({ role, superuser }: ServerFacts): Finding {
   if (!superuser) return ok('superuser', `${role} is none`)
   return warning(

@@ -362,7 +362,7 @@ async function applyHere(deps: Writes, reactions: readonly Reaction[]): Promise<
 }
 
 /*
- * How a write ended whose connection was lost: between COMMIT and its answer nobody at this end knows. The server does,
+ * How a write ended whose connection was lost: between COMMIT and its answer this end does not know. The server does,
  * and is asked over another connection.
  */
 
@@ -395,7 +395,7 @@ export type TransactionStatus = {
 /**
  * How a transaction ended, as far as it can be told; undefined while it runs.
  *
- * In another life of the server its number may be somebody else's. A commit that had been confirmed, or would have been,
+ * In another life of the server its number may be another transaction's. A commit that had been confirmed, or would have been,
  * survives a crash, so its number is not given out again: `committed` may be the other's, everything else says that ours
  * did not survive.
  */

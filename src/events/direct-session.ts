@@ -42,7 +42,7 @@ export type DirectSession = Reader & {
   transaction<T>(actor: Actor, work: (tx: Tx) => Promise<T>): Promise<T>
   /** Runs statements one by one, each a transaction of its own, under the actor's name. */
   untransacted<T>(actor: Actor, work: (db: Tx) => Promise<T>): Promise<T>
-  /** Takes an advisory lock that ends with the session; false when somebody else has it. */
+  /** Takes an advisory lock that ends with the session; false when another session has it. */
   tryLock(name: string): Promise<boolean>
   /** As `tryLock`, but waits. Between its questions it has no snapshot that CREATE INDEX CONCURRENTLY would wait for. */
   lock(name: string): Promise<void>

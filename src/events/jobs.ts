@@ -254,7 +254,7 @@ export async function cancelJob(boss: PgBoss, tx: Tx, queue: QueueName, id: stri
 
 /**
  * Puts fetched jobs back as they were: the attempt that they were fetched for has not been made. One that another
- * worker has been given meanwhile stays with it. pg-boss does the same where it limits its own groups, and offers it to nobody.
+ * worker has been given meanwhile stays with it. pg-boss does the same where it limits its own groups, and does not export it.
  */
 export async function putBackJobs(boss: PgBoss, queue: QueueName, jobs: readonly FetchedAttempt[]): Promise<void> {
   await boss.getDb().executeSql(

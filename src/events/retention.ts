@@ -99,7 +99,7 @@ export function decideExpiry(expired: readonly ExpiredPartition[], mostBytes: nu
   }
 }
 
-/** `found` exceeds `deleted` where somebody else deletes the same. */
+/** `found` exceeds `deleted` where another process deletes the same. */
 type DeletedRound = { readonly found: number; readonly deleted: number; readonly upTo: string | null }
 
 type DropOutcome = 'dropped' | 'busy' | 'held'

@@ -46,7 +46,7 @@ export type EventData = {
   'auth.email_change_requested': { userId: string }
   /** A wrong password was given for a change of the address. */
   'auth.email_change_failed': { userId: string }
-  /** An account has another address: confirmed by its owner, or set by somebody else, as the actor tells. */
+  /** An account has another address: confirmed by its owner, or set by another user, as the actor tells. */
   'auth.email_changed': { userId: string }
   /** A link or code was asked for; unknown addresses are only counted by the limiter. */
   'auth.magic_link_requested': { userId: string }
@@ -94,7 +94,7 @@ export type EventData = {
   'oauth.refreshed': { userId: string; clientId: string }
   /** The program gave its access back. */
   'oauth.revoked': { userId: string; clientId: string }
-  /** A code or refresh token came a second time, which ended the access: somebody else may have it. */
+  /** A code or refresh token came a second time, which ended the access: another person may have it. */
   'oauth.reuse_detected': { userId: string; clientId: string; what: 'code' | 'refresh token' }
   /** A mail of a tenant, or of the installation, was accepted: its svc_EmailLog row is in state `queued`. */
   'mail.queued': { emailLogId: string; tenantId?: string }

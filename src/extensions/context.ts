@@ -66,7 +66,7 @@ type ExtensionDb = HookDb & {
 type PermissionService = {
   /** Whether the role has a permission for it; which rows and fields it covers is decided where they are read. */
   hasPermission(accountability: Accountability | null, collection: string, action: Action): boolean
-  /** The permission, with its fields and conditions; undefined where there is none, and for who may everything. */
+  /** The permission, with its fields and conditions; undefined where there is none, and for callers who may do everything. */
   permissionOf(accountability: Accountability | null, collection: string, action: Action): Grant | undefined
   /** Follows changes of roles and permissions that were made by SQL. */
   reload(): Promise<void>

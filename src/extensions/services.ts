@@ -54,7 +54,7 @@ type ItemRow = Record<string, unknown>
 type Id = string | number
 
 type ItemsServiceOptions = {
-  /** As whom; without one as the platform itself, which may everything. */
+  /** The user to act as; without one the platform itself, which may do everything. */
   readonly accountability?: Accountability | null | undefined
 }
 
@@ -77,7 +77,7 @@ export type ItemsService = {
 
 export type ItemsServiceClass = new (collection: string, options?: ItemsServiceOptions) => ItemsService
 
-/** The class for one extension; `actor` is whom the log names for what it does without a user. */
+/** The class for one extension; `actor` stands in the log for what it does without a user. */
 export function itemsServiceFor(deps: ExtensionWrites, actor: () => Actor): ItemsServiceClass {
   return class extends Items {
     constructor(collection: string, { accountability = null }: ItemsServiceOptions = {}) {
@@ -185,7 +185,7 @@ export type TasksService = {
   getRunningCount(): Promise<number>
   /** The older form of `tryAcquireLock` and `releaseLock`. */
   setTaskRunning(running: boolean): Promise<void>
-  /** A lock among all processes, for `ttl`; false while somebody else has it. */
+  /** A lock among all processes, for `ttl`; false while another process has it. */
   acquireJobLock(name: string, ttl?: number): Promise<boolean>
   releaseJobLock(name: string): Promise<boolean>
   /** Resolves when this process runs no task: true, or after `timeout` seconds false. */
@@ -345,7 +345,7 @@ type ListedMember = {
  * before-hook if and when the change is committed. Its questions have answers in web processes only.
  */
 export type SocketService = {
-  /** For `custom {event, payload}` of clients. Throws when somebody has registered one for the event. */
+  /** For `custom {event, payload}` of clients. Throws when the event has one already. */
   registerMessageHandler(event: string, handler: MessageHandler): void
   /** False when there was none. */
   unregisterMessageHandler(event: string): boolean
@@ -354,7 +354,7 @@ export type SocketService = {
   unregisterRoomValidator(prefix: string): boolean
   /** Members get `event` with `{room, payload, timestamp}`. */
   broadcastToRoom(room: string, event: string, payload: unknown, options?: OfTenant): Promise<void>
-  /** Everybody who is connected gets `event` with `{payload, timestamp}`. */
+  /** Every connected client gets `event` with `{payload, timestamp}`. */
   broadcastToAll(event: string, payload: unknown, options?: OfTenant): Promise<void>
   /** All sockets of a user get `event` with `{payload, timestamp}`. */
   sendToUser(userId: string, event: string, payload: unknown, options?: OfTenant): Promise<void>

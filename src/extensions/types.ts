@@ -100,7 +100,7 @@ export type ConsoleExtension = {
   readonly editors?: Readonly<Record<string, { readonly file: string }>>
   /** The collections that its frames may ask the console for, with the rights of the signed-in user and never more. */
   readonly collections?: { readonly read?: readonly string[]; readonly write?: readonly string[] }
-  /** The names of the roles that see it; everybody who is signed in where it is not given. Administrators always do. */
+  /** The names of the roles that see it; every signed-in user where it is not given. Administrators always do. */
   readonly roles?: readonly string[]
 }
 

@@ -20,7 +20,7 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** The caller; set before the handler of every route, the public role without a valid session. */
     caller: Caller
-    /** The state of its session cookie: `live` makes the caller, `dead` nobody. `none` also if the header decides. */
+    /** The state of its session cookie: `live` makes the caller, `dead` does not. `none` also if the header decides. */
     sessionCookie: 'none' | 'live' | 'dead'
     /** The log's own id of it: `id`, unless the client chose that. */
     logId: string
@@ -39,7 +39,7 @@ declare module 'fastify' {
     resource?: ResourceName
     /** In a preview: `as owner` runs as the administrator whose session it is, `allowed` reads by a method that others write by. */
     inPreview?: 'as owner' | 'allowed'
-    /** Every caller is the public role: other sites lead browsers here, so a cookie says nothing about who asks. */
+    /** Every caller is the public role: other sites lead browsers here, so a cookie says nothing about the caller. */
     ignoresSession?: boolean
     /** The route reads the Authorization header itself, e.g. of another service that calls it; the platform does not. */
     ownAuthorization?: boolean
@@ -54,7 +54,7 @@ declare module 'fastify' {
   }
 }
 
-/** The actor of a request, as the log records it. `caller` may stand for somebody else than the request's own, e.g. at login. */
+/** The actor of a request, as the log records it. `caller` may be another one than the request's own, for example at login. */
 export function actorOf(
   request: FastifyRequest,
   caller: Pick<Caller, 'userId' | 'tenantId'> & { role: { id: string } } = request.caller,

@@ -35,7 +35,7 @@ function nextRow(above: readonly number[], first: number, char: string, right: s
 }
 
 /**
- * A value of somebody else's as a message quotes it: text as it is, everything else as JSON. `String` would call a member
+ * A foreign value as a message quotes it: text as it is, everything else as JSON. `String` would call a member
  * `toString` of the value, which may be anything.
  */
 export const shown = (value: unknown): string =>

@@ -65,7 +65,7 @@ async function bringUp(it: Launch, dir: string, processEnv: NodeJS.ProcessEnv): 
   }
   if (config.database.url === undefined) {
     env.DATABASE_URL = await startDatabase(it, config)
-    // In production nothing is kept beside the data unless somebody has said so; running the server here says so.
+    // In production nothing is kept beside the data unless the operator asks for it; running the server here does.
     if (config.storage.defaultService === undefined)
       Object.assign(env, {
         STORAGE_SERVICES_ENABLED: 'local',

@@ -47,7 +47,7 @@ function parseRecord(text: string): LogRecord | undefined {
     const value = JSON.parse(text)
     return 'level' in value ? value : undefined
   } catch {
-    // A cut line or somebody else's braces: shown as text.
+    // A cut line, or braces that another program wrote: shown as text.
     return undefined
   }
 }

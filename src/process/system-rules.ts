@@ -76,7 +76,7 @@ const taskRules: CollectionRules = {
 }
 
 /**
- * A status that somebody sets takes the task away from the attempt that runs it: `started_at` says since when it is
+ * A status that is set by hand takes the task away from the attempt that runs it: `started_at` says since when it is
  * Running, or that it is not.
  */
 function statusCells({ clock }: Clock, { collection }: PayloadContext, cells: readonly Cell[]): readonly Cell[] {

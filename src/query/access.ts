@@ -38,7 +38,7 @@ export type Access = {
   grant(collection: string, action: Action): Grant | undefined
   /**
    * Collections with a stored read permission that has lost its meaning. It grants nothing, and while it is there no relation
-   * leads to them: what somebody meant as a limit must not open more than it did.
+   * leads to them: what was meant as a limit must not open more than it did.
    */
   readonly closed?: ReadonlySet<string>
   /** Values of `$CURRENT_…` variables; undefined where there is none (then the condition matches nothing). */

@@ -19,7 +19,7 @@ type JobAttempt = {
   readonly retryLimit: number
   /** The group that the job was enqueued with. */
   readonly group: string | undefined
-  /** For whom it is done: everything that the job changes is written by this actor, who names what led to it. */
+  /** The actor for whom it is done: everything that the job changes is written by it, with what led to it. */
   readonly actor: Actor
   /** Aborts when the attempt lapses and when the worker cannot wait any longer; a handler that goes on then is a zombie. */
   readonly signal: AbortSignal
@@ -299,8 +299,8 @@ function openOutcomes(deps: Jobs & Logs, queue: QueueName) {
 }
 
 /**
- * Every report names the attempt (`id` and `retryCount`): pg-boss ignores it when the job has been given to somebody
- * else meanwhile. Writing one twice is harmless for the same reason. One round trip for all successes, one for each
+ * Every report names the attempt (`id` and `retryCount`): pg-boss ignores it when the job has been given to another worker
+ * meanwhile. Writing one twice is harmless for the same reason. One round trip for all successes, one for each
  * reason of failure.
  */
 async function writeOutcomes(

@@ -1,7 +1,7 @@
 import { isShared } from '../cache/result-cache.ts'
 import type { Config } from '../config/config.ts'
 
-/** The worker processes by name. Apart from their code, so that who only starts them need not load it. */
+/** The worker processes by name. Apart from their code, so that a launcher need not load it. */
 export const workerNames = ['mail', 'tasks', 'log-cleanup', 'cache-invalidation', 'webhooks', 'workflows'] as const
 export type WorkerName = (typeof workerNames)[number]
 

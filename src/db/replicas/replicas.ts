@@ -274,7 +274,7 @@ type Samples = {
   /** Asks the primary now. */
   take(): Promise<void>
   latest(): PositionSample | undefined
-  /** The newest moment that somebody who has replayed this much shows; undefined when it is too long ago. */
+  /** The newest moment that a server which has replayed this much shows; undefined when it is too long ago. */
   reached(position: WalPosition): PositionSample | undefined
 }
 
@@ -345,8 +345,8 @@ type AnywhereOptions<T> = {
 }
 
 /**
- * Runs a read that nothing is decided by: on a read replica where one may answer, else on the primary. Never for who
- * somebody is or may, for what a write depends on, nor for cursors of the log, whose snapshots are the primary's. `work` may
+ * Runs a read that nothing is decided by: on a read replica where one may answer, else on the primary. Never for what
+ * a caller is or may do, for what a write depends on, nor for cursors of the log, whose snapshots are the primary's. `work` may
  * be run twice.
  */
 export function readAnywhere<T>(

@@ -112,7 +112,7 @@ const moveValues = ({ name, token, from, to }: ConsumerMove) => [
 
 /**
  * Moves a consumer from one place to the next, as the last statement of the transaction that handled what is between.
- * False when it is not there any more, or somebody else works for it.
+ * False when it is not there any more, or another worker has it.
  */
 export async function moveConsumer(tx: Tx, move: ConsumerMove): Promise<boolean> {
   return (await tx.any(rawQuery(moveSql, moveValues(move)))).length === 1
@@ -146,7 +146,7 @@ export async function positionsToRetry(deps: UnloggedWrites, name: string, atMos
   return rows.map(({ position }) => position)
 }
 
-/** Takes an event off what was set aside, in the transaction that handles it; false when somebody else has. */
+/** Takes an event off what was set aside, in the transaction that handles it; false when another worker has. */
 export async function takeSetAside(
   tx: Tx,
   { name, token }: Pick<HeldConsumer, 'name' | 'token'>,

@@ -122,14 +122,14 @@ export function claimDueContent(deps: UnloggedWrites, atMost: number): Promise<R
 /** A variant, and the content that it is made of. */
 type NewVariant = { readonly storage: string; readonly key: string; readonly original: string }
 
-/** Since when somebody writes it; text, because it has to be given back exactly. */
+/** Since when it is being written; text, because it has to be given back exactly. */
 export type VariantClaim = NewVariant & { readonly since: string }
 
 /** Longer than making anything takes: the process that began it was killed. */
 const abandonedAfter = '2 minutes'
 
 /**
- * Takes it upon the caller to write the content of a variant. Undefined where it is written already, somebody else does so,
+ * Takes it upon the caller to write the content of a variant. Undefined where it is written already, another process writes it,
  * or no row of svc_File names the original any more; that row stays until this has been noted, so what is removed with
  * it is complete.
  */
@@ -257,7 +257,7 @@ export async function findUpload(deps: UnloggedWrites, key: UploadKey): Promise<
   return row
 }
 
-/** Takes an upload for so long, to add to it at this offset; undefined where somebody else has it, or it is elsewhere. */
+/** Takes an upload for so long, to add to it at this offset; undefined where another request has it, or it is elsewhere. */
 export async function claimUpload(
   deps: UnloggedWrites,
   key: UploadKey,
@@ -323,7 +323,7 @@ export async function endUpload(tx: Tx, id: string, token: string): Promise<bool
   return rows.length === 1
 }
 
-/** Gives the parts of an upload that is given up; undefined where it is not there, or somebody is adding to it. */
+/** Gives the parts of an upload that is given up; undefined where it is not there, or a request is adding to it. */
 export async function removeUpload(deps: UnloggedWrites, key: UploadKey): Promise<readonly string[] | undefined> {
   const [row] = await run<{ parts: readonly string[] }>(
     deps,

@@ -137,7 +137,7 @@ export async function addToCounters(deps: UnloggedWrites, additions: readonly Ad
   )
 }
 
-/** Removes some of the counters whose window is over; those that somebody is just counting on stay. */
+/** Removes some of the counters whose window is over; those that are in use stay. */
 export async function deleteEndedCounters(deps: UnloggedWrites, atMost: number): Promise<void> {
   await run(
     deps,
@@ -170,7 +170,7 @@ const expired = {
 type ExpiringKind = keyof typeof expired
 export const expiringKinds = Object.keys(expired) as readonly ExpiringKind[]
 
-/** For the cleanup worker; gives how many were deleted. Rows that somebody is using stay for the next time. */
+/** For the cleanup worker; gives how many were deleted. Rows in use stay for the next time. */
 export async function deleteExpired(deps: UnloggedWrites, what: ExpiringKind, atMost: number): Promise<number> {
   const [table, condition] = expired[what]
   const rows = await run(

@@ -150,7 +150,7 @@ function consumption({ purpose, hash, email }: Consumption, condition: SqlFragme
 }
 
 /*
- * Challenges: what somebody was asked and has five minutes to answer. They ride in the transactions of the sign-ins that
+ * Challenges: what a user was asked and has five minutes to answer. They ride in the transactions of the sign-ins that
  * they are part of; hence they take a Tx.
  */
 

@@ -84,7 +84,7 @@ export async function takeSlot(deps: UnloggedWrites, { id, nextAt }: ScheduleSlo
   return rows.length > 0
 }
 
-/** Takes a lock, or one's own for longer; false while somebody else holds it. */
+/** Takes a lock, or one's own for longer; false while another process holds it. */
 export async function takeLock(deps: UnloggedWrites, name: string, holder: string, seconds: number): Promise<boolean> {
   const rows = await run(
     deps,
@@ -97,7 +97,7 @@ export async function takeLock(deps: UnloggedWrites, name: string, holder: strin
   return rows.length > 0
 }
 
-/** False when somebody else holds it by now. */
+/** False when another process holds it by now. */
 export async function dropLock(deps: UnloggedWrites, name: string, holder: string): Promise<boolean> {
   const rows = await run(deps, `delete from "svc_TaskLock" where name = $1 and holder = $2 returning name`, [
     name,

@@ -18,7 +18,7 @@ export type LinkContent =
   | (SealedEvents & { readonly kind: 'events' })
   /**
    * From here on links are signed with this key; the first link of a chain is one of these. `vouchesFor` is the key of the
-   * links before, where the signer knows it for its own: a chain that somebody else has signed is not taken over in silence.
+   * links before, where the signer knows it for its own: a chain that another key has signed is not taken over in silence.
    */
   | { readonly kind: 'key'; readonly publicKey: string; readonly vouchesFor: string | null }
   /** Events that are visible in the snapshot and in no link yet are sealed next, out of their turn. */
@@ -71,7 +71,7 @@ export type SealLink = {
 /** Where a chain ends. `key` is the id of the key that has signed last. */
 type ChainEnd = { readonly number: number; readonly hash: string | null; readonly key: string | null }
 
-/** A link that somebody keeps elsewhere, to compare with: everything before it can be proven. */
+/** A link that is kept elsewhere, to compare with: everything before it can be proven. */
 export type Head = {
   readonly number: number
   readonly hash: string
@@ -119,7 +119,7 @@ export const hashOfLeaves = (leaves: readonly Buffer[]): string => hashOf(Buffer
 /** SHA-256 of a text or of bytes, hex. */
 export const hashOf = (content: string | Buffer): string => createHash('sha256').update(content).digest('hex')
 
-/** A link as the head that somebody may keep. */
+/** A link as a head that can be kept. */
 export function headOf({ statement, signature }: Pick<SealLink, 'statement' | 'signature'>, publicKey: string): Head {
   const { number, at, key } = readStatement(statement)
   return {
@@ -185,7 +185,7 @@ function headIn(text: string): Head | undefined {
 export type SealProblem = {
   /**
    * An event is `changed`, `removed`, `inserted` or `reordered`; what the database says of a `link` is not what was sealed;
-   * or a `head` that somebody holds is not in the chain.
+   * or a kept `head` is not in the chain.
    */
   readonly kind: 'changed' | 'removed' | 'inserted' | 'reordered' | 'link' | 'head'
   /** Of the event, or of the first that the link is about. */
@@ -198,7 +198,7 @@ export type SealProblem = {
 export type SealTrust = {
   /** Public keys that are known to be the installation's. */
   readonly keys: readonly PublicLogKey[]
-  /** Heads that somebody has kept. */
+  /** Heads that were kept elsewhere. */
   readonly heads: readonly Head[]
 }
 
@@ -333,7 +333,7 @@ const linkSql = `select number::float8 as number, statement, signature from ${lo
   where number >= $1 order by s.number limit 1000`
 
 /**
- * The newest floor, and the trusted keys: the known ones, those of heads that somebody holds, and from the newest to
+ * The newest floor, and the trusted keys: the known ones, those of kept heads, and from the newest to
  * the oldest those that a trusted key vouches for. Nothing else in the chain is trusted.
  */
 async function readSpecialLinks(db: Reader, trust: SealTrust) {

@@ -96,7 +96,7 @@ export type SealedLeaf = {
   readonly position: string
   readonly leaf: Buffer
   readonly createdAt: string
-  /** Of the row that was found; another than it was looked for where somebody has changed one of the two. */
+  /** Of the row that was found; another than it was looked for where one of the two was changed. */
   readonly found: string
   readonly xid: string
   readonly imagesErased: boolean
@@ -182,7 +182,7 @@ type Erasure = {
  * forgets their salts. Nothing is sealed until the transaction ends, so that no leaf is made of what is just going.
  */
 export async function keepCommitments(tx: Tx, { part, where, values }: Erasure): Promise<void> {
-  // Written, so that leaves that somebody has just made of what is going are made again.
+  // Written, so that leaves that were just made of what is going are made again.
   await tx.any(rawQuery(`update ${logSchema}.seal_state set number = number`))
   const [content, offset] = part === 'images' ? [imagesSql, 0] : [originSql, saltBytes]
   const saltAt = `substr(s.salts, ((n - 1) * ${saltsBytes} + ${1 + offset})::int, ${saltBytes})`

@@ -341,7 +341,7 @@ async function sealLink(tx: Tx, day: string, positions: readonly string[], round
   const { count, ...made } = await freshLeaves(tx, { positions, salts, canonical, day })
   const first = positions[0]!
   const last = positions.at(-1)!
-  // It was read a moment ago, so somebody is changing the log.
+  // It was read a moment ago, so the log is being changed.
   if (count !== positions.length)
     throw new Error(`events from ${first} to ${last} are not in the log as they were read`)
   return linkOf({ day, first, last, count }, bytesOfPositions(positions), { ...made, salts }, round)
@@ -420,7 +420,7 @@ const appendSql = `with link as (
 
 const prunedAtOnce = 500
 
-/** Links that name keys stay: those who verify learn from them by whom older links were signed. */
+/** Links that name keys stay: a verifier learns from them which keys signed older links. */
 const pruneSql = `with floor as (
     select (statement::json->>'first')::bigint as first from ${logSchema}.seal where kind = 'floor' order by number desc limit 1
   ), gone as (

@@ -239,7 +239,7 @@ const overriddenBy = oncePer((global: SettingsRow) =>
 
 /**
  * Sets some keys of the installation's settings, or of a tenant's, which come into being with the first one; answers
- * them as they are then. 400 `Invalid settings data`; 404 for an unknown tenant; 409 for an app_url somebody else has.
+ * them as they are then. 400 `Invalid settings data`; 404 for an unknown tenant; 409 for an app_url that another tenant has.
  */
 export async function updateSettings(
   deps: Writes & CurrentSettings,
@@ -363,7 +363,7 @@ function givenValue({ field, value }: Cell): unknown {
   return field.kind === 'integer' && value !== null ? Number(value) : value
 }
 
-/** A key of the settings that somebody may set. Null takes it back to the installation's value, or to none. */
+/** A key of the settings that can be set. Null takes it back to the installation's value, or to none. */
 type SettingKey = {
   readonly isPublic: boolean
   /** The allowed values, in words for people. */

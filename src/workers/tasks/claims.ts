@@ -12,7 +12,7 @@ import { repeat } from '../wakeup.ts'
 
 /** The attempts that this process answers for: it gives their signs of life and records how they end. */
 export type Claims = {
-  /** `onLost` is called when somebody else has the task by now. */
+  /** `onLost` is called when another worker has the task by now. */
   hold(claim: AttemptClaim, onLost: () => void): void
   get(id: number): AttemptClaim | undefined
   progress(id: number, progress: TaskProgress): void
@@ -28,7 +28,7 @@ type ClaimHold = AttemptClaim & {
   readonly onLost: () => void
   unsaved: TaskProgress | undefined
   hasReported: boolean
-  /** How many times in succession the task was found to be somebody else's. */
+  /** How many times in succession the task was found to be another worker's. */
   misses: number
 }
 

@@ -19,7 +19,7 @@ export type TaskRunner = {
 
 type NewOrder = Omit<Extract<Order, { kind: 'task' }>, 'run'> | Omit<Extract<Order, { kind: 'schedule' }>, 'run'>
 
-/** Questions of one runner's handlers to the worker; rejections are told to who asks. */
+/** Questions of one runner's handlers to the worker; a rejection goes to the caller. */
 export type Calls = {
   call(method: string, args: readonly unknown[]): Promise<unknown>
   /** The runner has ended in this way: what it has taken becomes free. */

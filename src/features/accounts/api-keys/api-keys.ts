@@ -9,7 +9,7 @@ import type { ReservedReads } from '../../../db/pools.ts'
 import { errors } from '../../../errors.ts'
 import { oncePer } from '../../../language/once.ts'
 
-/** A live key, and whom it stands in for now: its user, with the role that the user has at the key's tenant. */
+/** A live key, and the principal it stands for now: its user, with the role that the user has at the key's tenant. */
 type KeyPrincipal = Principal & {
   readonly keyId: string
   /** Not noted as used for five minutes. */

@@ -221,7 +221,7 @@ function liveSession(
   return deps.sessions.find(claims.sessionToken).then((session) => ownSession(deps, claims, session, resource))
 }
 
-/** A program's session opens nothing by a token that does not say for whom it was made, and nothing but what it was made for. */
+/** A program's session opens nothing by a token that does not name its audience, and nothing but what it was made for. */
 function ownSession(
   { config }: Configuration,
   claims: VerifiedClaims,

@@ -196,7 +196,7 @@ export function refuseForeignVisit(config: Config, request: FastifyRequest): voi
 const originOf = (address: string): string => (URL.canParse(address) ? new URL(address).origin : 'null')
 
 /**
- * Refuses (403) a sign-in that another site's page or mail starts: it would sign its victim in as somebody else. A
+ * Refuses (403) a sign-in that another site's page or mail starts: it would sign its victim in as another user. A
  * navigation or an image has no Origin, but browsers say `Sec-Fetch-Site`; a client that says neither is no browser.
  */
 export function refuseForeignPage(config: Config, request: FastifyRequest): void {

@@ -182,7 +182,7 @@ export function decideMove(old: { readonly type: SessionType } | undefined, aske
 
 export const sessionOver = () => errors.unauthorized('Invalid or expired token')
 
-/** The event of a session that somebody ends: the own one is a logout. */
+/** The event of a session that is ended: for the caller's own one it is a logout. */
 export function endingOf(userId: string, sessionId: string, current: string | undefined): DomainEvent {
   if (sessionId === current) return { type: 'auth.logout', data: { userId } }
   return { type: 'auth.session_ended', data: { userId, sessionId } }
@@ -212,7 +212,7 @@ function tooManyAttempts(seconds: number): AppError {
 
 /**
  * The consequences of a user's opening a mail to the account's address. The first time, the address becomes verified
- * and all credentials of the account end, its password too: somebody else may have set them up.
+ * and all credentials of the account end, its password too: another person may have set them up.
  */
 export function decideOwnership(account: Account) {
   if (account.emailVerified) return { account, credentialsEnd: false, events: [] }
@@ -223,7 +223,7 @@ export function decideOwnership(account: Account) {
   return { account: { ...account, emailVerified: true, password: null }, credentialsEnd: true, events }
 }
 
-/** Whether somebody who is not signed in gets the verification mail again. */
+/** Whether a user who is not signed in gets the verification mail again. */
 export function mayBeMailedAgain(account: VerificationState | undefined, recently: boolean): boolean {
   return account !== undefined && !recently && !account.emailVerified && account.status === 'active'
 }

@@ -132,7 +132,7 @@ export async function requireFreshProof(
   if (!(await isProven(deps, request, account, proof))) throw await refused(deps, request, userId)
 }
 
-/** Whether the body has a member that shows who somebody is, right or wrong. */
+/** Whether the body has a proof of identity, right or wrong. */
 export function holdsProof(body: unknown): boolean {
   const { currentPassword, twoFactorCode, passkey } = isObject(body) ? body : {}
   return [currentPassword, twoFactorCode, passkey].some((member) => member !== undefined && member !== null)

@@ -41,7 +41,7 @@ export type SessionStore = {
   recall(sessionToken: string): Session | undefined
   /**
    * The live session of a token; undefined when it has ended or expired, its user is not active, or the user no longer
-   * has a role there. Rejects with 503 when the database can't tell: a caller is never taken for somebody else.
+   * has a role there. Rejects with 503 when the database can't tell: a caller is never taken for another.
    */
   find(sessionToken: string): Promise<Session | undefined>
   /**
@@ -90,7 +90,7 @@ type KeptSession = { readonly session: Session; readonly staleAt: number }
 type PendingRead = { readonly entry: Promise<KeptSession | undefined>; readonly heard: Concerns[] }
 
 /**
- * The sessions of this process's callers: from memory while the listener is live, since whoever ends one waits for that
+ * The sessions of this process's callers: from memory while the listener is live, since a request that ends one waits for that
  * (ADR 25); from the database otherwise, by a statement of its own for each caller.
  */
 export function openSessionStore(options: SessionStoreOptions): SessionStore {
@@ -234,7 +234,7 @@ type PreviewRow = {
   readonly tenantId: string | null
 }
 
-/** A live session and whom it stands for; undefined when it is not live. */
+/** A live session and the user it stands for; undefined when it is not live. */
 async function readSession(db: Database, catalog: Catalog, tokenHash: string): Promise<SessionRow | undefined> {
   const text = sessionSql(catalog)
   const [row] = await db.run<SessionRow>(text, [tokenHash], 'prepared')

@@ -75,7 +75,7 @@ export const ProofBody = Type.Object(Proof, {
 })
 export type ProofInput = Static<typeof ProofBody>
 
-/** How somebody wants to be signed in. */
+/** How the caller wants to be signed in. */
 export const SignIn = { authMode: AuthModeMember, authType: SessionTypeMember, tenant_Id: TenantMember }
 
 export const AuthModeBody = Type.Object({ authMode: AuthModeMember })
@@ -321,7 +321,7 @@ const SignedInMembers = {
 }
 
 /**
- * The common answer of everything that signs somebody in; `token` only in jwt mode. Or the challenge for
+ * The common answer of everything that signs a user in; `token` only in jwt mode. Or the challenge for
  * a second factor: then nothing but that.
  */
 export const SignedInShape = Type.Object({

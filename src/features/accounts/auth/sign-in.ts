@@ -37,7 +37,7 @@ import {
 /**
  * Signs in with e-mail and password. An unknown address, an account without
  * a password and a wrong one are answered alike and in the same time; what stands against an account is said only to
- * somebody who knows its password. An account with a second factor is asked for it before there is a session.
+ * a person who knows its password. An account with a second factor is asked for it before there is a session.
  */
 export async function login(
   deps: AuthWrites,
@@ -92,7 +92,7 @@ export type FirstFactor = {
 /** The request of a sign-in, kept while its second factor is awaited. */
 export type PendingSignIn = Pick<FirstFactor, 'type' | 'authMode'> & { readonly tenantId: string | null }
 
-/** The common answer of everything that signs somebody in, and its token for `deliver`; no token with a challenge. */
+/** The common answer of everything that signs a user in, and its token for `deliver`; no token with a challenge. */
 export type SignInAnswer = {
   readonly token: string | undefined
   readonly body: ReturnType<typeof bodyOf> | ReturnType<typeof challengeBody>

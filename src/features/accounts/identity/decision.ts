@@ -48,7 +48,7 @@ type Effects = {
 /**
  * A user's own password and status are its own to change, its address only by way of a confirmation. Of others only those
  * are in reach whose every role the caller may assign, within its tenant: setting an address opens the account by it.
- * An address that somebody else has set is unverified; only an administrator can say otherwise.
+ * An address that another user has set is unverified; only an administrator can say otherwise.
  *
  * @throws {AppError} 403 with what to do instead
  */
@@ -64,7 +64,7 @@ export function decideUserChange(decider: Decider, change: UserChange): Effects 
 
 /**
  * The maker of an account knows its password, so only an administrator may make one whose address counts as proven: its
- * owner's first sign-in by mail would be into an account that somebody else can open.
+ * owner's first sign-in by mail would be into an account that another person can open.
  *
  * @throws {AppError} 403
  */
@@ -115,7 +115,7 @@ export function decideTenantRemoval(decider: Decider, memberships: readonly Role
 
 const isOwn = ({ userId }: Decider, other: string | undefined) => userId !== undefined && userId === other
 
-/** Fields that only a proof or somebody else may say of a user. */
+/** Fields of a user that only a proof or another user may set. */
 const saidByOthers: readonly IdentityField[] = ['emailVerified', 'role_Id', 'tenant_Id']
 
 function checkOwn({ admin, byKey, byCookie }: Decider, changed: readonly IdentityField[]): void {

@@ -130,7 +130,7 @@ const badDocument = (why: string, cause?: unknown) =>
 /** Programs without a user so far: of one network, and of all. */
 const clientsPerNetwork = 20
 const clientsAtMost = 10_000
-/** Until somebody signs in to it, and since then. */
+/** Until the first sign-in to it, and since then. */
 const unusedForSeconds = 86_400
 export const usedForSeconds = 90 * 86_400
 

@@ -89,7 +89,7 @@ type SignInPage = {
   readonly problem?: string | undefined
 }
 
-/** Asks who somebody is, by every way that the installation has. */
+/** Asks a user to sign in, by every way that the installation has. */
 export function signInPage({ client, query, ways, email = '', problem }: SignInPage): HtmlPage {
   const address = `<label>E-mail <input type="email" name="email" autocomplete="username webauthn" required value="${escapeHtml(email)}"></label>`
   const parts = [
@@ -185,7 +185,7 @@ function destinationOf(redirectUri: string): string {
 
 /**
  * Leads the browser on: a form may not lead to another site (`form-action`), but a page may. The link is for programs whose
- * addresses browsers open only when somebody asks for it.
+ * addresses browsers open only on request.
  */
 export function leavingPage(client: Pick<Client, 'name'>, address: string): HtmlPage {
   const body = `<p>Going back to ${escapeHtml(client.name)}. <a href="${escapeHtml(address)}">Go on</a> if nothing happens; then this page can be closed.</p>`

@@ -49,7 +49,7 @@ export function upsertClient(tx: Tx, { id, metadata, network, seconds }: NewClie
     returning to_json("createdAt") #>> '{}' as "createdAt"`)
 }
 
-/** Keeps a program that somebody signs in to; those with a document of their own are not kept. */
+/** Keeps a program that a user signs in to; those with a document of their own are not kept. */
 export async function keepClient(tx: Tx, id: string, seconds: number): Promise<void> {
   await tx.any(sql.unsafe`
     update "svc_OAuthClient" set "expiresAt" = greatest("expiresAt", now() + make_interval(secs => ${seconds}))
@@ -77,7 +77,7 @@ export type Consent = {
   readonly beganAt?: number
 }
 
-/** When a live session began, by whom; undefined when it has ended. It cannot end before the transaction does. */
+/** When a live session began, and whose it is; undefined when it has ended. It cannot end before the transaction does. */
 export function lockSession(tx: Tx, sessionId: string): Promise<{ userId: string; beganAt: number } | undefined> {
   return tx.maybeOne<{ userId: string; beganAt: number }>(sql.unsafe`
     select "user_Id" as "userId", floor(extract(epoch from "createdAt"))::int as "beganAt" from "svc_Sessions"
@@ -138,7 +138,7 @@ export async function insertGrant(tx: Tx, grant: NewGrant): Promise<void> {
             ${sql.array([...grant.scopes], 'text')}, ${sql.array([...grant.resources], 'text')})`)
 }
 
-/** A grant whose session lives, and whom its tokens stand for. */
+/** A grant whose session lives, and the user its tokens stand for. */
 export type StoredGrant = NewGrant & {
   readonly generation: number
   readonly userId: string

@@ -104,7 +104,7 @@ async function beginRegistration(deps: Reads & Writes, request: FastifyRequest, 
 /**
  * Keeps the passkey that answers the caller's challenge. The challenge is used up whatever becomes of it.
  *
- * @throws {AppError} 401 for one that does not fit, also a passkey that somebody has already
+ * @throws {AppError} 401 for one that does not fit, also a passkey that a user has already
  */
 async function finishRegistration(
   deps: Writes,

@@ -29,7 +29,7 @@ import { type OpenedRelation, openedBy, storedProblems } from './permissions.ts'
 import { readValuesOf, type Term, termsOf, testsIn } from './terms.ts'
 
 /**
- * `GET` and `POST /permissions/explain`: whether somebody may do something, and what decides it. It asks the functions that every
+ * `GET` and `POST /permissions/explain`: whether a caller may do something, and what decides it. It asks the functions that every
  * request goes through and evaluates nothing itself, so it cannot disagree with them.
  */
 type Explanation = {
@@ -108,7 +108,7 @@ type ExplainRequest = {
 
 /**
  * `collection`, `action` and `role` (id or name) or `user` (id) are required; `tenant`, `id` and `field` ask more
- * precisely. A role alone is asked about as somebody of whom nothing is known. 400 for a query that makes no sense, 404
+ * precisely. A role alone is asked about as a caller of whom nothing else is known. 400 for a query that makes no sense, 404
  * for an unknown role or user, and for an unknown collection, unless the role has a permission that waits for it.
  */
 export async function explain(deps: PermissionReads, asked: ExplainRequest): Promise<Explanation> {
@@ -131,7 +131,7 @@ type ExplainQuestion = {
   readonly party: Party
 }
 
-/** A permission for what is not there yet: it grants nothing until somebody declares the collection. */
+/** A permission for what is not there yet: it grants nothing until the collection is declared. */
 async function waiting(deps: PermissionReads, query: ExplainQuery): Promise<Explanation> {
   const unknown = errors.unknownCollection(query.collection)
   const party = isCollectionName(query.collection) ? await partyOf(deps, query) : undefined
@@ -387,7 +387,7 @@ function fieldsOf(question: ExplainQuestion): readonly string[] | null {
   return [...collection.fields.keys()].filter((name) => writeRefusal(question, name) === undefined)
 }
 
-/** Own columns that somebody can read or write by the rules that they are given. */
+/** Own columns that a caller can read or write by the given rules. */
 export function usableFields(deps: PermissionReads, party: Party, collection: Collection, action: Action) {
   const of = { collection: collection.name, action, who: { role: '' }, tenant: undefined, id: undefined }
   const query: ExplainQuery = { ...of, field: undefined, fields: [], record: undefined }

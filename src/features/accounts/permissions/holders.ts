@@ -77,7 +77,7 @@ export async function membersOf(
   return { total, viewers, complete: rows.length === total }
 }
 
-/** Whether what a permission lets through may depend on who asks, and not on their role alone. */
+/** Whether what a permission lets through may depend on the caller, and not on the role alone. */
 export function namesCaller({ acls }: AccessRules, row: PermissionRow | undefined): boolean {
   if (row === undefined) return false
   const rules = [row, ...namedRules(row.acl_Ids, acls)].map(({ conditions }) => conditions)

@@ -208,7 +208,7 @@ async function count(
 
 type RuleVersion = { readonly rules: AccessRules; readonly row: PermissionRow | undefined }
 
-/** Of somebody in the role where it is held: own columns, and those of relations that the permission opens by naming them. */
+/** Of a user in the role where it is held: own columns, and those of relations that the permission opens by naming them. */
 function fieldsOf(
   deps: PermissionReads,
   versions: readonly [RuleVersion, RuleVersion],

@@ -102,7 +102,7 @@ type PreviewReads = Reads & ReservedReads & Configuration & CurrentAccess
 /**
  * Begins a preview, in the place of one that there may be. All requests of the session see it when this resolves.
  *
- * @throws {AppError} 400 unless it is of a user or a role, 404 for an unknown one, 409 for somebody who cannot sign in
+ * @throws {AppError} 400 unless it is of a user or a role, 404 for an unknown one, 409 for a user who cannot sign in
  */
 async function startPreview(
   deps: PreviewReads & Writes,

@@ -86,7 +86,7 @@ export async function checkPasskey(
 
 type PasskeyFailure = { readonly refused: unknown; readonly stored: StoredCredential | undefined }
 
-/** Authenticators may leave out whose passkey it is, but may not name somebody else. */
+/** Authenticators may leave out whose passkey it is, but may not name another user. */
 function namesOwner(response: object, userId: string): boolean {
   const { response: said } = response as { response?: unknown }
   const { userHandle } = isObject(said) ? said : {}

@@ -69,7 +69,7 @@ export async function openClient(
   return { id, provider, oauth }
 }
 
-/** Whether the provider signs who somebody is. */
+/** Whether the provider signs its users' identity. */
 export function hasIdTokens(provider: Provider): boolean {
   return 'discover' in provider || provider.issuer !== undefined
 }

@@ -27,7 +27,7 @@ export type Journey = {
   readonly bound: boolean
 }
 
-/** How long somebody may stay at the provider. By the database's clock. */
+/** How long a user may stay at the provider. By the database's clock. */
 const journeySeconds = 600
 
 /** Remembers a journey under a new state, and gives the state. The database knows its hash only. */

@@ -405,7 +405,7 @@ export const providers: Readonly<Record<string, Provider>> = {
 
 /** A person as a provider knows them. */
 export type Profile = {
-  /** Never changes and is never given to somebody else, there. */
+  /** Never changes at the provider, and is never given to another user there. */
   readonly accountId: string
   /** In canonical form. */
   readonly email: string | undefined
@@ -463,7 +463,7 @@ function at(raw: unknown, ...path: readonly (string | number)[]): unknown {
   )
 }
 
-/** Taken as it is: a cut or trimmed one could be somebody else's. */
+/** Taken as it is: a cut or trimmed one could be another user's. */
 function identifier(value: unknown): string | undefined {
   if (Number.isSafeInteger(value)) return String(value)
   return typeof value === 'string' && /^[\x20-\x7e]{1,255}$/.test(value) ? value : undefined

@@ -50,7 +50,7 @@ export function socialRoutes(app: App, deps: SocialWrites): void {
   })
 }
 
-/** Other sites lead browsers here, so their cookies say nothing about who asks; and no mere look may use a state up. */
+/** Other sites lead browsers here, so their cookies say nothing about the caller; and no mere look may use a state up. */
 const opened = { exposeHeadRoute: false, config: { ignoresSession: true } }
 
 function started(reply: FastifyReply, { url, cookie }: Start) {

@@ -415,7 +415,7 @@ type Identity = { readonly provider: string; readonly profile: Profile; readonly
 /**
  * The account that an identity opens: the one it is linked to; else the one of its address, if the
  * provider has verified that or OAUTH_ALLOW_UNVERIFIED_LINK is set; else a new one. Where the provider has verified the
- * address of an account that nobody had, its credentials end: somebody else may have set it up (docs/decisions/0008).
+ * address of an account that nobody had proven, its credentials end: another person may have set it up (docs/decisions/0008).
  *
  * @throws {AppError} 403 when the address is another account's, or there is no account and registration is closed
  */

@@ -214,7 +214,7 @@ async function switchTenant(
   return enterTenant(deps, request, membership, authType)
 }
 
-/** Replaces the caller's session by one with this role; the answer of everything that signs somebody in. */
+/** Replaces the caller's session by one with this role; the answer of everything that signs a user in. */
 async function enterTenant(
   deps: TenantWrites,
   request: FastifyRequest,

@@ -147,7 +147,7 @@ type FollowedRows = {
   readonly filter?: Filter | undefined
 }
 
-/** How somebody sees a collection: the shape of it as a statement, and the values that are somebody's own. */
+/** How a user sees a collection: the shape of it as a statement, and the user's own values. */
 export type ChangeView = {
   /** Equal for all who differ in their values only; they share one run of it. */
   readonly text: string

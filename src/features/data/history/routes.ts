@@ -120,7 +120,7 @@ const RestoreBody = Type.Union(
  * `POST /items/{collection}/{id}/restore` with `{event}` or `{before}`, the id of one of the item's events, or `{asOf}`, a
  * cursor or a time: writes what differs from that version, as an ordinary update of the caller's, or creates an item that is gone
  * with its old id. Answers its id as JSON text. Fields that the caller may not read stay as they are. 400 for another
- * body, 403 for a version that the caller may not see or a field that it may not write, 412 when somebody else writes the
+ * body, 403 for a version that the caller may not see or a field that it may not write, 412 when another request writes the
  * item meanwhile.
  */
 async function restoreItem(

@@ -186,7 +186,7 @@ const textOf = (request: FastifyRequest): string =>
   `${withoutCacheParameter(request.raw.url ?? '')}\0${request.body === undefined ? '' : JSON.stringify(request.body)}`
 
 /**
- * The key of a request: path, query and body as they came, who asks, and what names and queries mean. Undefined where the
+ * The key of a request: path, query and body as they came, the caller, and what names and queries mean. Undefined where the
  * caller can't be told.
  */
 function cacheKey(deps: Configuration & CurrentCatalog, request: FastifyRequest): string | undefined {

@@ -295,7 +295,7 @@ async function execute(
 
 const attempts = 5
 
-/** Steps that are part of somebody's transaction can only be tried again together with it. */
+/** Steps that are part of a larger transaction can only be tried again together with it. */
 async function applySteps(
   deps: ItemWrites,
   requester: Requester,

@@ -275,7 +275,7 @@ export async function nameActor(tx: Tx, actor: Actor): Promise<void> {
   namedIn.set(tx, actor)
 }
 
-/** Notes whom the log names in a transaction that has just begun. */
+/** Notes the actor for the log, in a transaction that has just begun. */
 export function noteNamed(tx: Tx, actor: Actor): void {
   namedIn.set(tx, actor)
 }

@@ -161,7 +161,7 @@ async function triedRows(
 
 /**
  * Nothing is sent or received while rows are written, and the server cuts silent connections after a minute. How long it
- * may take is the transaction's limit, so the answer is waited for: somebody who handles a timeout prevents the cut.
+ * may take is the transaction's limit, so the answer is waited for: a handler of the timeout prevents the cut.
  */
 function keepWaiting({ raw }: FastifyReply): void {
   raw.on('timeout', () => {})

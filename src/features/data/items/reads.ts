@@ -227,7 +227,7 @@ function compileVersion({ collection, where, selection }: Plan): Statement {
   return statement(text, params.values, compiling.dependsOn)
 }
 
-/** Where a read runs: by itself or in somebody's transaction. */
+/** Where a read runs: by itself or in a caller's transaction. */
 export type Via = {
   readonly tx?: Tx | undefined
   /** Whether a list ends with `changesCursor`, see {@link markOf}; outside transactions only. */

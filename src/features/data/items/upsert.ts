@@ -226,7 +226,7 @@ async function readItem(
   const isKey = ({ field }: Cell) => key.fields.includes(field.name)
   const id = read.cells.find((cell) => cell.field.primaryKey && isKey(cell))?.value
   const present = id == null ? await presentIn(deps.db, contexts, key, payload) : String(id)
-  // A row that somebody makes meanwhile is judged by what its key says.
+  // A row that is made meanwhile is judged by what its key says.
   const whole = present === undefined ? [...read.cells.filter(isKey), ...change.cells] : change.cells
   const changed = await beforeWrite(deps, update, whole, present)
   return {

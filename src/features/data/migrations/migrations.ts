@@ -293,7 +293,7 @@ type RecordedRun = {
 /**
  * Calls a script's `up` on a transaction that may only read, and notes what it would have changed. PostgreSQL itself says
  * what that is: a statement that it refuses there is noted, left undone, and answered with no rows. So nothing is locked
- * against anybody and nothing is stored; but the script's own code runs, hence only for who asks for SQL.
+ * against anybody and nothing is stored; but the script's own code runs, hence only on request.
  */
 async function recordUp(host: MigrationHost, session: DirectSession, script: LoadedScript): Promise<RecordedRun> {
   const statements: string[] = []

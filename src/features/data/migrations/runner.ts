@@ -47,7 +47,7 @@ const lockName = 'daybook migrations'
  *
  * No statement of a migration waits longer than MIGRATIONS_LOCK_TIMEOUT for a lock, since everybody else queues behind it.
  *
- * @throws AppError 409 when somebody else is the runner and `busy` says not to wait
+ * @throws AppError 409 when another process runs migrations and `busy` says not to wait
  */
 export async function withRunner<T>(
   host: MigrationHost,

@@ -85,7 +85,7 @@ function refuseUnrecorded(deps: CurrentCatalog, collections: ReadonlySet<string>
 type WaitingStatement<Row> = { readonly statement: Statement; readonly result: PromiseWithResolvers<Row> }
 
 /**
- * Runs a few statements at a time. One that has not begun yet serves everybody who asks for the same; one that has begun
+ * Runs a few statements at a time. One that has not begun yet serves every caller who asks for the same; one that has begun
  * may have missed what the next one asks because of.
  */
 function sharing<Row>(most: number, run: (statement: Statement) => Promise<Row>) {
@@ -170,7 +170,7 @@ export function parseReport(body: unknown): ListQuery {
   return withDefaults(parseListQuery(body ?? {}, { strict: true }))
 }
 
-/** The same from a query string, where unknown names are somebody else's. */
+/** The same from a query string, where unknown names are left alone. */
 export const parseReportParameters = (parameters: Readonly<Record<string, unknown>>): ListQuery =>
   withDefaults(parseListQuery(parameters))
 

@@ -26,7 +26,7 @@ export async function refusedTexts(collection: Collection): Promise<readonly Ref
 
 /**
  * Objects in the tables' expressions that belong neither to PostgreSQL nor to a listed extension: functions, operators
- * or types that somebody has made, under any name. The collections' tables must be there.
+ * or types made by users, under any name. The collections' tables must be there.
  */
 export async function refusedObjects(db: Reader, collections: readonly Collection[]): Promise<readonly RefusedSql[]> {
   const parts = collections.flatMap((collection) =>

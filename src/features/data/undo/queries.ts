@@ -146,7 +146,7 @@ type Transaction = {
 }
 
 /**
- * The transaction of an event, as far as it is one thing that somebody did, and the requests whose events are in it; undefined
+ * The transaction of an event, as far as it is one action of one actor, and the requests whose events are in it; undefined
  * where the log has no such event. Rows of several requests may be written by one transaction: `only` then names
  * the event's own request with those that led to it and followed from it.
  */

@@ -28,7 +28,7 @@ export type Reversal = {
 }
 
 /**
- * Walks back from the newest event. For each field the undone changes that nobody else's follows are taken back, to the value
+ * Walks back from the newest event. For each field the undone changes that no other change follows are taken back, to the value
  * before the first of them; what others had overwritten before needs no undoing. A row is created and deleted as a whole,
  * so these events concern each field. `changes` are all events of the row since the first undone one, the oldest first.
  * Undefined where the row is what it would be.
@@ -60,7 +60,7 @@ type Walk = {
   image: string | undefined
   readonly fields: Map<string, string>
   readonly since: Set<string>
-  /** Fields whose value before the undone changes is somebody else's. */
+  /** Fields whose value before the undone changes is another request's. */
   readonly closed: Set<string>
   /** An undone change of the row as a whole has been met. */
   isWhole: boolean
@@ -80,7 +80,7 @@ function step(walk: Walk, { action, position, fields, isUndone }: LoggedChange):
     return undefined
   }
   if (action !== 'update') {
-    // Later, somebody else made or deleted the row, which has overwritten the earlier changes.
+    // Later, another request made or deleted the row, which has overwritten the earlier changes.
     if (walk.isWhole || walk.fields.size > 0) return 'end'
     walk.isRemade = true
     walk.wasThere = action === 'delete'

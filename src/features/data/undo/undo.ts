@@ -161,7 +161,7 @@ function chosenUser(access: Access, actor: string, { from, to, collections, incl
   if (!isUuid(actor)) throw errors.badBody('actor must be the id of a user')
   if (from === undefined || to === undefined) throw errors.badBody('actor needs from and to')
   if (Date.parse(from) >= Date.parse(to)) throw errors.badBody('from must be before to')
-  // Counts tell what somebody did: that is the log's to tell.
+  // Counts tell what a user did: that is the log's to tell.
   if (actor.toLowerCase() !== access.userId && !mayReadLog(access)) throw errors.actionDenied('read', 'svc_AuditLog')
   return { by: 'user', userId: actor, from, to, collections, withCaused: include === 'caused' }
 }

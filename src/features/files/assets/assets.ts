@@ -249,7 +249,7 @@ export type AssetContent = {
   isThere(): Promise<boolean>
 }
 
-/** For whom a variant is made, where that takes a while. */
+/** The user for whom a variant is made, where that takes a while. */
 type Waiting = { readonly turn: string; readonly gone: AbortSignal | undefined }
 
 export type Contents = {
@@ -411,7 +411,7 @@ type Storing = {
 }
 
 /**
- * Keeps a variant for the next one who asks. False where it is not kept: somebody else is writing it, the file is gone, or
+ * Keeps a variant for the next request. False where it is not kept: another process is writing it, the file is gone, or
  * the storage does not take it, which is no reason to keep it from those who wait.
  */
 async function store(

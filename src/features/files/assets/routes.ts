@@ -65,7 +65,7 @@ export function assetRoutes(app: App, deps: AssetWrites): void {
   })
 }
 
-/** For callers that are somebody: what they sign is read in their name. */
+/** For known callers: what they sign is read in their name. */
 export function assetBearerRoutes(app: App, deps: AssetReads): void {
   app.post('/files/:id/signed-url', signRoute, async (request) => {
     const [signed] = await signAssets(deps, identified(request.caller), [{ id: request.params.id, ...request.body }])
@@ -78,7 +78,7 @@ export function assetBearerRoutes(app: App, deps: AssetReads): void {
   })
 }
 
-/** In the caller's own name, or in that of who has signed the address. */
+/** In the caller's own name, or in that of the signer of the address. */
 async function assetFor(deps: AssetReads, request: FastifyRequest, id: string, wanted: Wanted): Promise<Asset> {
   const { signature, transform, download } = wanted
   if (signature === undefined) return readableAsset(deps, request.caller, id)

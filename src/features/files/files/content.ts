@@ -149,7 +149,7 @@ export const discardContent = (deps: ContentWrites, place: ContentLocation): Pro
 /** The same by its key. */
 export async function discardKey(deps: ContentWrites, content: ContentKey): Promise<void> {
   try {
-    // Without a hold a row names it, or somebody has removed it.
+    // Without a hold a row names it, or it has been removed.
     if (!(await renewHold(deps, content, holdSeconds))) return
     await deps.storages.holding(content.storage).delete(content.key)
     await forgetContent(deps, content)

@@ -58,7 +58,7 @@ export function fileRoutes(app: App, deps: FileWrites): void {
   })
 }
 
-/** For callers that are somebody. */
+/** For known callers. */
 export function fileBearerRoutes(app: App, deps: FileWrites & AssetWrites & ProgressNotices): void {
   app.post('/files/:id/import', importRoute, async (request, reply) => {
     const file = await readableAsset(deps, request.caller, request.params.id)

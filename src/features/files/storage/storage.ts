@@ -149,7 +149,7 @@ const unavailable = (name: string, cause: unknown): AppError =>
 const shown = (name: string): string => JSON.stringify(name.slice(0, 64)).slice(1, -1)
 
 /**
- * Content in files beneath a directory. No link beneath the root is followed, also not one that somebody makes between a
+ * Content in files beneath a directory. No link beneath the root is followed, also not one that is made between a
  * look and the use: on Linux each folder is opened from the one above it, and files are named from the open folder.
  */
 export function openDirectory(path: string, { confined }: { readonly confined: boolean }): Driver {

@@ -174,7 +174,7 @@ async function createUpload(
   return length > 0 ? upload : addToUpload(deps, requester, upload.id, nothing)
 }
 
-/** 404 for an upload of somebody else, and for one whose time is over. */
+/** 404 for another user's upload, and for one whose time is over. */
 async function readUpload(deps: FileWrites, requester: Requester, id: string): Promise<UploadRow> {
   const found = await findUpload(deps, keyOf(requester, id))
   if (found === undefined) throw noUpload()

@@ -189,7 +189,7 @@ function linksIn(text: string): string[] {
   return [...new Set([...text.matchAll(/https?:\/\/[^\s<>"')]+/g)].map(([link]) => link))]
 }
 
-/** Routes of the frontend whose work is a GET of the API, for who has no frontend yet. */
+/** Routes of the frontend whose work is a GET of the API, for installations without a frontend. */
 const apiRoutes: Readonly<Record<string, string>> = {
   'verify-email': '/auth/email/verify/',
   magiclink: '/auth/magiclink/',

@@ -207,7 +207,7 @@ async function deliver(
   return { delivery: { ...delivery, reason: withoutSecret(delivery.reason, toSend.secret) }, subject }
 }
 
-/** Renews the claim until released; `lost` when somebody else has it, who shall not send at the same time. */
+/** Renews the claim until released; `lost` when another worker has it: the two must not send at the same time. */
 function keepClaim(deps: UnloggedWrites & Logs, { mail }: MailToSend): { readonly lost: AbortSignal; release(): void } {
   const lost = new AbortController()
   const renew = async () => {
@@ -294,7 +294,7 @@ type ClaimRequest = {
 
 /**
  * Claims a mail for one attempt and makes its secret, in one transaction: a claimed mail has its secret, and a claim
- * without an outcome means that the secret may be in somebody's hands.
+ * without an outcome means that the secret may have been received.
  */
 export function claim(
   deps: Writes & IdSource,
@@ -359,7 +359,7 @@ async function prepare(tx: Tx, config: Config, mail: ClaimedMail): Promise<MailT
 
 /**
  * Stores the secret's hash. A newer mail's secret is not replaced by an older mail's retry, and a secret that may have
- * arrived is not brought back after somebody used it.
+ * arrived is not brought back after it was used.
  */
 async function refusalOfSecret(
   tx: Tx,

@@ -64,7 +64,7 @@ type RowClaim = {
   readonly messageId: string | undefined
 }
 
-/** Takes the mail for one attempt; undefined when it is finished or somebody else holds it. */
+/** Takes the mail for one attempt; undefined when it is finished or another worker holds it. */
 export async function claimMail(tx: Tx, request: RowClaim): Promise<ClaimedMail | undefined> {
   return tx.maybeOne<ClaimedMail>(sql.unsafe`
     with free as (

@@ -12,7 +12,7 @@ import { attemptMail } from './jobs.ts'
 import { queueMail } from './mail.ts'
 import { type MailWrites, tenantOf as tenantNamed } from './queries.ts'
 
-/** Shorter than those of the worker: somebody is waiting. */
+/** Shorter than those of the worker: a user is waiting. */
 const timeouts = { connect: 10_000, greeting: 10_000, silence: 20_000 }
 
 /** Emits: row changes of svc_EmailLog. */

@@ -545,7 +545,7 @@ refresh()
 return { 'recorded' }
 `
 
-/** ARGV: process, room, socket of who asks, user to go, prefix of the keys. */
+/** ARGV: process, room, socket of the caller, user to go, prefix of the keys. */
 const kickScript = `${known}
 if redis.call('EXISTS', members) == 0 then return { 'no room' } end
 if redis.call('GET', creator) ~= ARGV[3] then return { 'not the creator' } end

@@ -20,7 +20,7 @@ export type JoinResult = {
   readonly history: readonly string[]
   /** False when the socket was in the room before; its metadata is the new one then. */
   readonly isNew: boolean
-  /** Set when the room passed to somebody else: the original creator has come back. */
+  /** Set when the room had passed to another user: the original creator has come back. */
   readonly newCreator: Participant | undefined
 }
 

@@ -137,7 +137,7 @@ type SocketRegistry = {
   readonly handlers: ReadonlyMap<string, OwnedHandler<MessageHandler>>
   /** By prefix of the room's name. */
   readonly validators: ReadonlyMap<string, OwnedHandler<RoomValidator>>
-  /** Throws when somebody has registered one for the event. */
+  /** Throws when the event has one already. */
   registerMessageHandler(owner: string, event: string, fn: MessageHandler): void
   registerRoomValidator(owner: string, prefix: string, fn: RoomValidator): void
   /** False when there was none. */

@@ -105,7 +105,7 @@ const previewRoute = declared({
 })
 
 /**
- * A stored template as a mail to somebody: the settings of its tenant, sample data, and `data` in place of what it
+ * A stored template as a real mail: the settings of its tenant, sample data, and `data` in place of what it
  * names; `subject` and `body` in place of the stored ones. For a browser: the logo is in the HTML.
  *
  * @throws {AppError} 404 for an unknown template; 400 when it cannot be rendered

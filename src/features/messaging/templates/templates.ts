@@ -150,7 +150,7 @@ async function problemOf(
 
 /*
  * The rows of svc_Template that every installation starts with. Their ids are known, so that one
- * that nobody has changed can follow the built-in text, and one that somebody has deleted stays deleted.
+ * that is as it was made can follow the built-in text, and a deleted one stays deleted.
  */
 
 const seeds = seededTypes.map((type, n) => {
@@ -282,7 +282,7 @@ const sampleToken = 'sample'
 const sampleLifetimeMs = 3_600_000
 
 /**
- * Every variable that a template may use, as in a mail to somebody, with the settings as they are. `data` takes the
+ * Every variable that a template may use, as in a real mail, with the settings as they are. `data` takes the
  * place of what it names, within `user` and `tenant` too.
  */
 export function sampleVariables(

@@ -243,7 +243,7 @@ function viewIn(deps: SightReads, access: Access, { collection, fields, filter }
   return viewOf({ catalog: deps.catalog.current(), access, collection, fields, env, scoped: true, filter })
 }
 
-/** Whether no rule and no filter keeps any row from it: then its view is the one of somebody without rules. */
+/** Whether no rule and no filter keeps any row from it: then its view is that of a caller without rules. */
 function seesAll(deps: SightReads, access: Access, { collection, fields, filter }: FollowedCollection): boolean {
   if (filter !== undefined) return false
   const free = viewOf({

@@ -339,7 +339,7 @@ export async function causeOfTask(db: Reader, { id }: Pick<AttemptClaim, 'id'>):
 /**
  * A row of svc_Tasks goes `Not started` → `Running` → `Completed` | `Error`. Its runner holds the
  * token of the attempt. Recording anything needs that token, so an attempt that was given up on (its process stood still, the
- * time was over, somebody set the row back) changes nothing any more.
+ * time was over, the row was set back) changes nothing any more.
  */
 
 /** The actor that the log names. */

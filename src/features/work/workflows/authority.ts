@@ -80,12 +80,12 @@ export const platform: Access = systemAccess
 
 type KeptParty = { readonly party: Promise<ActingParty | undefined>; readonly rules: object; readonly until: number }
 
-/** As sessions are: somebody who was suspended may act for a second more. */
+/** As sessions are: a suspended user may act for a second more. */
 const keptMs = 1000
 const keptAtMost = 1000
 const parties = new WeakMap<object, Map<string, KeptParty>>()
 
-/** A user in their role at a tenant; undefined for who may not act. */
+/** A user in their role at a tenant; undefined for a user who may not act. */
 export async function partyOf(
   deps: WorkflowWrites,
   userId: string,
@@ -125,7 +125,7 @@ async function readParty(
   )
   if (row === undefined) return undefined
   const principal = await principalOf(deps.reserved, rules, enabled, row, deps.log)
-  // A workflow is no fresh proof of who somebody is: it may what a key of theirs may.
+  // A workflow is no fresh proof of a user's identity: it may do what a key of theirs may.
   const access = { ...accessOfPrincipal(deps, principal), byKey: true }
   return { access, user: principal.user, tenantId: principal.tenantId }
 }

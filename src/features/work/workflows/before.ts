@@ -221,7 +221,7 @@ async function resultOf(
       return { error: error.message }
     }
     const refused = clientError(error)
-    // The transaction is broken, or somebody has to come again: no node can go on with that.
+    // The transaction is broken, or the caller has to try again: no node can go on with that.
     if (refused === undefined || refused.status >= 500 || !(error instanceof AppError)) throw error
     return { error: refused.message }
   }

@@ -29,7 +29,7 @@ import { type NodeData, NodeError, statsOperations } from './nodes.ts'
 
 /** The effects of database nodes: part of the transaction that keeps their output. */
 
-/** A node that is to run, and for whom. */
+/** A node that is to run, and the user it runs for. */
 export type NodeRun = {
   readonly deps: WorkflowWrites
   readonly node: FlowNode
@@ -350,7 +350,7 @@ type Secret = { readonly name: string; readonly value: string; readonly hosts: u
 
 /**
  * The secrets that the node names as it was saved: filled in here, and nowhere else. A template that comes with the data, from
- * whoever triggered the workflow, is text.
+ * the user who triggered the workflow, is text.
  */
 async function openSecrets({ deps, node, input, scope, authority }: NodeRun) {
   const { url, headers, body } = node.data

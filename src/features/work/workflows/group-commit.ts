@@ -52,7 +52,7 @@ export type CommitTurn = Pick<Run, 'tx' | 'scope'> & {
 type WaitingMember = GroupMember<unknown> & {
   /** It has broken a transaction that it shared. */
   isAlone: boolean
-  /** How often it has come to a lock of somebody else. */
+  /** How often it has met another transaction's lock. */
   times: number
   readonly resolve: (result: unknown) => void
   readonly reject: (error: unknown) => void
@@ -138,7 +138,7 @@ export function openGroupCommit(deps: WorkflowWrites, transactions: number): Gro
     })
 }
 
-/** Takes out who is to have the next transaction: one that is alone, or as many others as share one. */
+/** Takes out what the next transaction is for: one that is alone, or as many others as share one. */
 function takeNext(
   waiting: WaitingMember[],
   isAlone: (member: WaitingMember) => boolean,

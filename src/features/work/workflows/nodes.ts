@@ -49,7 +49,7 @@ type NodeType = {
 /** Why a node failed, in words for the people who made or watch the workflow. */
 export class NodeError extends Error {
   override readonly name = 'NodeError'
-  /** Answered to whom a before-hook refuses. */
+  /** The status of the answer when a before-hook refuses. */
   readonly status: number | undefined
   constructor(message: string, status?: number, cause?: unknown) {
     super(message, cause === undefined ? undefined : { cause })

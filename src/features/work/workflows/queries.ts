@@ -13,7 +13,7 @@ import type { State, StepNote } from './step.ts'
 
 /**
  * The statements about executions. A claim is `claim_token`: every result needs it, so a process that was given up on, or
- * whose execution was cancelled, keeps nothing any more. `due_at` is when somebody may claim it; null while it waits for
+ * whose execution was cancelled, keeps nothing any more. `due_at` is when it may be claimed; null while it waits for
  * another one, or is over.
  */
 
@@ -153,7 +153,7 @@ const countedMs = 1000
 
 /**
  * Why no further execution of a workflow is begun now; undefined where there is room. In a transaction `db` is its own: it waits
- * for no other connection, nor for somebody else who does.
+ * for no other connection, nor for another one that waits.
  */
 export async function queueRefusal(
   deps: ReservedReads & Configuration,
@@ -196,7 +196,7 @@ export async function endOfExecution(db: Reader, id: string) {
   )
 }
 
-/** A workflow as those see it who may trigger it. */
+/** A workflow as its callers see it. */
 export type Triggerable = {
   readonly id: string
   readonly name: string

@@ -285,7 +285,7 @@ async function answer(deps: WorkflowWrites, request: FastifyRequest, reply: Fast
   return reply.headers(ofStrangers).code(code).send(body)
 }
 
-/** Other sites can have a browser call here: its cookie says nothing about who asks. */
+/** Other sites can have a browser call here: its cookie says nothing about the caller. */
 function callerOf(deps: WorkflowWrites, { caller }: FastifyRequest): Caller {
   if (caller.access.byCookie !== true) return caller
   const { access } = anonymous(deps)

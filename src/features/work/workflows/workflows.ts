@@ -85,7 +85,7 @@ type StepProgress = {
 }
 
 /**
- * Throws {@link ClaimLost} where somebody else has it by now, and what passes (a lost connection): then it stays claimed
+ * Throws {@link ClaimLost} where another worker has it by now, and what passes (a lost connection): then it stays claimed
  * until its lease is over, because it is not known what was kept. `signal`: the process stops, nothing more is begun.
  */
 export async function runExecution(
