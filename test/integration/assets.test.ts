@@ -51,7 +51,7 @@ describe('permission to read an asset', () => {
     expect(answer.bytes).toEqual(picture)
   })
 
-  it('those whose grant covers it, by header, cookie or access_token; nobody else', async () => {
+  it('those whose grant covers it, by header, cookie or access_token; no one else', async () => {
     const shown = await storeFile(api, { content: picture, name: 'shown.png' })
     const hidden = await storeFile(api, { content: picture, name: 'hidden.png' })
     const ruled = await api.user([{ collection: 'svc_File', action: 'read', conditions: { title: 'shown.png' } }])
@@ -85,7 +85,7 @@ describe('permission to read an asset', () => {
   it('takes the token of an address nowhere else', async () =>
     expect((await get(`/items/svc_User?access_token=${'x'.repeat(30)}`)).status).toBe(403))
 
-  it('nobody, what does not exist, in the same words', async () => {
+  it('no one, what does not exist, in the same words', async () => {
     const { token } = await api.user([{ collection: 'svc_File', action: 'read' }])
     for (const id of [randomUUID(), 'no-uuid', '..%2fetc%2fpasswd', "'", 'x'.repeat(400)])
       for (const headers of [{}, bearer(token)]) {
@@ -118,7 +118,7 @@ describe('permission to read an asset', () => {
     expect((await get('/assets/project_icon')).status).toBe(404)
   })
 
-  it('nobody any more, within a moment, whose permission is gone or whose file is private now', async () => {
+  it('no one any more, within a moment, whose permission is gone or whose file is private now', async () => {
     const { id } = await storeFile(api, { content: picture, isPublic: true })
     const { token, roleId } = await api.user([{ collection: 'svc_File', action: 'read' }])
     const { headers } = await get(`/assets/${id}`)
@@ -273,7 +273,7 @@ describe('answers', () => {
     expect(bytes.equals(content.subarray(500_000, 900_000))).toBe(true)
   })
 
-  it('lets nothing run that somebody has uploaded', async () => {
+  it('lets nothing run that was uploaded', async () => {
     for (const [type, typeProven] of [
       ['text/html', false],
       ['image/svg+xml', true],
@@ -359,7 +359,7 @@ describe('transforms', () => {
     expect(await storedContent(api, key)).toBeDefined()
   })
 
-  it('are never taken from what somebody has only begun to write', async () => {
+  it('are never taken from a variant that is still being written', async () => {
     const { id, filename } = await storeFile(api, { content: picture, isPublic: true })
     const key = variantKey({ folder: null, filename }, { width: 31, fit: 'cover', format: 'png' })
     const begin = (ago: string) =>
@@ -441,7 +441,7 @@ describe('signed addresses', () => {
   const signed = async (call: Api['admin'], id: string, more = {}) =>
     (await call('POST', `/files/${id}/signed-url`, { expiresIn: 600, ...more })).body.data.url as string
 
-  it('let whoever has them read the file in the name of who signed', async () => {
+  it('let every holder read the file in the name of the signer', async () => {
     const { id } = await storeFile(api, { content: picture })
     const { call } = await reader()
     const { status, body } = await call('POST', `/files/${id}/signed-url`, { expiresIn: 600 })

@@ -114,7 +114,7 @@ describe.each(doors)('$purpose', ({ purpose, attempt, failed, wrong }) => {
     expect(await attempt({ code, ip: newAddress() })).toMatchObject({ status: 200 })
   })
 
-  it('counts a blocked address against nobody', async () => {
+  it('counts a blocked address against no account', async () => {
     const { email, code } = await prepared()
     await times(10, (n) => attempt({ code: wrongCode(n) }))
     await times(10, (n) => attempt({ code: wrongCode(n), email }))

@@ -253,12 +253,15 @@ describe('where a request comes from', () => {
     expect((await api.log(before)).map(({ action }) => action)).toEqual(visit ? ['logout'] : [])
   })
 
-  it.each(places)('%s: nothing is refused to a bearer token or to nobody', async (_place, headers) => {
-    const { token } = await api.user()
-    expect((await api.as(token)('GET', '/auth/check', undefined, headers)).status).toBe(200)
-    expect((await api.as(token)('POST', '/auth/refresh', {}, headers)).status).toBe(200)
-    expect((await api.anonymous('POST', '/auth/login', administrator, headers)).status).toBe(200)
-  })
+  it.each(places)(
+    '%s: nothing is refused to a bearer token or to a caller without credentials',
+    async (_place, headers) => {
+      const { token } = await api.user()
+      expect((await api.as(token)('GET', '/auth/check', undefined, headers)).status).toBe(200)
+      expect((await api.as(token)('POST', '/auth/refresh', {}, headers)).status).toBe(200)
+      expect((await api.anonymous('POST', '/auth/login', administrator, headers)).status).toBe(200)
+    },
+  )
 
   it('is asked on every route', async () => {
     const cookie = await session()
@@ -320,7 +323,7 @@ describe('where a request comes from', () => {
     expect(await check(cookie)).toBe(200)
   })
 
-  it('signs nobody in from another site', async () => {
+  it('refuses to sign in from another site', async () => {
     expect(await signIn({ origin: 'https://evil.test' })).toMatchObject(refused)
     const response = await api.app.inject({
       method: 'POST',
@@ -332,7 +335,7 @@ describe('where a request comes from', () => {
     expect(response.headers['set-cookie']).toBeUndefined()
   })
 
-  it('signs nobody in by a link of another site, who has a cookie already and asks for a token', async () => {
+  it('signs a caller with a cookie in by no link of another site, also where it asks for a token', async () => {
     const cookie = await session()
     const answer = await api.anonymous('GET', '/auth/magiclink/x', undefined, {
       cookie,
@@ -343,7 +346,7 @@ describe('where a request comes from', () => {
 })
 
 describe('Cache-Control', () => {
-  it('lets no shared cache keep an answer, whoever asked and whatever came of it', async () => {
+  it('lets no shared cache keep an answer, for any caller and any outcome', async () => {
     const { call, roleId } = await api.user()
     const role = `/items/svc_Role/${roleId}`
     const kept = await api.admin('GET', role)

@@ -139,7 +139,7 @@ describe('POST /auth/login', () => {
     const headers = answers.map((answer) => Object.keys(answer.headers).sort())
     expect(headers[1]).toEqual(headers[0])
     expect(headers[2]).toEqual(headers[0])
-    // Appended beside the answer, in any order; nobody is the actor.
+    // Appended beside the answer, in any order, without an actor.
     expect(new Set((await facts(before)).map((fact) => JSON.stringify(fact)))).toEqual(
       new Set(
         [known.id, social.id].map((entityId) => JSON.stringify({ entityId, action: 'login_failed', userId: null })),

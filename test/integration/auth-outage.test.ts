@@ -6,7 +6,7 @@ import { startPrivateServer } from '../support/postgres.ts'
 import { administrator, testConfig } from '../support/prepare.ts'
 import { waitFor } from '../support/wait.ts'
 
-it('while the database is away nobody is taken for somebody else', async () => {
+it('while the database is away no caller is taken for another', async () => {
   const server = await startPrivateServer()
   const config = testConfig(server.url, { DATABASE_POOL_ACQUIRE: '1000' })
   const runtime = await openRuntime({ config, log: pino({ level: 'silent' }), name: 'web', worker: false })

@@ -138,7 +138,7 @@ describe('POST /auth/password/reset/{token}', () => {
     }
   })
 
-  it('proves the address of an account that was set up by nobody knows whom', async () => {
+  it('proves the address of an account that a stranger may have set up', async () => {
     const account = await createAccount(api, { emailVerified: false })
     const stranger = await sessionOf(api, account)
     const before = await api.position()

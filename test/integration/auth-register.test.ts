@@ -149,7 +149,7 @@ describe('POST /auth/register', () => {
       'Names must be at most 255 characters long',
     ],
     [
-      'an invitation nobody sent',
+      'an invitation that was not sent',
       { ...person, email: 'a@example.com', inviteToken: 'x' },
       'Invalid or expired invitation',
     ],
@@ -293,7 +293,7 @@ describe('POST /auth/register, configured', () => {
     )
   })
 
-  it('refuses an invitation nobody sent while registration is closed', async () => {
+  it('refuses an invitation that was not sent while registration is closed', async () => {
     const app = await configured(api.database, { PUBLIC_REGISTRATION: 'false' })
     const response = await app.inject({
       method: 'POST',

@@ -78,7 +78,7 @@ async function session() {
 
 type Who = { id: string; userId: string }
 
-/** Whether a notice means this session or user and nobody else; everybody where neither is given. */
+/** Whether a notice means this session or user alone; all of them where neither is given. */
 function told(concerns: Concerns, { id, userId }: Partial<Who>): boolean {
   const somebodyElse = concerns({ id: 'another', userId: 'another' })
   const meant = concerns({ id: id ?? 'another', userId: userId ?? 'another' })

@@ -160,7 +160,7 @@ describe('a backup in S3', () => {
     await waitFor(async () => Math.abs((await age()) ?? 1e9) < 60)
     expect(await checkBackups(runtime.db, config)).toMatchObject([{ status: 'ok' }])
     await api.sql(`update svc_log.backup set "endedAt" = "endedAt" - interval '40 hours'`)
-    // A moment ago somebody else has asked for it.
+    // A moment ago another user has asked for it.
     await waitFor(async () => (await age())! > 39 * 3600)
     expect(await checkBackups(runtime.db, config)).toMatchObject([
       { status: 'problem', says: 'the last one is 40 hours old' },

@@ -384,7 +384,7 @@ describe('one collection', () => {
     expect(looked).toMatchObject({ counts, conflicts: [], isRefused: false })
     expect(await rowsOf(shop, 'box')).toEqual(damaged)
     expect(await shop.log(from)).toEqual([])
-    // Hidden fields are not in the log: somebody has to say that they may be lost.
+    // Hidden fields are not in the log: the caller has to say that they may be lost.
     const refused = await restoreCollection(shop.runtime, 'box', { at }, choices)
     expect(refused).toMatchObject({
       isRefused: true,
@@ -408,7 +408,7 @@ describe('one collection', () => {
     expect(undone.body.data.counts).toEqual([{ collection: 'box', create: 1, update: 3, delete: 4, conflicts: 1 }])
   })
 
-  it('names what is gone, and what refers to rows that would go, until somebody says what is to become of them', async () => {
+  it('names what is gone, and what refers to rows that would go, until the caller says what is to become of them', async () => {
     const at = await now(shop)
     await damage()
     await shop.sql(`insert into note ("box_Id") values (1001)`)

@@ -120,7 +120,7 @@ it('is refused in a CSV cell and in a query too', async () => {
 })
 
 it('is refused in a message of a socket', async () => {
-  // A client of socket.io writes null where a number is too large; whoever writes the JSON by hand need not.
+  // A client of socket.io writes null where a number is too large; JSON written by hand need not.
   const raw = await openRaw(address, token)
   const send = async (id: number, json: string) => {
     raw.send(`42${id}["subscribe",${json}]`)

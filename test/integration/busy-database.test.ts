@@ -29,7 +29,7 @@ const requests: Record<string, () => Promise<Answer>> = {
   writes: () => api.admin('POST', '/items/note', { text: 'x' }),
 }
 
-it('requests that wait for a lock, more than there are connections, keep nobody from signing in and end in time', async () => {
+it('requests that wait for a lock, more than there are connections, keep no user from signing in and end in time', async () => {
   const blocker = new pg.Client({ connectionString: api.database.url })
   await blocker.connect()
   await blocker.query('begin; alter table note add column held integer')

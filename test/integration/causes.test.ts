@@ -81,7 +81,7 @@ describe('x-svc-agent names the program that acts', () => {
 })
 
 describe('consequences of a request name it as their cause', () => {
-  it('in hooks before and after, whoever writes, and what follows of the request itself does not', async () => {
+  it('in hooks before and after, of any writer, and what follows of the request itself does not', async () => {
     const on = (event: string, run: (context: any) => unknown) =>
       api.runtime.hooks.register('svc-hook-test', 'cause', event, run)
     const { ItemsService } = extension
@@ -201,7 +201,7 @@ describe('work that is done later keeps its cause', () => {
     expect(listed).toMatchObject([{ requestId: worked[0].requestId, cause }])
   })
 
-  it('a job that is done again keeps it, and one of nobody has none', async () => {
+  it('a job that is done again keeps it, and one without an actor has none', async () => {
     const { job } = await hookedMail('again@example.com')
     const [{ id, data }] = await job()
     expect((await api.admin('POST', `/ops/jobs/${id}/cancel`)).status).toBe(200)

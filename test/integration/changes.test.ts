@@ -245,7 +245,7 @@ describe('resync', () => {
     expect((await pull(user.call, { since })).body).toMatchObject({ data: [], resync: ['doc'] })
   })
 
-  it('names what somebody could read in another role', async () => {
+  it('names what a user could read in another role', async () => {
     const user = await api.user([{ collection: 'doc', action: 'read' }])
     const since = await now(user.call)
     const role = (await api.admin('POST', '/items/svc_Role', { name: 'reader of teams' })).body.data.id

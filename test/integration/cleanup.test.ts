@@ -81,7 +81,7 @@ describe('cleanAuditLog', () => {
     expect(await kept()).toEqual([])
   })
 
-  it('drops whole months; one in use makes the job come again, and holds nobody up meanwhile', async () => {
+  it('drops whole months; one in use makes the job come again, and holds up no other work meanwhile', async () => {
     await api.sql(`create table "svc_AuditLog_200101" partition of "svc_AuditLog"
       for values from ('2001-01-01T00:00:00Z') to ('2001-02-01T00:00:00Z')`)
     const partitions = () => column(`select relname from pg_class where relname = 'svc_AuditLog_200101'`)
@@ -194,7 +194,7 @@ describe('expired rows', () => {
     expect(await column(`select count(*)::int from "svc_RateLimit" where key like 'many%'`)).toEqual([0])
   })
 
-  /** A table that somebody adds with an expiry belongs into the cleanup, or here with the reason why not. */
+  /** A table that is added with an expiry belongs into the cleanup, or here with the reason why not. */
   it('names every column that ends something', async () => {
     const found = await column(`select table_name || '.' || column_name from information_schema.columns
       where table_schema = 'public' and column_name in ('expiresAt', 'endsAt') order by 1`)

@@ -59,7 +59,7 @@ describeWithBrowser('the permissions page', { timeout: 90_000 }, () => {
     await page.getByRole('dialog', { name: 'What this changes' }).waitFor({ state: 'detached' })
     expect((await user.call('PATCH', `/items/book/${ids[4]}`, { title: 'taken' })).status).toBe(403)
 
-    // From the record: who sees it, and why somebody else does not.
+    // From the record: who sees it, and why another user does not.
     await page.goto(`${console_.address}/console/data/book/${ids[1]}`)
     await page.getByRole('link', { name: 'Who can see this' }).click()
     await page.getByLabel('Who else').getByRole('link', { name: 'admin@example.com' }).waitFor()
@@ -123,7 +123,7 @@ describeWithBrowser('the log explorer', { timeout: 90_000 }, () => {
   })
 })
 
-/** Runs in whoever takes it for HTML. */
+/** Runs wherever it is taken for HTML. */
 const attack = `"><img src=x onerror=alert(1)><svg onload=alert(2)>`
 
 describeWithBrowser('the schema page', { timeout: 150_000 }, () => {

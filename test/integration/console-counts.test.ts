@@ -3,7 +3,7 @@ import { type Api, startApi } from '../support/api.ts'
 import { describeWithBrowser } from '../support/browser.ts'
 import { type Console, expectFits, startConsole } from '../support/console.ts'
 
-/** How many rows large collections have: about, at once, and exactly where somebody asks. */
+/** How many rows large collections have: about, at once, and exactly on request. */
 
 const rows = 120_000
 
@@ -29,7 +29,7 @@ describe('GET /estimates', () => {
     await fill(api)
   })
 
-  it('tells about how many rows large collections have, to whoever may read all of them', async () => {
+  it('tells about how many rows large collections have, to users who may read all of them', async () => {
     const about = async (call: Api['admin'], query = '') => (await call('GET', `/estimates${query}`)).body.data
     const [large, ...others] = await about(api.admin)
     expect(large).toMatchObject({ collection: 'large' })

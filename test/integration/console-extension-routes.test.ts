@@ -61,7 +61,7 @@ afterAll(() => Promise.all(directories.map((directory) => rm(directory, { recurs
 const listed = async (call = api.admin) => (await call('GET', '/console/extensions.json')).body.data
 
 describe('the list of extensions', () => {
-  it('has those that are for the caller, for whoever is signed in', async () => {
+  it('has those that are for the caller, for every signed-in user', async () => {
     const all = await listed()
     expect(all).toEqual([
       {
@@ -82,7 +82,7 @@ describe('the list of extensions', () => {
 })
 
 describe('files of extensions', () => {
-  it('are served with their type, in a sandbox, to whoever has the address', async () => {
+  it('are served with their type, in a sandbox, to every holder of the address', async () => {
     const [{ base }] = await listed()
     const html = await api.anonymous('GET', `${base}sub/page.html`, undefined, { host: 'books.example:8443' })
     expect(html).toMatchObject({ status: 200, text: '<!doctype html><title>Books</title>' })

@@ -91,7 +91,7 @@ describeWithBrowser('imports in the console', { timeout: 120_000 }, () => {
     await choose(page, 'name\nlast of all')
     await page.getByRole('button', { name: 'Try it' }).click()
     await page.getByText('1 row can be imported').waitFor()
-    // The answer is on its way when somebody cancels.
+    // The answer is on its way when the user cancels.
     await page.route('**/import-csv', async (route) => {
       if ((await route.request().postDataBuffer())?.includes('last of all')) await route.fetch()
       else await route.continue()
@@ -119,7 +119,7 @@ describeWithBrowser('imports in the console', { timeout: 120_000 }, () => {
     expect(file.suggestedFilename()).toMatch(/^stock_item-\d{4}-\d\d-\d\d\.csv$/)
     expect((await readFile(await file.path(), 'utf8')).split('\r\n').slice(0, 2)).toEqual(['name,stock', 'item 0,0'])
     await page.getByText(/^3 rows saved as stock_item-/).waitFor()
-    // A table that somebody holds: the export waits, and ends when it is cancelled.
+    // A locked table: the export waits, and ends when it is cancelled.
     const client = await connect(console_.api.database.url)
     await client.query('begin; lock table stock_item in access exclusive mode')
     const waiting = () =>

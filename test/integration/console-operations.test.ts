@@ -16,7 +16,7 @@ import { type Receiver, startReceiver } from '../support/receiver.ts'
 import { type SmtpDouble, startSmtp } from '../support/smtp.ts'
 import { waitFor } from '../support/wait.ts'
 
-/** Runs in whoever takes it for HTML. */
+/** Runs wherever it is taken for HTML. */
 const attack = `<img src=x onerror=alert(1)><script>alert(2)</script>`
 
 describeWithBrowser('the operations area', { timeout: 120_000 }, () => {
@@ -88,7 +88,7 @@ describeWithBrowser('the operations area', { timeout: 120_000 }, () => {
     await page.getByRole('dialog').getByRole('button', { name: 'Send again' }).click()
     await waitFor(async () => (await status()) === 'sent')
 
-    // The inbox keeps what nobody sends; the one that was sent stands for it.
+    // The inbox keeps what is not sent; the one that was sent stands for it.
     await api.sql(`update "svc_EmailLog" set sender = 'development inbox' where id = $1`, [id])
     const html = `<style>p { color: rgb(1, 2, 3) }</style><p>Kept</p>${attack}`
     await keepDevelopmentMail(api.runtime, { emailLogId: id, subject: 'Kept', html, text: 'Kept' })

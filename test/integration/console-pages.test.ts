@@ -48,7 +48,7 @@ describe('GET /console', () => {
   })
 })
 
-/** Runs in whoever takes it for HTML. */
+/** Runs wherever it is taken for HTML. */
 const attack = `"><img src=x onerror=alert(1)><svg onload=alert(2)>{{7*7}}`
 
 describeWithBrowser('the console', { timeout: 120_000 }, () => {
@@ -93,7 +93,7 @@ describeWithBrowser('the console', { timeout: 120_000 }, () => {
 
   const cell = (page: Page, text: string) => page.getByRole('gridcell', { name: text, exact: true })
 
-  it('lets somebody in by password, leads to where they wanted to go, and out again', async () => {
+  it('signs a user in by password, leads to where they wanted to go, and out again', async () => {
     const { page, wrong } = await it_.visit('/data?x=1', { as: null })
     await page.getByLabel('E-mail').fill(administrator.email)
     await page.getByLabel('Password').fill('not the password')
@@ -117,7 +117,7 @@ describeWithBrowser('the console', { timeout: 120_000 }, () => {
     expect(wrong.filter((text) => !/status of 40[01]/.test(text))).toEqual([])
   })
 
-  it('lets somebody in by the first link, a mailed code, a second factor and a passkey', async () => {
+  it('signs a user in by the first link, a mailed code, a second factor and a passkey', async () => {
     const { api } = it_
     const { email } = await createAccount(api)
     const welcome = await it_.visit(`/welcome#${await plant(api, 'first-sign-in', email)}`, { as: null })
@@ -165,7 +165,7 @@ describeWithBrowser('the console', { timeout: 120_000 }, () => {
     expect([...wrong, ...welcome.wrong].filter((text) => !/status of 40[13]/.test(text))).toEqual([])
   })
 
-  it('shows what somebody else sees, changes nothing meanwhile, and says so', async () => {
+  it('shows what another user sees, changes nothing meanwhile, and says so', async () => {
     const { email } = await it_.api.user([{ collection: 'tag', action: 'read' }])
     const { page, wrong } = await it_.visit('/data')
     await page.locator('aside button[aria-haspopup=menu]').click()
@@ -184,7 +184,7 @@ describeWithBrowser('the console', { timeout: 120_000 }, () => {
     expect(wrong.filter((text) => !/status of 403/.test(text))).toEqual([])
   })
 
-  it('shows somebody with few grants what these open, and offers nothing that they do not', async () => {
+  it('shows a user with few grants what these open, and offers nothing else', async () => {
     const few = await it_.api.user([
       { collection: 'product', action: 'read', fields: ['id', 'name', 'stock'], conditions: { stock: { gt: 1195 } } },
       { collection: 'product', action: 'update', fields: ['stock'] },
@@ -313,7 +313,7 @@ describeWithBrowser('the console', { timeout: 120_000 }, () => {
     await page.getByRole('button', { name: 'The last ten', exact: true }).click()
     await page.getByText('10 rows').waitFor()
     expect(new URL(page.url()).searchParams.get('sort')).toBe('-stock')
-    // The address alone shows the same to somebody else.
+    // The address alone shows the same to another user.
     await page.reload()
     await page.getByText('10 rows').waitFor()
     await expectFits(page)
@@ -390,7 +390,7 @@ describeWithBrowser('the console', { timeout: 120_000 }, () => {
     const { body } = await it_.api.admin('GET', `${product(30)}?fields=tags.name`)
     expect(body.data.tags).toMatchObject([{ name: 'heavy' }])
     await expectFits(page)
-    // What somebody types stays while others write, and is not written over theirs unasked.
+    // What a user types stays while others write, and is not written over theirs unasked.
     await page.getByLabel(/^stock/).fill('7')
     await it_.api.admin('PATCH', product(30), { stock: 8, state: 'on sale' })
     await timeline.getByText('on sale').waitFor()

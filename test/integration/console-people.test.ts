@@ -5,7 +5,7 @@ import { type Console, expectAccessible, expectFits, startConsole } from '../sup
 import { createRole, createTenant, createUser, grant } from '../support/tenants.ts'
 import { appCode } from '../support/totp.ts'
 
-/** Runs in whoever takes it for HTML. */
+/** Runs wherever it is taken for HTML. */
 const attack = `"><img src=x onerror=alert(1)><svg onload=alert(2)>`
 const password = 'password of a user'
 
@@ -36,7 +36,7 @@ describeWithBrowser('people', { timeout: 120_000 }, () => {
     await createUser(api, roles.reader!, await createTenant(api, 'Dairy'))
   })
 
-  it('makes somebody, shows what another role opens, and blocks them', async () => {
+  it('makes a user, shows what another role opens, and blocks them', async () => {
     const { page, wrong } = await it_.visit('/people')
     await page.getByRole('button', { name: 'New user' }).click()
     const form = dialog(page, 'New user')

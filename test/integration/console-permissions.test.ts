@@ -3,7 +3,7 @@ import { beforeAll, expect, it } from 'vitest'
 import { describeWithBrowser } from '../support/browser.ts'
 import { type Console, expectAccessible, expectFits, startConsole } from '../support/console.ts'
 
-/** Runs in whoever takes it for HTML. */
+/** Runs wherever it is taken for HTML. */
 const attack = `"><img src=x onerror=alert(1)><svg onload=alert(2)>`
 
 describeWithBrowser('the editor of permissions', { timeout: 120_000 }, () => {

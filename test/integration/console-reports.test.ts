@@ -4,7 +4,7 @@ import { beforeAll, expect, it } from 'vitest'
 import { describeWithBrowser } from '../support/browser.ts'
 import { type Console, expectFits, startConsole } from '../support/console.ts'
 
-/** Runs in whoever takes it for HTML. */
+/** Runs wherever it is taken for HTML. */
 const attack = `"><img src=x onerror=alert(1)><svg onload=alert(2)>`
 
 describeWithBrowser('reports and dashboards', { timeout: 120_000 }, () => {

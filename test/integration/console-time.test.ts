@@ -24,7 +24,7 @@ describeWithBrowser('the past in the console', { timeout: 120_000 }, () => {
   })
 
   const moment = (page: Page) => page.getByRole('slider', { name: 'Moment' })
-  /** A record's own, which nobody can change in the past. */
+  /** A record's own, which cannot be changed in the past. */
   const price = (page: Page, value: number) =>
     page.locator('dl').getByText(String(value), { exact: true }).first().waitFor()
   const asOf = (page: Page) => new URL(page.url()).searchParams.get('asOf')
@@ -61,7 +61,7 @@ describeWithBrowser('the past in the console', { timeout: 120_000 }, () => {
     await page.getByText('3 rows').waitFor()
     await page.getByRole('button', { name: 'The change before' }).click()
     await page.getByText('1 row', { exact: true }).waitFor()
-    // The address shows the same to somebody else, and the record that is opened is of the same moment.
+    // The address shows the same to another user, and the record that is opened is of the same moment.
     await page.reload()
     await page.getByText('1 row', { exact: true }).waitFor()
     expect(asOf(page)).toBe(first)

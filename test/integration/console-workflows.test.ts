@@ -5,7 +5,7 @@ import { describeWithBrowser } from '../support/browser.ts'
 import { type Console, expectAccessible, expectFits, startConsole } from '../support/console.ts'
 import { chain, flowOf, node } from '../support/flows.ts'
 
-/** Runs in whoever takes it for HTML. */
+/** Runs wherever it is taken for HTML. */
 const attack = `"><img src=x onerror=alert(1)><svg onload=alert(2)>`
 
 describeWithBrowser('workflows', { timeout: 120_000 }, () => {
@@ -185,7 +185,7 @@ describeWithBrowser('workflows', { timeout: 120_000 }, () => {
     expect(wrong).toEqual([])
   })
 
-  it('shows that somebody else was first, and does not write over them unasked', async () => {
+  it('shows that another user was first, and does not write over them unasked', async () => {
     const { api } = it_
     const flow = chain(node('a', 'variable', { variables: { a: 1 } }))
     await api.admin('POST', '/workflows', { id: 'shared', name: 'Shared', flow_data: flow })
@@ -241,7 +241,7 @@ describeWithBrowser('workflows', { timeout: 120_000 }, () => {
     expect(wrong).toEqual([])
   })
 
-  it('has somebody choose where another has changed the settings meanwhile', async () => {
+  it('lets the user choose where another has changed the settings meanwhile', async () => {
     const { api } = it_
     await api.admin('POST', '/workflows', { id: 'both', name: 'Both', flow_data: chain(node('a', 'variable')) })
     const { page, wrong } = await it_.visit('/workflows/both')

@@ -317,7 +317,7 @@ describe('a preview', () => {
     expect((await start({ user: bo.id })).status).toBe(404)
   })
 
-  it('is for administrators with a session, of somebody who could sign in', async () => {
+  it('is for administrators with a session, of a user who could sign in', async () => {
     expect((await start({ user: ada.id }, ada.call)).status).toBe(403)
     expect((await start({ user: ada.id }, api.anonymous)).status).toBe(401)
     const { body } = await api.admin('POST', '/auth/keys', { name: 'k' })
@@ -534,7 +534,7 @@ describe('saved views', () => {
     query: { filter: { title: 'x' }, columns: ['title'] },
   }
 
-  it('are kept for whoever saves them, and shared with a role by administrators', async () => {
+  it('are kept for the user who saves them, and shared with a role by administrators', async () => {
     const [ada, bo] = [await api.user(), await api.user()]
     const before = await api.position()
     const { status, body } = await ada.call('POST', '/views', view)

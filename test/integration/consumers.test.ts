@@ -90,7 +90,7 @@ const events = (entity = 'thing', after = 0n) =>
 const positions = (rows: readonly { position: number }[]) => rows.map(({ position }) => position)
 
 describe('a consumer', () => {
-  it('handles what is written from its registration on, once, whoever has written', async () => {
+  it('handles what is written from its registration on, once, by any writer', async () => {
     await insert(1, 5)
     const start = await api.position()
     await host(consumerOf('all'))

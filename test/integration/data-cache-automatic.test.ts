@@ -190,7 +190,7 @@ it('under concurrency no answer is older than what its caller was told, by any w
   process.stdout.write(`automatic cache, concurrent: ${JSON.stringify(states)}\n`)
 })
 
-describe('a kept answer is for nobody else', () => {
+describe('a kept answer is for its caller alone', () => {
   const readTally = (more: object = {}) => [{ collection: 'tally', action: 'read', fields: '*', ...more }]
   const by = (who: { call: Call }) => () => who.call('GET', list)
 
@@ -251,7 +251,7 @@ it('counts no longer when a collection has changed, and after TRUNCATE', async (
   for (const one of [api, other]) expect((await report(one)).body.data).toEqual([])
 })
 
-it('an answer that names the time is kept until a row crosses it, whoever wrote that row', async () => {
+it('an answer that names the time is kept until a row crosses it, by any writer', async () => {
   const filter = { text: { contains: 'needle' }, updatedAt: { lte: '$NOW' } }
   const path = `/items/tally?sort=text&fields=text&filter=${encodeURIComponent(JSON.stringify(filter))}`
   const ask = (by: Api) => by.admin('GET', path)

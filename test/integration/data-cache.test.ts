@@ -146,7 +146,7 @@ describe('an answer counts no longer', () => {
     expect(await stateOf('/items/author?sort=name')).toBe('MISS')
   })
 
-  it('after a cascade that nobody asked for by name', async () => {
+  it('after a cascade to a collection that the request does not name', async () => {
     const reviewId = await add('review', { text: 'good', book_Id: bookId })
     await warm(list)
     await warm(`/items/review/${reviewId}`)
@@ -155,7 +155,7 @@ describe('an answer counts no longer', () => {
     expect((await api.admin('GET', `/items/review/${reviewId}`)).body.data.book_Id).toBeNull()
   })
 
-  it('after a trigger of somebody else', async () => {
+  it('after a trigger that is not ours', async () => {
     await api.sql(`create or replace function echo() returns trigger language plpgsql as
       $$begin insert into review (id, text) values (gen_random_uuid(), 'by trigger'); return null; end$$`)
     await api.sql('create trigger echo after update on author for each row execute function echo()')

@@ -23,7 +23,7 @@ const policy =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'none'"
 
 describe('GET /docs', () => {
-  it('is a page with four files, which may ask nobody else and are asked for once', async () => {
+  it('is a page with four files, which may reach no other server and are requested once', async () => {
     for (const [path, type] of [
       ['/docs', 'text/html'],
       ['/docs/init.js', 'text/javascript'],
@@ -54,7 +54,7 @@ describeWithBrowser('the page in a browser', { timeout: 60_000 }, () => {
     browser = await startBrowser()
   })
 
-  /** A new visitor; what the console or the policy complains of, and every request to somebody else, is collected. */
+  /** A new visitor; what the console or the policy complains of, and every request to another server, is collected. */
   async function visit(options: Parameters<Browser['newContext']>[0] = {}): Promise<{ page: Page; wrong: string[] }> {
     const context = await browser.newContext(options)
     onTestFinished(() => context.close())
@@ -74,7 +74,7 @@ describeWithBrowser('the page in a browser', { timeout: 60_000 }, () => {
     return { page, wrong }
   }
 
-  it('shows more to whoever signs in, can be searched and tries requests as them', async () => {
+  it('shows more to a user who signs in, can be searched and tries requests as them', async () => {
     const { page, wrong } = await visit()
     expect(await page.locator('#who').textContent()).toBe('You see what anybody may do.')
     expect(await page.locator('#hidden-families').textContent()).toContain('OPENAPI_INCLUDE_AUTH=true')

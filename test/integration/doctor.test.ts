@@ -56,7 +56,7 @@ it('finds a prepared installation in order, and changes nothing in it', async ()
   expect(await position()).toBe(before)
 })
 
-it('names SQL of definitions that would be refused today, and who uses what somebody has made', async () => {
+it('names SQL of definitions that would be refused today, and definitions that use functions made by users', async () => {
   const { url } = await createDatabase()
   await withClient(url, async (client) => {
     await client.query(
@@ -99,7 +99,7 @@ describe('the database', () => {
     expect(JSON.stringify(findings)).not.toContain('pass9word')
   })
 
-  it('that nobody has made says how', async () => {
+  it('that does not exist says how to make one', async () => {
     const url = new URL(database.url)
     url.pathname = '/there_is_none'
     const finding = (await look({ DATABASE_URL: url.href })).find(({ check }) => check === 'database')
@@ -173,7 +173,7 @@ describe('the database', () => {
 })
 
 describe('the installation', () => {
-  it('with work that nobody does', async () => {
+  it('with work that no worker does', async () => {
     await query(`insert into pgboss.job (name, retry_limit, expire_seconds, keep_until, policy, start_after) values
       ('mail', 0, 60, now() + interval '1 day', 'standard', now() - interval '1 hour'),
       ('mail-dead', 0, 60, now() + interval '1 day', 'standard', now())`)
@@ -216,7 +216,7 @@ describe('the installation', () => {
   })
 })
 
-/** An SMTP server that lets nobody in; its port. */
+/** An SMTP server that refuses every login; its port. */
 async function startRefusing(): Promise<number> {
   const refusing = new SMTPServer({
     authMethods: ['PLAIN', 'LOGIN'],
@@ -378,7 +378,7 @@ describeWithRedis('Redis', () => {
   })
 })
 
-it('says that nobody can register where the role for that is missing', async () => {
+it('says that no one can register where the role for that is missing', async () => {
   const said = async (env: Record<string, string>) => of(await look(env), 'registration')
   expect(await said({})).toEqual(['ok: gives the role user'])
   expect(await said({ DEFAULT_ROLE_REGISTERED: 'nobody' })).toEqual([

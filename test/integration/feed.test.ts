@@ -210,7 +210,7 @@ describe.each<[string, (options?: Partial<FeedOptions>) => Promise<Feed>]>([
     await expectComplete([...heard, ...passing.events], after)
   })
 
-  it('waits for a subscriber that is slow, who does not hold up the others', async () => {
+  it('waits for a slow subscriber, which does not hold up the others', async () => {
     const feed = await start()
     const fast = await listen(feed)
     const gate = Promise.withResolvers<void>()

@@ -81,7 +81,7 @@ describe('an avatar', () => {
 })
 
 describe('images of the settings', () => {
-  it('are in the settings as files, without what is nobody’s business, and as assets by their names', async () => {
+  it('are in the settings as files, without what is private, and as assets by their names', async () => {
     const { id } = await storeFile(api, { content: picture, name: 'logo.png', width: 60, height: 40 })
     const set = await api.admin('PATCH', '/settings', { project_logo_light_Id: id, app_url: 'https://app.example.com' })
     const shown = { id, title: 'logo.png', type: 'image/png', size: picture.length, width: 60, isPublic: false }
@@ -226,7 +226,7 @@ describe('extensions', () => {
     expect(await files()).toBe(before)
     const kept = await api.admin('POST', '/items/article?fields=file_Id', { title: 'kept' })
     expect(await text((await extension.storageService.readFile(kept.body.data.file_Id)).content)).toBe('kept')
-    // What was refused is held by nobody but its hold, and goes when that is over.
+    // What was refused is held by its hold alone, and goes when that is over.
     expect(await api.sql('select "dueAt" < now() + interval \'61 minutes\' as soon from "svc_FileRemoval"')).toEqual([
       { soon: true },
     ])

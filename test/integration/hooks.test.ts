@@ -221,7 +221,7 @@ describe('before a change', () => {
     expect(await rows('loop')).toEqual([])
   })
 
-  it('a transaction is nobody’s any more when the change is over', async () => {
+  it('a transaction is of no more use when the change is over', async () => {
     let kept: any
     const late = Promise.withResolvers<unknown>()
     hook('label', 'items.create', (context) => {

@@ -15,7 +15,7 @@ import { createRole, grant } from '../support/tenants.ts'
 import { upload } from '../support/upload.ts'
 import { waitFor } from '../support/wait.ts'
 
-/** What lets somebody in is written by signing in, registering and inviting, and by nothing else. */
+/** What lets a user in is written by signing in, registering and inviting, and by nothing else. */
 
 let api: Api
 /** A second web process on the same database, with sockets. */

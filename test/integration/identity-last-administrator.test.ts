@@ -3,7 +3,7 @@ import { createAccount, factsSince, sessionOf, type TestAccount } from '../suppo
 import { type Answer, type Api, type Call, startApi } from '../support/api.ts'
 import { createRole, createTenant, grant } from '../support/tenants.ts'
 
-/** Somebody who may do everything has to stay, whoever acts and by whatever way. */
+/** A user who may do everything has to stay, by every way and for every caller. */
 
 let api: Api
 let administrator: string

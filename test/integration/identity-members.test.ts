@@ -74,7 +74,7 @@ describe.each([true, false])('with tenants: %s', (isMultiTenant) => {
     expect([await isLive(gone.token), await isLive(key)]).toEqual([false, false])
   })
 
-  it('somebody new comes with a role', async () => {
+  it('a new user comes with a role', async () => {
     const user = { firstName: 'New', email: `member-of-${isMultiTenant}@example.com`, userRoles: [{ role_Id: member }] }
     const made = await manager.call('POST', '/items/svc_User', user)
     expect(made.status, made.text).toBe(201)
@@ -103,7 +103,7 @@ describe.each([true, false])('with tenants: %s', (isMultiTenant) => {
     ['replacing all roles', (by) => by('PATCH', `/items/svc_User/${target.id}`, { userRoles: [{ role_Id }] })],
   ]
 
-  it.each(['a role that may not be assigned', 'administrator'])('nobody gets %s', async (what) => {
+  it.each(['a role that may not be assigned', 'administrator'])('no user gets %s', async (what) => {
     const role = what === 'administrator' ? administrator : owner
     target = await createUser(api, member, own)
     const before = await api.position()
@@ -120,7 +120,7 @@ describe.each([true, false])('with tenants: %s', (isMultiTenant) => {
     expect(await factsSince(api, before)).toEqual([])
   })
 
-  it('nobody in a role that may not be taken loses it', async () => {
+  it('no user loses a role that may not be taken', async () => {
     const kept = await createUser(api, owner, own)
     const before = await api.position()
     const answers = [

@@ -134,7 +134,7 @@ describe('without a sender, outside production', () => {
     expect((await page('', headers)).status).toBe(404)
   })
 
-  it('nobody reads it from another machine', async () => {
+  it('it cannot be read from another machine', async () => {
     const response = await api.app.inject({ method: 'GET', url: '/_dev/mail', remoteAddress: '192.0.2.1' })
     expect(response.statusCode).toBe(404)
   })

@@ -6,7 +6,7 @@ import { configured } from '../support/configured.ts'
 import { administrator } from '../support/prepare.ts'
 import { waitFor } from '../support/wait.ts'
 
-/** Reads that nobody waits for any more, and reads that take too long. */
+/** Reads whose client is gone, and reads that take too long. */
 
 let api: Api
 let address: string
@@ -86,7 +86,7 @@ describe('a client that closes its socket', () => {
     await waitFor(() => api.runtime.db.pool.totalCount === api.runtime.db.pool.idleCount)
   })
 
-  it('ends nobody else’s', async () => {
+  it('ends no other request’s', async () => {
     const others = await stalled(async () => {
       const leaving = new AbortController()
       const answers = Array.from({ length: 3 }, () => api.admin('GET', '/items/slow?limit=5'))

@@ -7,7 +7,7 @@ import { type Api, type Call, startApi } from '../support/api.ts'
 import { createRole, createTenant, createUser, grant } from '../support/tenants.ts'
 import { waitFor } from '../support/wait.ts'
 
-/** Plans are kept for questions that are asked again, and nobody can tell. */
+/** Plans are kept for questions that are asked again, and answers are the same. */
 
 let api: Api
 
@@ -29,7 +29,7 @@ async function reader(more: object, role?: string) {
   return { ...(await createUser(api, roleId, null)), roleId }
 }
 
-/** The titles of the pages that somebody sees, asked so often that the plan is kept. */
+/** The titles of the pages that a user sees, asked so often that the plan is kept. */
 async function titles(call: Call, path = list): Promise<string> {
   const answers = [await call('GET', path), await call('GET', path), await call('GET', path)]
   expect(answers.map(({ status }) => status)).toEqual([200, 200, 200])

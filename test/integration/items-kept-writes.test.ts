@@ -11,7 +11,7 @@ import { insertStatement, updateStatement } from '../../src/features/data/items/
 import { type Api, startApi } from '../support/api.ts'
 import { createRole, createTenant, createUser, grant, type TenantUser } from '../support/tenants.ts'
 
-/** Statements of writes are kept by the shape of their rows, and nobody can tell. */
+/** Statements of writes are kept by the shape of their rows, and results are the same. */
 
 let api: Api
 

@@ -111,7 +111,7 @@ it('a new user with a password, by PUT too, has no other one', async () => {
 })
 
 // Last: it ends the administrator's session of all tests.
-it('the session in which somebody changes the own password stays', async () => {
+it('the session in which a user changes their own password stays', async () => {
   const elsewhere = (await api.anonymous('POST', '/auth/login', administrator)).body.token
   const { id } = (await api.as(admin)('GET', '/auth/me')).body.user
   const { status, text } = await api.as(admin)('PATCH', `/items/svc_User/${id}`, { password: administrator.password })

@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { type Answer, type Api, type Call, startApi } from '../support/api.ts'
 import { upload } from '../support/upload.ts'
 
-/** A row that the caller may not read, and one that is not there, are the same to whoever points at them. */
+/** A row that the caller may not read, and one that is not there, are the same to a caller who points at them. */
 
 let api: Api
 /** Reads projects whose name is not secret, and may do everything with tasks. */
@@ -57,7 +57,7 @@ const title = () => {
   return `task ${count}`
 }
 
-/** A task of nobody's, which points nowhere. */
+/** A task without a user, which points nowhere. */
 const task = async (more: object = {}) =>
   (await api.admin('POST', '/items/task', { title: title(), ...more })).body.data.id as string
 
@@ -129,7 +129,7 @@ describe.each(Object.entries(ways))('%s', (_what, way) => {
     expect(written.filter(({ userId }) => userId === limited.id)).toEqual([])
   })
 
-  it('is refused to who reads no such row at all', async () => {
+  it('is refused to a caller who reads no such row at all', async () => {
     const answers = [await way(blind, ids.other), await way(blind, ids.unseen), await way(blind, ids.missing)]
     const [first] = answers.map(brief)
     expect(first!.status === 403 || first!.status === 400).toBe(true)
@@ -192,7 +192,7 @@ describe('a foreign key', () => {
     }
   })
 
-  it('may be cleared by who reads no such row', async () => {
+  it('may be cleared by a caller who reads no such row', async () => {
     const id = await task({ project_Id: ids.seen })
     expect((await blind.call('PATCH', `/items/task/${id}`, { project_Id: null })).status).toBe(200)
   })

@@ -231,7 +231,7 @@ describe('many people behind one address', () => {
     return secret
   }
 
-  /** What one of them does, and the same by somebody who guesses: a path and a body. */
+  /** What one of them does, and the same by a guesser: a path and a body. */
   const purposes: readonly [
     string,
     {
@@ -364,7 +364,7 @@ describe('many people behind one address', () => {
     ])
   })
 
-  it('somebody who is refused takes nothing of what the others have left', async () => {
+  it('a caller who is refused takes nothing of what the others have left', async () => {
     const app = await configured(api.database, { ...env, AUTH_RATE_LIMIT: '1' })
     const ip = '198.51.100.53'
     const wrong = (email: string) => login(app, email, 'wrong', { ip })

@@ -191,7 +191,7 @@ describe('a change of links', () => {
     expect(again.frames[0]?.position).toBe(client.frames[1]?.position)
   })
 
-  it('has an image that follows every other change of the item, whoever writes at the same moment', async () => {
+  it('has an image that follows every other change of the item, also of writers at the same moment', async () => {
     const tag = await create('tag', { name: '0' })
     const tasks = await Promise.all(Array.from({ length: 6 }, () => create('task')))
     await Promise.all([

@@ -91,7 +91,7 @@ describe('GET /log/export', () => {
     expect(line.changes.after).toMatchObject({ title: 'p', secret: null, later: null })
   })
 
-  it('gives others what they were granted of the log, and nobody else anything', async () => {
+  it('gives others what they were granted of the log, and nothing without a grant', async () => {
     const { call } = reader
     const answer = await call('GET', '/log/export')
     expect(answer).toMatchObject({ status: 200 })

@@ -115,7 +115,7 @@ describe('the log’s table', () => {
     ])
   })
 
-  it('repairs a publication that somebody widened', async () => {
+  it('repairs a publication that was widened', async () => {
     await db.query('create table secrets (token text)')
     await db.query(
       `alter publication svc_realtime add table secrets; alter publication svc_realtime set (publish = 'insert, update')`,

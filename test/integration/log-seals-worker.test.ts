@@ -71,7 +71,7 @@ it('seals everything since setup, beside another worker, and writes the heads do
   await allSealed()
 })
 
-it('is off with LOG_SEALS=false, keeps the log for nobody then, and makes up for it afterwards', async () => {
+it('is off with LOG_SEALS=false, keeps no log for it then, and makes up for it afterwards', async () => {
   await start()
   await waitFor(async () => (await consumerStates(api.runtime.db)).some(({ name }) => name === 'seals'))
   await stop()

@@ -54,7 +54,7 @@ const sealed = async () => {
 const good = { problems: [], found: 0, unsealed: 0 }
 
 describe('sealed events', () => {
-  it('are found as they were sealed, by whoever knows the key', async () => {
+  it('are found as they were sealed, by every holder of the key', async () => {
     const { head } = await sealed()
     expect(await verify(db, { heads: [head] })).toMatchObject({
       ...good,
@@ -264,7 +264,7 @@ describe('tampering is named', () => {
     expect((await verify(db)).problems).toMatchObject([{ kind: 'changed', position: all[5] }])
   })
 
-  it('links that were removed from the end: by a head that somebody holds, and only by that', async () => {
+  it('links that were removed from the end: by a kept head, and only by that', async () => {
     const { head } = await sealed()
     await root.query('delete from svc_log.seal where number = $1', [head.number])
     expect((await verify(db)).found).toBe(0)

@@ -140,7 +140,7 @@ describe.each(['2025', '2026-07-28'] as const)('a client of the generation %s', 
     // Clients warn of formats that they do not know.
     const formats = [...JSON.stringify(tools).matchAll(/"format":"([^"]+)"/g)].map(([, name]) => name!)
     expect(new Set(formats)).toEqual(new Set(['date-time', 'uuid']))
-    // Nothing that somebody has stored is part of a description.
+    // Nothing that users have stored is part of a description.
     expect(JSON.stringify(tools)).not.toContain('Ignore all rules')
   })
 
@@ -355,7 +355,7 @@ describe('registry mode', () => {
 })
 
 describe('the endpoint', () => {
-  it('answers nobody without a credential of its own in the headers', async () => {
+  it('answers no one without a credential of its own in the headers', async () => {
     const cookie = await api.anonymous('POST', '/auth/login', { ...administrator, authMode: 'cookie' })
     const session = String(cookie.headers['set-cookie']).split(';')[0]!
     const origin = url.slice(0, -'/mcp'.length)
@@ -369,7 +369,7 @@ describe('the endpoint', () => {
     }
   })
 
-  it.each(['', '{bad', '[]'])('asks who calls before it reads a body: %s', async (text) => {
+  it.each(['', '{bad', '[]'])('looks its caller up before it reads a body: %s', async (text) => {
     for (const path of ['/mcp', '/mcp/stateless']) {
       const answer = await api.anonymous('POST', path, Buffer.from(text), { 'content-type': 'application/json' })
       expect([path, answer.status, answer.body.error.code]).toEqual([path, 401, 'UNAUTHORIZED'])

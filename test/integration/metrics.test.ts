@@ -24,7 +24,7 @@ const get = (secret?: string) => api.anonymous('GET', '/metrics', undefined, sec
 const scrape = async () => samplesOf((await get(token)).text)
 
 describe('permission to read the metrics', () => {
-  it('administrators and the holder of METRICS_TOKEN, nobody else', async () => {
+  it('administrators and the holder of METRICS_TOKEN, no one else', async () => {
     const user = await api.user()
     const key = await api.admin('POST', '/auth/keys', { name: 'watcher' })
     expect(key.status).toBe(200)

@@ -58,7 +58,7 @@ describe('an installation with svc_User and without svc_Migration', () => {
     })
   })
 
-  it('refuses a baseline that is no version, and a database of somebody else, and changes neither', async () => {
+  it('refuses a baseline that is no version, and the database of another program, and changes neither', async () => {
     const old = await oldDatabase()
     await expect(setUp(old, { MIGRATIONS_UPGRADE_BASELINE: 'yesterday' })).rejects.toThrow(
       'MIGRATIONS_UPGRADE_BASELINE',

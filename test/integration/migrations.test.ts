@@ -230,7 +230,7 @@ describe('run', () => {
     await setStatus('20240108_half', 'skipped')
   })
 
-  it('does not wait long for a lock, so that nobody waits long behind it', async () => {
+  it('does not wait long for a lock, so that no one waits long after it', async () => {
     dir.write('20240109_blocked', `await sql('alter table planet add column rings int'); return { success: true }`)
     const reader = await connect(api.database.url)
     await reader.query('begin; select * from planet')

@@ -179,7 +179,7 @@ describe('the own notifications', () => {
 })
 
 describe('live', () => {
-  it('arrive at their user, who needs no permission for the collection, and at nobody else', async () => {
+  it('arrive at their user alone, who needs no permission for the collection', async () => {
     const sockets = await Promise.all([anna, bert].map(({ token }) => connect(address, token)))
     for (const socket of sockets)
       expect(await socket.subscribe('svc_Notification')).toMatchObject({ status: 'success' })

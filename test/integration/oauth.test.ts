@@ -362,7 +362,7 @@ describe('a program that a user signs in to', () => {
 })
 
 describe('a request', () => {
-  it('whose program or address is not known is answered to nobody but the user', async () => {
+  it('whose program or address is not known is answered to the user alone', async () => {
     const clientId = await registered()
     const refused = [
       queryOf('dbc_unknown'),
@@ -438,7 +438,7 @@ describe('a request', () => {
 })
 
 describe('the pages', () => {
-  it('are framed by nobody, run no script, and post to themselves only', async () => {
+  it('cannot be framed, run no script, and post to themselves only', async () => {
     const cookie = cookieOf(await sessionOf(api, await createAccount(api)))
     const query = queryOf(await registered())
     for (const page of [await look(query), await look(query, cookie), await look('')]) {
@@ -484,7 +484,7 @@ describe('the pages', () => {
     expect(unescaped(/url=([^"]+)"/.exec(text)?.[1])).toBe(`authorize?${query}`)
   })
 
-  it('sign in by mailed code, with a second factor, and as somebody else', async () => {
+  it('sign in by mailed code, with a second factor, and as another user', async () => {
     const query = queryOf(await registered())
     const user = await createAccount(api)
     const mailed = await form('/oauth/sign-in-mail', { request: query, email: user.email }, ofPage)
@@ -819,7 +819,7 @@ describe('a token', () => {
     expect(await triggeredBy(write, 'note by write')).toEqual(refused)
     expect(await triggeredBy(session, 'note by session')).toEqual(['completed', null])
 
-    // Going on with somebody else's execution, and a node of which it makes up what came before.
+    // Going on with another user's execution, and a node of which it makes up what came before.
     const { body: begun } = await api.as(session)('POST', '/workflows/waiting/execute', { name: 'retried' })
     await api.as(session)('POST', `/workflows/waiting/executions/${begun.execution.id}/cancel`)
     await api.sql(
@@ -924,7 +924,7 @@ describe('registration', () => {
     expect((await register({ redirect_uris: [] })).status).toBe(400)
   })
 
-  it('is bounded for a network, and forgotten where nobody signs in', async () => {
+  it('is bounded for a network, and forgotten without a sign-in', async () => {
     await api.sql('delete from "svc_OAuthClient"')
     const answers = await Promise.all(Array.from({ length: 30 }, () => register()))
     expect(answers.filter(({ status }) => status === 201)).toHaveLength(20)
@@ -1183,7 +1183,7 @@ describeWithBrowser('in a browser', { timeout: 60_000 }, () => {
     browser = await startBrowser()
   })
 
-  it('somebody signs in with a passkey', async () => {
+  it('a user signs in with a passkey', async () => {
     const port = await freePort()
     const home = `http://localhost:${port}`
     const named = await startApi(
@@ -1216,7 +1216,7 @@ describeWithBrowser('in a browser', { timeout: 60_000 }, () => {
     expect(page.url()).toContain(`client_id=${clientId}`)
   })
 
-  it('somebody signs in, reads what is asked, allows it, and is sent back to the program', async () => {
+  it('a user signs in, reads what is asked, allows it, and is sent back to the program', async () => {
     const user = await createAccount(api)
     const back = createServer()
     await new Promise<void>((listening) => back.listen(0, '127.0.0.1', listening))

@@ -310,7 +310,7 @@ describe('generators that read the document', () => {
       { collection: 'maker', action: 'read', fields: '*' },
     ])
     const call = live.as(token)
-    // The document of somebody with few rights is small, and generating takes its time by what there is.
+    // The document of a user with few rights is small, and generating takes its time by what there is.
     const input = await documentOf(call)
     await createClient({
       input,
@@ -355,7 +355,7 @@ const weather = `
   export default { id: 'weather', handler }
 `
 
-/** What somebody writes who has nothing but the generated client. */
+/** The code of a user who has nothing but the generated client. */
 const smoke = `
   import { client } from './client/client.gen'
   import * as api from './client/sdk.gen'

@@ -122,7 +122,7 @@ describe('one row whose connection is lost before the answer', () => {
     expect(await events(before)).toEqual(['note create', 'note update', 'note update', 'note create', 'note delete'])
   })
 
-  it('is told to be unknown when it is not in the log, and nobody is told to send it again as it is', async () => {
+  it('is told to be unknown when it is not in the log, and no client is told to send it again as it is', async () => {
     const before = await api.position()
     const answer = await during('nowhere', 'message', () => api.admin('POST', '/items/note', { text: 'nowhere' }))
     expect(answer).toMatchObject(unknown)
@@ -141,7 +141,7 @@ describe('one row whose connection is lost before the answer', () => {
 })
 
 describe('a server that was restarted', () => {
-  it('after a crash may have given the number to somebody else, after an orderly restart not', async () => {
+  it('after a crash may have given the number to another transaction, after an orderly restart not', async () => {
     const server = await startPrivateServer()
     const log = pino({ level: 'silent' })
     const pool = openPool({ config: testConfig(server.url), log, max: 2, readOnly: true, name: 'outcome test' })

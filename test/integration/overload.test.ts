@@ -77,7 +77,7 @@ it.each<[what: string, ask: () => Promise<Answer>]>([
   expect((await ask()).status).toBe(200)
 })
 
-it('takes turns: who asks for little is served between the pieces of who asks for much', async () => {
+it('takes turns: a caller who asks for little is served between the pieces of one who asks for much', async () => {
   const { call } = await api.user([{ collection: 'slow', action: 'read', fields: ['*'] }])
   const before = api.runtime.admission.stats().refused.heavy
   const [many, one] = await stalled(async () => {

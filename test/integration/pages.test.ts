@@ -29,7 +29,7 @@ describe('svc_Page and svc_Block', () => {
     expect((await api.admin('GET', `/items/svc_Page/${child.data.id}`)).body.data.parent_Id).toBeNull()
   })
 
-  it('are nobody else’s without a grant, and tell their subscribers', async () => {
+  it('are closed to others without a grant, and tell their subscribers', async () => {
     const user = await api.user()
     expect((await user.call('GET', '/items/svc_Page')).status).toBe(403)
     const { collections } = api.runtime.catalog.current()

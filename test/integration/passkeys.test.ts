@@ -125,7 +125,7 @@ describe('registering', () => {
     expect(await verify(user, openAuthenticator({ origin, rpId }).register(late))).toMatchObject(notRegistered)
   })
 
-  it('refuses a passkey that somebody has already', async () => {
+  it('refuses a passkey that a user has already', async () => {
     const { authenticator } = await owner()
     const thief = await api.user()
     const options = (await thief.call('POST', '/auth/passkey/register/options')).body
@@ -170,7 +170,7 @@ describe('signing in', () => {
     expect((await user.signIn({ userHandle: null })).status).toBe(200)
   })
 
-  it('refuses a signature of another passkey, and one that nobody has', async () => {
+  it('refuses a signature of another passkey, and one of no known passkey', async () => {
     const [user, other] = [await owner(), await owner()]
     const stranger = openAuthenticator({ origin, rpId })
     const forged = await ask()

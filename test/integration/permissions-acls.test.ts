@@ -45,7 +45,7 @@ describe('the rules of the system', () => {
     )
   })
 
-  it('are changed and deleted by nobody, by no door', async () => {
+  it('are changed and deleted by no caller, by no door', async () => {
     const before = await api.position()
     const id = ids.Read_Own!
     for (const [method, path, body] of [

@@ -22,7 +22,7 @@ const parameters = (values: Readonly<Record<string, unknown>>) =>
     ]),
   )
 
-describe('P-06 secrets are shown to nobody', () => {
+describe('P-06 secrets are never shown', () => {
   const secrets: [string, string][] = [
     ['svc_User', 'password'],
     ['svc_Sessions', 'token'],

@@ -336,7 +336,7 @@ describe('P-17 the row as written satisfies the rule, too', () => {
     expect(await eventsAfter(position)).toEqual([])
   })
 
-  it('when it is created for somebody else', async () => {
+  it('when it is created for another user', async () => {
     const position = await on.api.position()
     for (const payload of [
       { title: 'x', owner_Id: on.ids.otherUser },

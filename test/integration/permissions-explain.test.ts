@@ -110,7 +110,7 @@ describe('an explanation', () => {
     })
   })
 
-  it('of a role is about somebody of whom nothing more is known', async () => {
+  it('of a role is about a user of whom nothing more is known', async () => {
     await allow({ action: 'read', fields: '*', conditions: { userCreated_Id: '$CURRENT_USER' } })
     const id = await book({ userCreated_Id: user.id })
     for (const role of [

@@ -120,7 +120,7 @@ const parameters = (values: object) =>
 const list = (who: Call, collection: string, query: object = {}) =>
   who('GET', `/items/${collection}?${parameters(query)}`)
 
-/** `tenant_Id` of every row that somebody sees; tests know what belongs to nobody. */
+/** `tenant_Id` of every row that a user sees; tests know what belongs to no tenant. */
 async function tenantsSeen(who: Call, collection: string): Promise<Set<unknown>> {
   const { status, body } = await list(who, collection)
   expect([collection, status]).toEqual([collection, 200])
@@ -222,7 +222,7 @@ describe('T-01 the tenant comes from the session alone', () => {
     expect(answer.body.totalCount).toBe(answer.body.data.length)
   })
 
-  it('not from a parameter that nobody knows', async () => {
+  it('not from an unknown parameter', async () => {
     const answer = await call('GET', `/items/orders?${parameters({ tenantId: two })}`)
     expect([answer.status, answer.body.error.code]).toEqual([400, 'UNKNOWN_PARAMETER'])
   })

@@ -224,7 +224,7 @@ describe('paths over relations', () => {
     }
   })
 
-  it('that a change of a collection has broken let nothing through, and lock nobody out', async () => {
+  it('that a change of a collection has broken let nothing through, and lock no user out', async () => {
     await api.admin('POST', '/schemas', { collectionName: 'team', schema: { fields: { name: { type: 'String' } } } })
     const { definition } = api.runtime.catalog.current().collections.get('svc_Role')!
     const team = { relType: 'BelongsTo', target: 'team', foreignKey: 'team_id' }

@@ -4,7 +4,7 @@ import { type Api, startApi } from '../support/api.ts'
 import { administrator, testEnv } from '../support/prepare.ts'
 import { upload } from '../support/upload.ts'
 
-/** Permissions for collections that nobody has created yet. */
+/** Permissions for collections that do not exist yet. */
 
 let api: Api
 let role: Awaited<ReturnType<Api['user']>>

@@ -426,7 +426,7 @@ describe('the role public', () => {
     expect((await api.anonymous('GET', '/items/book')).status).toBe(403)
   })
 
-  it('knows its own role in rules, and nobody else', async () => {
+  it('knows its own role in rules, and no user', async () => {
     const [{ id }] = await api.sql(`select id from "svc_Role" where name = 'public'`)
     const made = await api.admin('POST', '/permissions', {
       role_Id: id,

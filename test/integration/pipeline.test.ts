@@ -11,7 +11,7 @@ import { withClient } from '../support/server.ts'
 import { waitFor } from '../support/wait.ts'
 
 /*
- * Quick reads that share connections (db/pipeline.ts): to whoever asks, they are statements like any others.
+ * Quick reads that share connections (db/pipeline.ts): to their callers they are statements like any others.
  */
 
 let database: TestDatabase
@@ -114,7 +114,7 @@ it('a statement that waits for a lock ends when its asker is gone, and the conne
   await expect(pidsOf(db, 1)).rejects.toMatchObject({ status: 499 })
 })
 
-it('an asker who leaves does not take along those who shared a connection with it', async () => {
+it('a client that leaves ends no other statement of the shared connection', async () => {
   const { pool } = open({ max: 4 })
   const db = openDatabase(pool, { log: pino({ level: 'silent' }), logSql: false, onLoss: 'repeat', ends: goneSignal })
   const [leaving, staying] = [new AbortController(), new AbortController()]
@@ -133,7 +133,7 @@ it('an asker who leaves does not take along those who shared a connection with i
   expect(await stayed).toEqual([{ 'id for one who stays': 1 }])
 })
 
-it('an asker who leaves after the answer ends nothing else on the connection', async () => {
+it('a client that leaves after its answer ends nothing else on the connection', async () => {
   const client = new AbortController()
   const db = open({ max: 2, gone: client.signal })
   let slow: Promise<unknown> | undefined

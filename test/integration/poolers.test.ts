@@ -70,7 +70,7 @@ describe('without a pooler', () => {
     expect(rows).toEqual([{ name: expect.stringMatching(/^svc_[\w-]{32}$/), statement: 'select 1 as one' }])
   })
 
-  it('DATABASE_PREPARED_STATEMENTS=false gives no names, whoever asks', async () => {
+  it('DATABASE_PREPARED_STATEMENTS=false gives no names, to any statement', async () => {
     const api = await startApi({ DATABASE_PREPARED_STATEMENTS: 'false' }, database)
     await api.admin('GET', '/items/svc_User?fields=id')
     await api.admin('POST', '/items/svc_Tenant', { name: 'unnamed' })
@@ -305,7 +305,7 @@ describeWithPgbouncer('a pooler', () => {
     })
   })
 
-  describe('that nobody has looked at', () => {
+  describe('without detection', () => {
     it('never mixes the statements of two processes up, and neither of them fails', async () => {
       const processes = [open(loose.url), open(loose.url)]
       const texts = Array.from({ length: 30 }, (_, i) => `select ${i} as n${i}, $1::int as given`)

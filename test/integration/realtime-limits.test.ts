@@ -97,7 +97,7 @@ describe('messages', () => {
     await isAlive()
   })
 
-  it('that nobody listens to are answered with an error and reach nobody', async () => {
+  it('that no one listens to are answered with an error and reach no client', async () => {
     const [sender, other] = [await connect(address, token), await connect(address, token)]
     await other.subscribe('note')
     for (const name of [

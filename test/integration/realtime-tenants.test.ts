@@ -8,7 +8,7 @@ describe.each([
   ['the WAL', 'true'],
   ['polling', 'false'],
 ])('changes by %s', (_source, walEnabled) => {
-  it('of another tenant reach nobody; a row that comes or goes is told as such, live and after a break', async () => {
+  it('of another tenant reach no one; a row that comes or goes is told as such, live and after a break', async () => {
     const env = { SOCKET_ENABLED: 'true', MULTI_TENANT: 'true', REALTIME_WAL_CONSUMER_ENABLED: walEnabled }
     const api = await startApi(env)
     const address = await api.app.listen({ host: '127.0.0.1', port: 0 })

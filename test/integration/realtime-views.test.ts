@@ -246,7 +246,7 @@ describe('a collection that changes', () => {
 })
 
 describe('a statement of the feed that fails', () => {
-  it('because its connection is lost is repeated, and nobody hears of it', async () => {
+  it('because its connection is lost is repeated, and no client notices', async () => {
     const [client, other] = [await connect(address, token), await connect(address, token)]
     for (const [socket, wish] of [
       [client, { filter: { or: [{ 'team.name': 'grey' }, { points: 7 }] } }],

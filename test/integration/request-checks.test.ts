@@ -93,7 +93,7 @@ describe('the order of checks', () => {
   })
 })
 
-describe('a body that nobody wants', () => {
+describe('a body that is not wanted', () => {
   const size = { ...json, 'content-length': String(20 * 1024 * 1024) }
   it.each([
     ['POST', '/items/note', 'create'],
@@ -143,7 +143,7 @@ describe('a body that nobody wants', () => {
     expect(sent).toBeLessThan(20 * 1024 * 1024)
   })
 
-  it('is not asked for of who waits to be asked', async () => {
+  it('is not asked for where the client waits for 100 Continue', async () => {
     const refused = open('POST', '/items/note', nobody, { ...json, 'content-length': '11', expect: '100-continue' })
     expect(await answered(refused)).toBe(403)
     await waitFor(() => refused.isClosed)

@@ -62,7 +62,7 @@ for (const [where, suite, variables] of stores)
       return socket
     }
 
-    it('tell members who comes and goes, and answer with the history', async () => {
+    it('tell members of joins and leaves, and answer with the history', async () => {
       const room = newRoom()
       const a = await joined(anna, room)
       const b = await as(bert)
@@ -248,7 +248,7 @@ for (const [where, suite, variables] of stores)
       expect(await a.emit(event, request)).toEqual(refused(message, code))
     })
 
-    it('have no way to those of the platform, and nobody says what the server says', async () => {
+    it('have no way to those of the platform, and no client can speak as the server', async () => {
       const a = await as(anna)
       const b = await as(bert)
       const names = [`user:${bert.id}`, 'tenant:-', 'collection:svc_User', b.socket.id!, '__proto__', 'constructor']

@@ -135,7 +135,7 @@ describe('rows that are created together', () => {
   })
 })
 
-it('rows of callers whose rules name them share transactions, and nobody writes those of another', async () => {
+it('rows of callers whose rules name them share transactions, and no caller writes those of another', async () => {
   const conditions = { OR: [{ owner: '$CURRENT_USER' }, { name: { in: ['everybody’s'] } }] }
   const actions = ['create', 'update', 'delete'] as const
   const rules = actions.map((action) => ({ collection: 'owned', action, fields: ['*'], conditions }))
@@ -276,7 +276,7 @@ it('logs consequences of a row in the database under its own request', async () 
     )
 })
 
-it('a table with a trigger of somebody else gets its rows one by one', async () => {
+it('a table with a trigger that is not ours gets its rows one by one', async () => {
   await api.sql(`create function follow() returns trigger language plpgsql as $$ begin
     insert into watched (id, name, "createdAt", "updatedAt") values (gen_random_uuid(), 'after ' || new.name, now(), now()); return new; end $$`)
   await api.sql('create trigger follow before insert on thing for each row execute function follow()')

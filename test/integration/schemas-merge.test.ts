@@ -105,7 +105,7 @@ describe('PATCH /schemas merges', () => {
     expect((await patch(name, { fields: {} }, '?drop=yes')).status).toBe(400)
   })
 
-  it('never loses a column that nobody named: by another key, by a relation of its name', async () => {
+  it('never loses a column that the request does not name: by another key, by a relation of its name', async () => {
     const name = await make({ fields: { b: ab.b, of: { relType: 'BelongsTo', target: 'svc_Tenant' } } })
     await fill(name, { b: 1 })
     const other = { of: { relType: 'BelongsTo', target: 'svc_Tenant', foreignKey: 'tenantKey' } }

@@ -264,7 +264,7 @@ describe('a sign-in', () => {
     expect(await api.sql('select 1 from "svc_Sessions" where "user_Id" = $1', [account.id])).toEqual([])
   })
 
-  it('of the same somebody for the first time, many times at once, makes one account', async () => {
+  it('of the same person for the first time, many times at once, makes one account', async () => {
     const { login, email } = somebody()
     const backs = await Promise.all([1, 2, 3, 4].map(async () => visit((await start({})).body.url, login)))
     const answers = await Promise.all(backs.map((back) => api.anonymous('GET', pathOf(back))))
@@ -273,7 +273,7 @@ describe('a sign-in', () => {
     expect(await linksOf((await userOf(email)).id)).toHaveLength(1)
   })
 
-  it('works for somebody without an e-mail address', async () => {
+  it('works for a person without an e-mail address', async () => {
     const { login } = somebody({ email: undefined, email_verified: undefined })
     const first = await signIn(login)
     expect(first).toMatchObject({ status: 200, body: { user: { email: null, firstName: 'Grace' } } })
@@ -307,7 +307,7 @@ describe('an account of the same address', () => {
     expect(await userOf(email)).toMatchObject({ emailVerified: false, password: expect.any(String) })
   })
 
-  it('that somebody else has set up is taken from them', async () => {
+  it('that another person has set up is taken from them', async () => {
     const { login, email } = somebody()
     const account = await createAccount(api, { email, emailVerified: false })
     const stranger = await sessionOf(api, account)
@@ -337,7 +337,7 @@ describe('an account of the same address', () => {
   })
 })
 
-it('nobody new comes in where registration is closed', async () => {
+it('no new user comes in where registration is closed', async () => {
   const closed = await startApi({ ...env, PUBLIC_REGISTRATION: 'false' }, api.database)
   const { login, email } = somebody()
   expect(await signIn(login, {}, closed)).toMatchObject({ status: 403, body: { code: 'REGISTRATION_DISABLED' } })

@@ -161,7 +161,7 @@ describe('claims', () => {
   })
 })
 
-describe('a status that somebody sets', () => {
+describe('a status that is set by hand', () => {
   it('takes the task from its attempt, says since when it runs, and brings a failed one back', async () => {
     const id = await create({})
     const claim = (await claimById(api.runtime, id))!

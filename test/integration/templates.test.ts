@@ -53,7 +53,7 @@ describe('GET /templates', () => {
     expect({ status, body }).toEqual({ status: 404, body: { data: null, message: expect.any(String) } })
   })
 
-  it('shows an administrator all of them, and nobody else', async () => {
+  it('shows all of them to an administrator alone', async () => {
     const { body } = await api.admin('GET', '/templates/defaults')
     expect(body.data.templates.map(({ type }: { type: string }) => type)).toEqual(expect.arrayContaining(specified))
     expect(body.data.commonVariables).toContain('currentYear')
@@ -76,7 +76,7 @@ describe('the first rows of svc_Template', () => {
     for (const row of rows) expect(row).toMatchObject({ tenant_Id: null, isActive: true })
   })
 
-  it('follow what is built in until somebody changes or deletes them', async () => {
+  it('follow what is built in until they are changed or deleted', async () => {
     const id = async (type: string) => (await api.sql('select id from "svc_Template" where type = $1', [type]))[0].id
     await api.sql(`update "svc_Template" set body = 'of an older version' where type in ('welcome', 'invite')`)
     const changed = await api.admin('PATCH', `/items/svc_Template/${await id('invite')}`, { subject: 'My own' })
@@ -130,7 +130,7 @@ describe('a template that is saved', () => {
     expect(bulk.status).toBe(400)
   })
 
-  it('is nobody’s but an administrator’s', async () => {
+  it('is for administrators alone', async () => {
     const { call, roleId } = await api.user()
     await storeGrants(api, roleId, [{ collection: 'svc_Template', action: 'create', fields: ['*'] }])
     expect((await call('POST', '/items/svc_Template', { type: 'x', subject: 'S', body: 'B' })).status).toBe(403)

@@ -121,7 +121,7 @@ describe('the export of a tenant', () => {
     expect(linesOf(files, 'svc_Role')).toEqual([{ id: role, name: expect.any(String), description: null }])
   })
 
-  it('says of every file what it must be, and nobody else may read one', async () => {
+  it('says of every file what it must be, and no other user may read one', async () => {
     const out = join(dir, 'digests')
     const stored = await storeFile(api, { content: 'a cake', name: 'Cake.PNG', tenant: bakery, folder: 'deep/er' })
     await storeFile(api, { content: 'a cake', name: 'again', tenant: bakery })

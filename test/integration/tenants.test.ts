@@ -371,7 +371,7 @@ describe('POST /auth/register with an invitation', () => {
     expect(await api.sql('select id from "svc_User" where email = $1', [email])).toEqual([])
   })
 
-  it('works once of 20 at the same time, and leaves the invitation to whoever has an account', async () => {
+  it('works once of 20 at the same time, and leaves the invitation to users with an account', async () => {
     const { email, token } = await invited()
     const answers = await Promise.all(
       Array.from({ length: 20 }, (_, i) => register(email, token, {}, i % 2 ? api : other)),

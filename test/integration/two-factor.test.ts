@@ -249,7 +249,7 @@ describe('the challenge', () => {
     expect((await verify(token, appCode(user.secret))).status).toBe(200)
   })
 
-  it('takes no code of somebody else', async () => {
+  it('takes no code of another user', async () => {
     const [a, b] = [await enrolled(), await enrolled()]
     expect(await verify(await challenge(a.email), appCode(b.secret))).toMatchObject(refusal)
     expect(await verify(await challenge(a.email), b.backupCodes[0]!)).toMatchObject(refusal)
@@ -448,7 +448,7 @@ describe('mails', () => {
     expect((await login(user.email, { password: 'another password' })).body).toMatchObject({ twoFactorRequired: true })
   })
 
-  it('proves ownership, which drops what somebody else set up before', async () => {
+  it('proves ownership, which drops what another person set up before', async () => {
     const user = await enrolled()
     await api.sql('update "svc_User" set "emailVerified" = false where id = $1', [user.id])
     const { body } = await byLink(user.email)

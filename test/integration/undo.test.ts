@@ -210,7 +210,7 @@ describe('POST /log/undo', () => {
     await make('writer', { name: 'other' })
     const body = { actor: ada.id, from: iso(from), to: iso(end) }
     expect((await undo({ ...body, collections: ['writer'] })).status).toBe(404)
-    // Her own may she undo, somebody else's activity is not hers to ask about.
+    // Her own may she undo, another user's activity is not hers to ask about.
     expect((await undo({ ...body, actor: '00000000-0000-4000-8000-000000000000' }, ada.call)).status).toBe(403)
     await ok(undo(body, ada.call))
     expect(await rows('genre')).toEqual(before)

@@ -5,7 +5,7 @@ import type { App } from '../../src/http/http.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'
 
-/** Parameters that nobody knows are refused where an answer to them would be every row. */
+/** Unknown parameters are refused where an answer to them would be every row. */
 
 let api: Api
 let id: string
@@ -138,7 +138,7 @@ describe('an unknown parameter', () => {
     expect((await api.anonymous('POST', '/permissions?bogus=1', {})).status).toBe(401)
   })
 
-  it('is somebody else’s elsewhere', async () => {
+  it('is left alone elsewhere', async () => {
     for (const [path, status] of [
       ['/?utm_source=x', 200],
       ['/health?x=1', 200],

@@ -192,7 +192,7 @@ describe('handles', () => {
       [[a, b], { operator: 'AND' }, { a: 2, b: 2 }, 'no'],
       [[a, b], { operator: 'OR' }, { a: 2, b: 2 }, 'yes'],
       [[a], {}, { a: 2 }, 'no'],
-      // An operator that nobody knows never holds.
+      // An unknown operator never holds.
       [[{ ...a, operator: 'resembles' }], {}, { a: 1 }, 'no'],
     ] as const
     for (const [conditions, more, data, way] of cases)

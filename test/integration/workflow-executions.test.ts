@@ -330,7 +330,7 @@ describe('rights of an execution', () => {
     )
   })
 
-  it('is refused in this order: nobody, unknown, not active, not allowed', async () => {
+  it('is refused in this order: no caller, unknown, not active, not allowed', async () => {
     const user = await api.user()
     const roles = await api.user()
     const id = await make(chain(creating({})), { allowed_roles: [roles.roleId] })
@@ -390,7 +390,7 @@ describe('rights of an execution', () => {
           body: { echo: `{{secrets['${name}']}}`, said: '{{trigger.said}}' },
         }),
       )
-    // What comes with the data names none, whoever sends it.
+    // What comes with the data names none, from any sender.
     const said = '{{ secrets.token }} {{secrets.elsewhere}}'
     expect(await over(await execute(await make(calling('token')), { said }))).toMatchObject({ status: 'completed' })
     expect(receiver.accepted[0]).toMatchObject({
@@ -450,7 +450,7 @@ describe('triggers', () => {
   const noting = (state: string) =>
     chain(node('note', 'service', { operation: 'create', collection: 'note', data: { state } }))
 
-  it('are changes, each once, whoever made them; hidden fields stay hidden', async () => {
+  it('are changes, each once, of any writer; hidden fields stay hidden', async () => {
     const created = await make(
       noting('created {{trigger.document.state}} {{trigger.document.secret}}'),
       onOrder('create'),
@@ -463,7 +463,7 @@ describe('triggers', () => {
     await api.admin('PATCH', '/items/order/901', { state: 'b' })
     await waitFor(async () => (await of(created)).length === 1 && (await of(updated)).length === 1)
     const [[bySql], [byApi]] = [await of(created), await of(updated)]
-    // Nobody made the first change: it is done as nobody, who may not.
+    // No user made the first change: it is done as the public role, which may not.
     expect(await over(bySql.id)).toMatchObject({ status: 'failed', triggered_by_Id: null })
     expect(JSON.stringify(bySql.trigger_data)).not.toContain('hush')
     expect(await over(byApi.id)).toMatchObject({ status: 'completed', triggered_by_Id: expect.any(String) })
@@ -567,7 +567,7 @@ describe('a change that a workflow guards', () => {
     const notes = (await rows('note')).length
     expect((await api.admin('POST', '/items/order', { total: 'many' })).status).toBe(400)
     expect(await rows('note')).toHaveLength(notes)
-    // It acts as who makes the change, who may not write notes.
+    // It acts as the user who makes the change, who may not write notes.
     const user = await api.user([{ collection: 'order', action: 'create', fields: ['*'] }])
     expect((await user.call('POST', '/items/order', { total: 1 })).body.error).toMatchObject({
       ...{ code: 'HOOK_REFUSED', message: "You don't have permission to create items in 'note'" },
@@ -599,7 +599,7 @@ describe('a change that a workflow guards', () => {
     expect((await api.admin('PATCH', '/items/note/7000', { state: 'y' })).status).toBe(200)
   })
 
-  it('is a read, too: of what is asked, and that somebody asked', async () => {
+  it('is a read, too: of what is asked, and that it was asked', async () => {
     const narrow = await make(
       chain(node('q', 'transform', { transformType: 'mapping', mapping: { 'query.filter.state': 'y' } })),
       guarding('note', 'read'),

@@ -129,7 +129,7 @@ describe('watchers of an execution', () => {
       { name: 'execution:error', executionId: execution, message: 'Not authorized to join this execution' },
     ])
     await waitFor(() => told(own).some(({ nodeId }) => nodeId === 'write'))
-    // It waits for somebody to join, half a second at most.
+    // It waits for another to join, half a second at most.
     expect((await of('watched'))[0].startedAt.getTime() - (await of('watched'))[0].createdAt.getTime()).toBeLessThan(
       Math.max(450, performance.now() - began),
     )
@@ -413,7 +413,7 @@ describe('as whom one acts', () => {
     return due.length
   }
 
-  it('is who triggers it where an administrator saved it, else its author as they are now, or nobody', async () => {
+  it('is the user who triggers it where an administrator saved it, else its author as they are now, or the public role', async () => {
     const fields = { id, step: text }
     for (const collectionName of ['act', 'push'])
       expect(
@@ -707,7 +707,7 @@ describe('a hostile', () => {
 })
 
 describe('tenants', () => {
-  it('have their own workflows and executions, and share those of nobody', async () => {
+  it('have their own workflows and executions, and share those without a tenant', async () => {
     const multi = await startApi({ MULTI_TENANT: 'true' })
     const saveMulti = saver(multi)
     const worker = await openWorkflows(multi.runtime)

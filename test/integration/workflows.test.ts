@@ -67,7 +67,7 @@ describe('saving', () => {
     expect((await api.admin('PATCH', '/workflows/versioned', { options: {} }, ifMatch)).status).toBe(412)
   })
 
-  it('makes whoever changes what it does its author, and leaves what only administrators may save to them', async () => {
+  it('makes the user who changes what it does its author, and leaves to administrators what only they may save', async () => {
     const editor = await api.user(grants)
     const [administrator] = await api.sql(`select id from "svc_User" where email not like 'user%' limit 1`)
     await api.admin('POST', '/workflows', { id: 'theirs', name: 't', flow_data: making })
@@ -114,7 +114,7 @@ describe('saving', () => {
       (await api.admin('PATCH', '/workflows/theirs', { flow_data: raised({ bypassPermissions: true }) })).status,
     ).toBe(200)
     expect((await row('theirs')).authority_Id).toBe(administrator.id)
-    // What an administrator raised falls when somebody else saves.
+    // What an administrator raised falls when another user saves.
     const saved = { flow_data: raised({ bypassPermissions: true, itemId: 1 }) }
     expect((await editor.call('PATCH', '/workflows/theirs', saved)).status).toBe(200)
     expect((await row('theirs')).flow_data.nodes[1].data.bypassPermissions).toBe(false)
@@ -248,7 +248,7 @@ describe('saving', () => {
     ).toBe(201)
   })
 
-  it('seals secrets, which nobody reads again', async () => {
+  it('seals secrets, which are never read again', async () => {
     const made = await api.admin('POST', '/items/svc_Secret', {
       name: 'stripe',
       value: 'sk_live_the-secret-of-stripe',
@@ -270,7 +270,7 @@ describe('saving', () => {
 })
 
 describe('the rest of the routes', () => {
-  it('checks a graph for whoever is signed in', async () => {
+  it('checks a graph for every signed-in user', async () => {
     const user = await api.user()
     const { status, body } = await user.call('POST', '/workflows/validate', { flow_data: chain(node('wait', 'delay')) })
     expect([status, body.valid]).toEqual([200, false])

@@ -76,7 +76,7 @@ describe('a step', () => {
     expect(stepOf([...heavy, trials[0]!], [work('c', { weight: 'cheap' })]).admitted).toHaveLength(1)
   })
 
-  it('refuses nobody where a glance says that it may not', () => {
+  it('refuses no one where a glance says that it may not', () => {
     const weights: Weight[] = ['cheap', 'quick', 'trial', 'doubtful', 'heavy']
     let glances = 0
     for (let seed = 1; seed <= 3000; seed += 1) {
@@ -146,7 +146,7 @@ describe('a step', () => {
     expect(stepOf(running, [settled, fresh], 1000).refused).toEqual([fresh])
   })
 
-  it('refuses nobody who has waited for a while because fewer may wait than before', () => {
+  it('refuses no one who has waited for a while because fewer may wait than before', () => {
     const settled = many(4, 'b', { since: 0 })
     const fresh = work('b', { since: 900 })
     const fewer = { ...places, heavy: 1, heavyLine: 2 }
@@ -168,7 +168,7 @@ describe('a step', () => {
 describe('a step at less cost', () => {
   const lane = (running: Work[], waiting: Work[]) => ({ running: new Set(running), waiting, servedAt: nobodyServed })
 
-  it('is the step, whether somebody may be refused or not', () => {
+  it('is the step, whether callers may be refused or not', () => {
     for (const [running, waiting, now] of [
       [[], many(2, 'a'), 10],
       [many(2, 'a'), many(3, 'b', { expectedMs: 10 }), 10],
@@ -380,7 +380,7 @@ describe('a lane', () => {
     expect(lane.turnAway(heavy, 'somebody')).toBeUndefined()
   })
 
-  it('asks no further place of work that holds one, nor of work that nobody asks for', async () => {
+  it('asks no further place of work that holds one, nor of work without an asker', async () => {
     const lane = open()
     await workFor(somebody(), () =>
       admitted(lane, heavy, async () => {
@@ -410,7 +410,7 @@ describe('a lane', () => {
     report.leave()
   })
 
-  it('gives more places to the same work while nobody waits', async () => {
+  it('gives more places to the same work while no one waits', async () => {
     const lane = open(2)
     const first = (await enter(lane)) as HeldPlace
     const another = first.another()
@@ -444,7 +444,7 @@ describe('hashes at once', () => {
     expect(hashesAtOnce(2, rushStep(busy, { now: 1700, asked: 1001 }))).toBe(2)
   })
 
-  it('take for light what asks for nothing heavy, and nobody who is refused before all work', async () => {
+  it('take for light what asks for nothing heavy, and no caller that is refused before all work', async () => {
     const lane = openLane({ places: () => ({ all: 1, heavy: 1, quick: 1 }), refusal: 'Too much' })
     const before = lightAskedSoFar()
     await workFor({ caller: 'a', gone: undefined, places: 0 }, async () => {

@@ -73,7 +73,7 @@ describe('signing in with a password', () => {
     expect(decidePassword(undefined, true, lax)).toHaveProperty('refusal.status', 400)
   })
 
-  it('says what stands against an account only to somebody who knows its password', () => {
+  it('says what stands against an account only to a caller who knows its password', () => {
     const suspended = { ...ada, status: 'suspended' }
     expect(decidePassword(suspended, false, lax)).toHaveProperty('refusal.message', 'Incorrect password.')
     expect(decidePassword(suspended, true, lax)).toMatchObject({
@@ -130,7 +130,7 @@ describe('the one-time secret of a mail', () => {
     expect(decideRedemption(consumed, ada, 'no')).toEqual({ holder: ada })
   })
 
-  it('opens nothing for another address, a suspended account, or nobody', () => {
+  it('opens nothing for another address, a suspended account, or none', () => {
     for (const holder of [
       { ...ada, email: 'bob@example.com' },
       { ...ada, email: null },
@@ -140,7 +140,7 @@ describe('the one-time secret of a mail', () => {
     expect(decideRedemption(consumed, undefined, 'no')).toMatchObject({ refusal: { message: 'no' }, failed: true })
   })
 
-  it('is refused as a failed attempt when wrong, whoever holds the address', () => {
+  it('is refused as a failed attempt when wrong, for known and unknown addresses', () => {
     expect(decideRedemption({ state: 'wrong' }, ada, 'no')).toMatchObject({ refusal: { status: 400 }, failed: true })
   })
 
@@ -155,7 +155,7 @@ describe('the one-time secret of a mail', () => {
 })
 
 describe('the proof of an address', () => {
-  it('ends the credentials of an account whose address nobody had proven', () => {
+  it('ends the credentials of an account whose address was not proven', () => {
     const { account, credentialsEnd, events } = decideOwnership({ ...ada, emailVerified: false })
     expect(account).toEqual({ ...ada, password: null })
     expect(credentialsEnd).toBe(true)
@@ -259,7 +259,7 @@ describe('another password', () => {
       })
   })
 
-  it('is given by an administrator to whoever there is', () => {
+  it('is given by an administrator to any user', () => {
     const bare = { ...ada, password: null }
     expect(decidePasswordChange({ locked: bare }).account).toBe(bare)
     expect(refusalOf(() => decidePasswordChange({ locked: undefined }))).toEqual({

@@ -207,7 +207,7 @@ describe('relations, indexes and constraints', () => {
     ])
   })
 
-  it('a junction that nobody declares is made', () => {
+  it('a junction that is not declared is made', () => {
     const fields = {
       tags: { relType: 'BelongsToMany', target: 'parent', through: 'link', foreignKey: 'a_Id', otherKey: 'b_Id' },
     }

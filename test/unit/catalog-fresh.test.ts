@@ -38,7 +38,7 @@ describe('withFreshCatalog', () => {
     expect(await withFreshCatalog(storeOf('1', '2'), failing(unknown()))).toBe(2)
   })
 
-  it('keeps the refusal of a name that nobody knows', async () => {
+  it('keeps the refusal of an unknown name', async () => {
     await expect(withFreshCatalog(storeOf('1'), failing(unknown()))).rejects.toMatchObject({
       code: 'UNKNOWN_COLLECTION',
     })

@@ -64,7 +64,7 @@ describe('the pool', () => {
     expect(order.ran).toEqual([run(6, 1), run(5, 2), run(3, 1), run(4, 2)])
   })
 
-  it('refuses what is too much, of whoever asks for the most', () => {
+  it('refuses what is too much, of the caller who asks for the most', () => {
     const full = Array.from({ length: mostWaiting }, (_, n) => asked(n + 1))
     expect(played(...full, asked(999)).effects).toEqual([{ kind: 'refuse', job: 999 }])
     expect(played(...full, asked(999, 'b')).effects).toEqual([{ kind: 'refuse', job: mostWaiting }])
@@ -93,7 +93,7 @@ describe('the pool', () => {
     expect(played(...inputs, asked(2)).effects).toEqual([start(4)])
   })
 
-  it('forgets what nobody waits for, and ends what nobody uses', () => {
+  it('forgets what no one waits for, and ends what no one uses', () => {
     const busy = [asked(1), asked(2), asked(3), started(1), started(2)]
     expect(played(...busy, { kind: 'abandoned', job: 3 }, finished(1)).effects).toEqual([])
     const idle = played(...busy, { kind: 'abandoned', job: 3 }, finished(1), { kind: 'unused for long' })

@@ -7,7 +7,7 @@ const root = join(import.meta.dirname, '../..')
 const types = join(root, 'src/events/types.ts')
 const reactions = join(root, 'src/events/reactions.ts')
 
-it('an event type that nobody has decided on does not compile', () => {
+it('an event type without a decision does not compile', () => {
   expect(problemsWith((source) => source)).toEqual([])
   const withNewEvent = (source: string) =>
     source.replace('export type EventData = {', `export type EventData = {\n  'moon.landed': { crew: number }\n`)

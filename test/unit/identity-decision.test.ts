@@ -102,7 +102,7 @@ describe('a change of another user', () => {
 })
 
 describe('a change of the own account', () => {
-  it('of the address goes by a confirmation, whoever it is', () => {
+  it('of the address goes by a confirmation, for every user', () => {
     for (const decider of [manager, admin])
       expect(change(decider, decider.userId!, ['email'], [])).toBe('403 EMAIL_CHANGE_NEEDS_CONFIRMATION')
   })
@@ -176,7 +176,7 @@ describe('a membership', () => {
   })
 })
 
-describe('the roles that somebody may assign', () => {
+describe('the roles that a user may assign', () => {
   const role = (id: string, canInviteRoleIds: unknown = null, name = id) => ({ id, name, canInviteRoleIds }) as Role
   const owner = role('o', ['m', 'a', 'p', 'gone', 'o'])
   const roles = [role('m'), owner, role('a', null, 'administrator'), role('p', null, 'public')]

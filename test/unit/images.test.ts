@@ -272,7 +272,7 @@ describe('processes for images', () => {
     })
   })
 
-  it('does once more what was running in a process that somebody killed', async () => {
+  it('does once more what was running in a process that was killed', async () => {
     await withPool(777, async (pool, path) => {
       const running = pool.run(avif(await path(await noise(1200, 1200).png().toBuffer())))
       await waitFor(async () => pids().length === 1)

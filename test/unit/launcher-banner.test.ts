@@ -34,7 +34,7 @@ describe('the banner', () => {
     expect(banner(facts())).not.toMatch(/Admin|Password/)
   })
 
-  it('shows where mails are while nobody sends them', () => {
+  it('shows where mails are while none are sent', () => {
     const sender = {
       MAIL_SENDERS_ENABLED: 'a',
       A_SMTP_HOST: 'h',

@@ -71,7 +71,7 @@ describe('given a connection that hears', () => {
     expect(effectsOf(next, { is: 'refused' })).toEqual([{ do: 'wait', ms: 400 }])
   })
 
-  it('when it is lost, then the next one has to prove everything anew, and nobody is warned twice', () => {
+  it('when it is lost, then the next one has to prove everything anew, and the warning comes once', () => {
     const warned = hearingAfter(hearing, { is: 'refused' }, { is: 'lost' })
     expect(warned).toEqual({ ...unheard, warned: true })
   })

@@ -3,7 +3,7 @@ import { describe, expect, it, vi } from 'vitest'
 import { inRounds, onceASecond } from '../../src/db/rounds.ts'
 
 describe('questions asked in rounds', () => {
-  it('are asked one at a time; who comes meanwhile shares the next, each key once', async () => {
+  it('are asked one at a time; questions that come meanwhile share the next, each key once', async () => {
     const asked: (readonly string[])[] = []
     const waiting: PromiseWithResolvers<string>[] = []
     const ask = inRounds((keys: readonly string[]) => {

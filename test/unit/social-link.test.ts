@@ -37,7 +37,7 @@ it('refuses an unverified address of an account unless that is allowed, and prov
   expect(decideLink({ ...nobody, ofAddress: ada }, unverified, lax)).toEqual({ account: ada, isProof: false })
 })
 
-it('creates an account where everybody may register, and opens known ones where nobody may', () => {
+it('creates an account where registration is open, and opens known ones where it is closed', () => {
   expect(decideLink(nobody, unverified, strict)).toEqual({ account: undefined, isProof: false })
   const closed = { ...strict, registers: false }
   expect(() => decideLink(nobody, verified, closed)).toThrow(

@@ -347,7 +347,7 @@ describe.each(Object.entries(expected))('%s', (id, { authorize, scope, pkce = fa
     expect(JSON.stringify(parameters)).not.toContain(wanted.verifier)
   })
 
-  it('says who somebody is', () => {
+  it('says which user it is', () => {
     const [accountId, email, emailVerified, firstName, lastName] = says
     expect(profileOf(provider.map(raw as never))).toEqual({ accountId, email, emailVerified, firstName, lastName })
   })
@@ -411,7 +411,7 @@ describe('a profile', () => {
     expect(profileOf(said)).toMatchObject({ firstName, lastName })
   })
 
-  it.each([undefined, null, '', {}, [], true, 1.5, Number.NaN, 'a\0', 'x'.repeat(256)])('of %j is nobody', (sub) => {
+  it.each([undefined, null, '', {}, [], true, 1.5, Number.NaN, 'a\0', 'x'.repeat(256)])('of %j is no user', (sub) => {
     expect(profileOf({ sub })).toBeUndefined()
   })
 
