@@ -28,7 +28,7 @@ import {
 import { isObject } from './values.ts'
 
 /** A change of a definition: what it leaves out stays, null removes. */
-export type SchemaPatch = Readonly<Record<string, unknown>> & {
+type SchemaPatch = Readonly<Record<string, unknown>> & {
   readonly fields?: Readonly<Record<string, FieldJson | null>>
 }
 
@@ -52,7 +52,7 @@ export function declaredPatch(door: Door, raw: unknown): SchemaPatch {
 }
 
 /** 400 for a definition, or for a part of a request about one. */
-export function refused(collection: string, problems: readonly DefinitionProblem[]): AppError {
+function refused(collection: string, problems: readonly DefinitionProblem[]): AppError {
   const words = problems.map(({ path, message }) => `${path}: ${message}`).join('; ')
   return new AppError(400, `Invalid schema for ${collection}: ${words}`, {
     code: 'INVALID_SCHEMA',

@@ -145,7 +145,7 @@ export function openProgressLine(quiet: boolean) {
 
 const units = ['B', 'kB', 'MB', 'GB', 'TB']
 
-export function sizeText(bytes: number): string {
+function sizeText(bytes: number): string {
   const step = bytes < 1000 ? 0 : Math.min(units.length - 1, Math.floor(Math.log10(bytes) / 3))
   return `${(bytes / 1000 ** step).toFixed(step === 0 ? 0 : 1)} ${units[step]}`
 }

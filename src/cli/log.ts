@@ -123,7 +123,7 @@ type Event = {
 }
 
 /** `time  action  collection id  by user  what`: of an update the old and new values, of others the names of the fields. */
-export function eventLine({ createdAt, type, entity, entityId, action, userId, changes }: Event): string {
+function eventLine({ createdAt, type, entity, entityId, action, userId, changes }: Event): string {
   const what = type === 'data' ? `${action} ${entity} ${entityId}` : `${type}.${action} ${entityId ?? ''}`.trimEnd()
   return [createdAt, what, ...(userId === null ? [] : [`by ${userId}`]), detailsOf(type, changes)].join('  ').trimEnd()
 }

@@ -5,7 +5,7 @@ import { setPipelining, streamOf } from './connection.ts'
 import { isChangedResult, isConnectionLoss, isNameError, sqlState } from './errors.ts'
 
 /** A statement that only reads. */
-export type PipelinedRead = {
+type PipelinedRead = {
   readonly text: string
   readonly values: unknown[]
   /** Aborts when no one waits for the answer any more. */

@@ -6,7 +6,6 @@ export {
   actorJson,
   type Cause,
   causedActor,
-  causedBy,
   causeOf,
   consequenceOf,
   deepestCause,

@@ -92,7 +92,7 @@ export function compileCondition(filter: ResolvedFilter, alias: string, params: 
 }
 
 /** Of a condition whose parts must all hold. */
-export type Conjunct = {
+type Conjunct = {
   readonly sql: string
   /** Whether it compares a column of the row with one value, for equality. */
   readonly isEquality: boolean

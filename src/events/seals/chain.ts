@@ -46,7 +46,7 @@ export type SealedEvents = {
   readonly round?: Round
 }
 
-export type LinkStatement = LinkContent & {
+type LinkStatement = LinkContent & {
   /** Of the form of statements. */
   readonly seal: 1
   /** From 1. */
@@ -147,7 +147,7 @@ export function readHeads(text: string): readonly Head[] {
 }
 
 /** Whether a head is what it says: its hash is that of its statement, and the statement is signed by its key. */
-export function isWhole({ number, hash, statement, signature, publicKey, key }: Head): boolean {
+function isWhole({ number, hash, statement, signature, publicKey, key }: Head): boolean {
   const named = readStatement(statement)
   const signer = publicLogKey(publicKey)
   return (

@@ -39,7 +39,7 @@ export type Requester = {
 }
 
 /** Values of columns that no payload sets (`serversOwn`), for one row of a collection. */
-export type PlatformValues = {
+type PlatformValues = {
   readonly collection: string
   readonly values: Readonly<Record<string, unknown>>
   readonly condition?: InsertCondition

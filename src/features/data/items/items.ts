@@ -21,7 +21,6 @@ export {
   type LastingEffect,
   openProblems,
   type PayloadContext,
-  type PlatformValues,
   type Requester,
   type Restoration,
   type RowChange,

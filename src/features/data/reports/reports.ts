@@ -155,7 +155,7 @@ export function questionOf(body: unknown): ReportQuestion {
 }
 
 /** The plan of a report; reads nothing. */
-export function resolveReport(
+function resolveReport(
   deps: Clock & Configuration & CurrentCatalog,
   access: Access,
   collection: string,
@@ -189,7 +189,7 @@ export function reportError(error: unknown): unknown {
 /** The words for a fault of ours or of the database. */
 export const failure = 'Error generating report'
 
-export const tookTooLong = 'The report took too long'
+const tookTooLong = 'The report took too long'
 
 /** The class of what no row could tell before it was read, such as text that a cast cannot make a number of. */
 const dataException = '22'

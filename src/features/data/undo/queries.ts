@@ -354,7 +354,7 @@ export async function differencesFrom(
 }
 
 /** Which rows `t` of a collection belong to a tenant now. */
-export function nowOfTenant(collection: string, { id, home, parts }: TenantRows, params: Params): string {
+function nowOfTenant(collection: string, { id, home, parts }: TenantRows, params: Params): string {
   const tenant = params.bind(id, 'uuid')
   if (collection === home) return `t.id = ${tenant}`
   const part = parts.find((one) => one.collection === collection)

@@ -24,7 +24,7 @@ import { positionOf, unknownRequest } from './undo.ts'
  * rule and the fields of that permission.
  */
 
-export type RequestFilter = {
+type RequestFilter = {
   readonly actor?: string
   readonly from?: string
   readonly to?: string
@@ -115,7 +115,7 @@ function readPlace(cursor: string): RequestCursor {
   throw errors.badQuery('cursor: expected the nextCursor of the page before')
 }
 
-export function checkFilter({ actor, tenant, cause, from, to }: RequestFilter): void {
+function checkFilter({ actor, tenant, cause, from, to }: RequestFilter): void {
   for (const [name, value] of Object.entries({ actor, tenant, cause }))
     if (value !== undefined && !isUuid(value)) throw errors.badQuery(`${name}: expected an id`)
   for (const [name, value] of Object.entries({ from, to }))
@@ -123,7 +123,7 @@ export function checkFilter({ actor, tenant, cause, from, to }: RequestFilter): 
 }
 
 /** A day, or a time of one, that JavaScript and PostgreSQL read alike. */
-export const isTime = (text: string): boolean => /^\d{4}-\d\d-\d\d/.test(text) && !Number.isNaN(Date.parse(text))
+const isTime = (text: string): boolean => /^\d{4}-\d\d-\d\d/.test(text) && !Number.isNaN(Date.parse(text))
 
 /** A request, or a transaction of none, as it was met. `last` is its newest event, `place` the oldest that was looked at. */
 type RequestGroup = {

@@ -49,7 +49,7 @@ import {
 } from './queries.ts'
 
 export { isProtected } from './plan.ts'
-export { type LoadedRows, nowOfTenant, type RestorablePart, type TenantRows, type UndoWrites } from './queries.ts'
+export type { LoadedRows, RestorablePart, TenantRows, UndoWrites } from './queries.ts'
 
 /** The choice of an undo and its options; see `UndoBody` in routes.ts. */
 type UndoRequest = {

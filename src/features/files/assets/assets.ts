@@ -195,7 +195,7 @@ async function assetRow(deps: Reads & CurrentCatalog, rule: Statement): Promise<
 }
 
 /** The row of svc_UserRole that gives a caller the role, at its tenant where there are tenants. */
-export async function membershipId(
+async function membershipId(
   { db, config }: Reads & Configuration,
   { userId, role, tenantId }: Pick<Caller, 'userId' | 'role' | 'tenantId'>,
 ): Promise<string | undefined> {
@@ -227,7 +227,7 @@ const principalOfMembership = oncePer(
 )
 
 /** The bytes of a variant; undefined where it is not whole, or not there. */
-export async function variantSize({ db }: Reads, storage: string, key: string): Promise<number | undefined> {
+async function variantSize({ db }: Reads, storage: string, key: string): Promise<number | undefined> {
   const [row] = await db.runQuick<{ size: number }>(
     `select size::float8 as size from "svc_FileVariant" where storage = $1 and key = $2 and size > 0`,
     [storage, key],

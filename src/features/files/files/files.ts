@@ -26,7 +26,7 @@ import { type FileOwner, folderOf, nameOfReplacement, newName, shownName } from 
 import { changeableFile, type FileRow, lockedFile, usedBytes } from './queries.ts'
 import { quotaExceeded, requireQuota } from './rules.ts'
 
-export { type ContentWrites, discardKey, type FileReads, type FileWrites, type Incoming } from './content.ts'
+export { type ContentWrites, discardKey, type FileWrites, type Incoming } from './content.ts'
 export { countMovable, type Moved, moveFiles, toFolders, toService } from './move.ts'
 export { contentConsumer, fileRules, removeDueContent, removeOrphans } from './rules.ts'
 export { verifyFiles } from './verify.ts'

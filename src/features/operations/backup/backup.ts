@@ -46,10 +46,10 @@ import { type Objects, readObjects } from './objects.ts'
 import { openDraft, readPlace } from './place.ts'
 
 export { resumeEffects } from '../../../db/unlogged/holds.ts'
-export type { BackupHeader, Keys } from './format.ts'
+export type { Keys } from './format.ts'
 export type { BackupHost } from './moment.ts'
 export { type PartReport, type RestoredFrom, restoreCollection, restoreTenant } from './part.ts'
-export { exportTenant, type TenantExport } from './tenant-export.ts'
+export { exportTenant } from './tenant-export.ts'
 
 // Backups that are made by themselves: by a worker, or by setup before it migrates.
 
@@ -140,7 +140,7 @@ async function tellAdministrators(tx: Tx, message: string): Promise<readonly Dom
  * (docs/decisions/0062-one-format-of-backups.md).
  */
 
-export type BackupResult = {
+type BackupResult = {
   readonly header: BackupHeader
   readonly parts: number
   /** Of the backup itself. */
@@ -155,7 +155,7 @@ export type BackupResult = {
 /** How far it is: bytes of the tables, then of the files, of about so many. */
 type BackupProgress = (step: 'tables' | 'files' | 'verifying', bytes: number, ofBytes: number | undefined) => void
 
-export type BackupOptions = {
+type BackupOptions = {
   /** With it the keys are in the backup, and open with nothing else. */
   readonly passphrase?: string | undefined
   readonly progress?: BackupProgress
@@ -202,10 +202,7 @@ export async function writeBackup(
  *
  * @throws {AppError} 422 for one that is not whole
  */
-export async function verify(
-  source: Pieces,
-  onBytes: (bytes: number) => void = () => undefined,
-): Promise<BackupHeader> {
+async function verify(source: Pieces, onBytes: (bytes: number) => void = () => undefined): Promise<BackupHeader> {
   const counted = async function* () {
     for await (const piece of source) {
       onBytes(piece.length)

@@ -20,7 +20,7 @@ import { home, partsIn, tenantColumn, tenantOf } from './part.ts'
 import { type FolderDraft, openFolder, type Written } from './place.ts'
 
 /** The content of `manifest.json`: every other file of the directory, with its expected properties. */
-export type TenantExport = {
+type TenantExport = {
   readonly format: 1
   readonly tenant: { readonly id: string; readonly name: string }
   /** The moment, ISO 8601 in UTC. */

@@ -262,7 +262,7 @@ export type ToolListener = {
   readonly namesNow: () => Promise<string>
 } & ListeningClient
 
-export type Listeners = {
+type Listeners = {
   /** Refuses (429) one too many. */
   admit(userId: string): void
   /** Gives the way to stop listening. */

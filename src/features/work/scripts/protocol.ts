@@ -25,7 +25,7 @@ export type LogLevel = 'info' | 'warn' | 'error'
  * Why a script has no result. `thrown`: by itself; `syntax`: it could not be read; `computing`, `time`, `memory`, `output`: it
  * took more than its limit; `unavailable`: this machine cannot run scripts.
  */
-export type ScriptFault = 'thrown' | 'syntax' | 'computing' | 'time' | 'memory' | 'output' | 'unavailable'
+type ScriptFault = 'thrown' | 'syntax' | 'computing' | 'time' | 'memory' | 'output' | 'unavailable'
 
 export type ScriptFailure = {
   readonly fault: ScriptFault

@@ -11,12 +11,9 @@ import {
   memoryFlag,
   refusedCall,
   type ScriptFailure,
-  type ScriptFault,
   type ScriptLimits,
   type ToScript,
 } from './protocol.ts'
-
-export type { ScriptFault, ScriptLimits }
 
 /** The default limits of scripts. */
 const defaultLimits: ScriptLimits = { computeMs: 1000, passedMs: 30_000, memoryMb: 128, output: 1_000_000 }

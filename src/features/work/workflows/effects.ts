@@ -58,7 +58,7 @@ export function nodeRunOf(
 }
 
 /** The writer of a node in a transaction, by what it says of itself. */
-export function requesterOf({ deps, node, authority, actor }: NodeRun, scope: Run['scope'] | undefined): Requester {
+function requesterOf({ deps, node, authority, actor }: NodeRun, scope: Run['scope'] | undefined): Requester {
   // As saved: no template may raise a node, or lower it.
   const { executeAsAnonymous, bypassPermissions } = node.data
   if (executeAsAnonymous === true) return { actor, access: anonymous(deps, authority.tenantId).access, scope }
@@ -82,7 +82,7 @@ export const databaseEffects: Readonly<Record<string, DatabaseEffect>> = {
 const defaultLimit = 100
 
 /** The four operations of items, as their data say. */
-export async function serve({ deps, input }: NodeRun, writer: Requester): Promise<unknown> {
+async function serve({ deps, input }: NodeRun, writer: Requester): Promise<unknown> {
   const { operation, itemId, data, fields } = input
   const collection = nameIn(input, 'collection')
   const asked = fields === undefined ? {} : { fields }
@@ -140,7 +140,7 @@ function written(
 
 const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : [value])
 
-export function nameIn(input: NodeData, member: string): string {
+function nameIn(input: NodeData, member: string): string {
   const value = input[member]
   if (typeof value !== 'string' || value === '') throw new NodeError(`${member} must be a text`)
   return value

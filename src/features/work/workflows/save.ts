@@ -189,7 +189,7 @@ const bypassing = (flowData: unknown): ReadonlySet<string> =>
   new Set(readFlow(flowData ?? {}, []).nodes.flatMap(({ id, data }) => (data.bypassPermissions === true ? [id] : [])))
 
 /** The flow data without flags of bypassing permissions; undefined where there is nothing to strike. */
-export function strike(flowData: unknown, which: (nodeId: string) => boolean = () => true): object | undefined {
+function strike(flowData: unknown, which: (nodeId: string) => boolean = () => true): object | undefined {
   if (!isObject(flowData) || !Array.isArray(flowData.nodes)) return undefined
   let isStruck = false
   const nodes = flowData.nodes.map((node: unknown) => {
