@@ -68,7 +68,7 @@ export const decidesForOthers = ({ name, system }: { readonly name: string; read
 
 /**
  * The callers that may write the rows of a collection by the generic routes: `granted` those with a permission,
- * `administrators` they alone, `nobody` not even they.
+ * `administrators` they alone, `nobody` no caller at all.
  */
 export function writersOf(
   name: string,

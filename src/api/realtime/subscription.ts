@@ -284,7 +284,7 @@ function shapesOf(
   })
 }
 
-/** Tells quickly that nobody watches what a batch has touched. */
+/** Tells quickly that no subscriber watches what a batch has touched. */
 export function openWatched({ catalog }: CurrentCatalog) {
   const known = new WeakMap<readonly Subscriber[], { catalog: Catalog; collections: ReadonlySet<string> | undefined }>()
   return (subscribers: readonly Subscriber[], { collections: touched }: EventScope): boolean => {

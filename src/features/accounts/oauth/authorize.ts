@@ -273,7 +273,7 @@ export async function comeBack(
   return show(visit, await signInAgain(visit, '')('The sign-in did not work. Please try again.'), 400)
 }
 
-/** Ends the browser's session, for somebody who has another account. */
+/** Ends the browser's session, for a user who has another account. */
 export async function signOut(visit: Visit): Promise<FastifyReply> {
   const { deps, request, reply } = visit
   refuseOtherPages(deps, request)

@@ -18,7 +18,7 @@ export type MigrationFinding = LintFinding & {
 }
 
 /**
- * The findings of a script's statements, in their order. Tables that the script itself creates are nobody's yet, so
+ * The findings of a script's statements, in their order. Tables that the script itself creates are not in use yet, so
  * what happens to them is no finding. A text that does not parse is one, of rule `syntax`.
  */
 export async function lintSql(texts: readonly string[], subject: LintSubject): Promise<readonly MigrationFinding[]> {

@@ -224,7 +224,7 @@ export async function readContent(
   return undefined
 }
 
-/** A row that somebody has written by SQL may name what is no key: nothing can have been stored there. */
+/** A row that was written by SQL may name what is no key: nothing can have been stored there. */
 function nothingThere(error: unknown): undefined {
   if (!(error instanceof AppError) || error.code !== 'INVALID_PATH') throw error
 }

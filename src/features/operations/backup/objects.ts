@@ -124,7 +124,7 @@ type DatabaseGrant = {
 
 export type Objects = {
   readonly schemas: readonly { readonly name: string; readonly plainName: string }[]
-  /** Schemas of somebody else, in which nothing is read. */
+  /** Schemas of other programs, in which nothing is read. */
   readonly leftOut: readonly string[]
   readonly extensions: readonly { readonly name: string; readonly schema: string }[]
   readonly relations: readonly DatabaseRelation[]

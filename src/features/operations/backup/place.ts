@@ -93,7 +93,7 @@ async function inFile(path: string): Promise<BackupDraft> {
 
 /** A directory while it is filled: it has its name, and can be found by it, after `keep`. */
 export type FolderDraft = {
-  /** Makes a file of it, and the folders above that; names are the caller's own, never somebody's input. */
+  /** Makes a file of it, and the folders above that; names are the caller's own, never a client's input. */
   write(file: string, content: Pieces | Iterable<Uint8Array>): Promise<Written>
   /** 409 where something has taken the name meanwhile. */
   keep(): Promise<void>

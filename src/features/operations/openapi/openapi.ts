@@ -23,7 +23,7 @@ import { type KeptText, keptText } from './kept-text.ts'
 
 export { schemaOf } from './collections.ts'
 
-/** How somebody comes to the API: by nothing, by a key, by a session; administrators by one of the latter. */
+/** How a caller comes to the API: without a credential, by a key, by a session; administrators by one of the latter. */
 export type CallerKind = {
   readonly by: 'nothing' | 'key' | 'session'
   readonly admin: boolean

@@ -252,7 +252,7 @@ export async function redriveQueue(deps: Reads & Writes, actor: Actor, queue: st
     try {
       await redrive(deps, actor, id, undefined)
     } catch (error) {
-      // A job that cannot be redriven must not keep the others waiting; somebody else may have been first.
+      // A job that cannot be redriven must not keep the others waiting; another caller may have been first.
       if (!(error instanceof AppError) || error.status >= 500) throw error
       refused.push({ id, reason: error.message })
     }

@@ -11,7 +11,7 @@ import type { WorkflowWrites } from './capabilities.ts'
 import { NodeError } from './nodes.ts'
 
 /**
- * The authority of an execution. A workflow that an administrator saved acts as the user who triggers it, or as nobody;
+ * The authority of an execution. A workflow that an administrator saved acts as the user who triggers it, or as the public role;
  * a workflow of another author acts as that author, with their present rights and never more.
  */
 

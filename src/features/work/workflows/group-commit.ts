@@ -280,7 +280,7 @@ export async function endUnopened(
   })
 }
 
-/** Of the failures of a workflow that follow each other somebody is told once in a while. */
+/** Of the failures of a workflow that follow each other, one is reported once in a while. */
 const quietMinutes = 5
 
 /** An execution that is over, and the version that it ran by where that could be opened. */
@@ -292,7 +292,7 @@ type EndedExecution = {
 }
 
 /**
- * Notifies the users that the workflow names of a failure; administrators if it names nobody and has no author who can
+ * Notifies the users that the workflow names of a failure; administrators if it names none and has no author who can
  * act.
  */
 export async function tellEnd(
