@@ -10,8 +10,7 @@ import type { ExtensionContext } from './context.ts'
 
 export type { HookEvent } from '../features/data/hooks/hooks.ts'
 export type { Accountability, HookDb } from '../features/data/items/items.ts'
-export type { ExtensionContext } from './context.ts'
-export type { ItemsService, SocketService, StorageService, TasksService } from './services.ts'
+export type { ExtensionContext, ItemsService, SocketService, StorageService, TasksService } from './context.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {

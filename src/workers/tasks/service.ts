@@ -8,7 +8,7 @@ import type { Reads } from '../../db/pools.ts'
 import type { UnloggedWrites } from '../../db/sql.ts'
 import { dropLock, takeLock } from '../../db/unlogged/work.ts'
 import type { Writes } from '../../events/commit.ts'
-import { type TaskStats, type TasksService, tasksServiceMethods, type WaitingTask } from '../../extensions/services.ts'
+import { type TaskStats, type TasksService, tasksServiceMethods, type WaitingTask } from '../../extensions/context.ts'
 import type { Meters } from '../../features/operations/metrics/metrics.ts'
 import {
   type AttemptClaim,
