@@ -13,8 +13,7 @@ import {
 } from '@opentelemetry/sdk-trace'
 import type { Logger } from 'pino'
 import type { Config } from '../config/config.ts'
-import type { Attributes, Span, SpanOptions, Tracing } from './running-span.ts'
-import { runningSpan } from './running-span.ts'
+import { type Attributes, runningSpan, type Span, type SpanOptions, type Tracing } from './running-span.ts'
 
 /** One try of the exporter, and what a shutdown waits for it. */
 const timeoutMs = 5000

@@ -7,8 +7,7 @@ import { ConfigError } from '../config/config.ts'
 import { groups } from '../config/variables.ts'
 import type { ItemHooks } from '../features/data/hooks/hooks.ts'
 import type { ExtensionNode } from '../features/work/workflows/workflows.ts'
-import type { ExtensionWrites, TasksService } from './context.ts'
-import { contextFor, type ExtensionContext } from './context.ts'
+import { contextFor, type ExtensionContext, type ExtensionWrites, type TasksService } from './context.ts'
 import type {
   ConsoleExtension,
   EndpointExtension,

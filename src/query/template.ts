@@ -6,8 +6,7 @@
  * The template of a filter is all of it but the values of its slots: the strings, the numbers and the lists of plain
  * values.
  */
-import type { ParamValue } from '../catalog/values.ts'
-import { isObject } from '../catalog/values.ts'
+import { isObject, type ParamValue } from '../catalog/values.ts'
 import type { Operand } from './operators.ts'
 import type { Slot } from './plan.ts'
 import { type Plan, withOperands } from './resolve.ts'

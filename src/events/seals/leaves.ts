@@ -5,8 +5,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { logSchema, logTable } from '../../catalog/log-triggers.ts'
-import type { Reader, Tx } from '../../db/sql.ts'
-import { rawQuery } from '../../db/sql.ts'
+import { type Reader, rawQuery, type Tx } from '../../db/sql.ts'
 import { eventIdSql, timeSql } from '../log.ts'
 import type { EventRun, Summary } from '../log-reader.ts'
 

@@ -4,9 +4,9 @@ import { errors } from '../../../errors.ts'
 import { isObject, meantName, member, quoted } from '../../../query/guards.ts'
 import { readStrings } from '../../../query/parse.ts'
 import { createParams, ident, type Params } from '../../../query/sql.ts'
-import type { ItemReads } from './context.ts'
 import {
   type Cell,
+  type ItemReads,
   keyCell,
   openProblems,
   type Requester,

@@ -21,11 +21,11 @@ import {
 } from '../../data/items/items.ts'
 import { type AssetWrites, contentsOf, fileNotFound, readableAsset } from '../assets/assets.ts'
 import { type FileWrites, tooLarge } from './content.ts'
-import type { Fields } from './files.ts'
 import {
   changeFile,
   countMovable,
   deleteFile,
+  type Fields,
   type Moved,
   moveFiles,
   requireRoom,

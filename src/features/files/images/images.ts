@@ -12,7 +12,6 @@ import type { Config } from '../../../config/config.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { ChildDeathError, type ChildLine, openChildPool } from '../../../language/child-pool.ts'
 import { moduleFile } from '../../../language/child-process.ts'
-import type { Transform } from './transform.ts'
 import {
   type Fault,
   type FromChild,
@@ -21,6 +20,7 @@ import {
   memoryFlag,
   type Task,
   type ToChild,
+  type Transform,
 } from './transform.ts'
 
 export {

@@ -2,8 +2,7 @@
  * The objects of a database: rows of PostgreSQL's own catalog, with the definitions that `pg_get_…def` writes. All
  * names in them are full, because the search path is empty while they are read.
  */
-import type { Reader } from '../../../db/sql.ts'
-import { rawQuery } from '../../../db/sql.ts'
+import { type Reader, rawQuery } from '../../../db/sql.ts'
 import { publicationName } from '../../../events/log.ts'
 
 /** A table, a partition, a view or a materialised view. */
