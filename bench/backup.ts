@@ -30,7 +30,7 @@ export async function measureBackup(quick: boolean): Promise<readonly Figure[]> 
   const place = await openServer(cleanup)
   const rows = quick ? 20_000 : 2_000_000
   const source = await makeDatabase(place.url, 'bench_source')
-  await runScript({ script: 'src/setup.ts', env: environment(source, join(dir, 'files')) })
+  await runScript({ script: 'src/setup/main.ts', env: environment(source, join(dir, 'files')) })
   await fill(source, rows)
   const rounds: Round[] = []
   for (let round = 0; round < (quick ? 1 : 3); round += 1) rounds.push(await measureRound(place, source, dir))

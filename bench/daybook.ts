@@ -53,7 +53,7 @@ export async function prepareDaybook(
   sql: pg.Client,
   sizes: Readonly<Record<Twin, number>>,
 ): Promise<Prepared> {
-  await runScript({ script: 'src/setup.ts', env })
+  await runScript({ script: 'src/setup/main.ts', env })
   await using cleanup = new AsyncDisposableStack()
   const { url } = await startServer({ script: webScript, env }, cleanup)
   const admin = await signIn(url, 'admin')

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { tmpdir } from 'node:os'
-import { resolve } from 'node:path'
+import { join, resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { compiledDirectory } from '../src/process/start-up.ts'
 import { peakBytes } from './meter.ts'
@@ -69,7 +69,9 @@ export async function runScript(launch: Launch): Promise<void> {
 }
 
 function spawnScript({ script, env, nodeArgs = [], args = [] }: Launch) {
-  const { PATH = '', HOME = '', NODE_COMPILE_CACHE = compiledDirectory } = process.env
+  const { PATH = '', HOME = '' } = process.env
+  // The program's processes compile under flags of their own, so each kind would refuse what the other one has left.
+  const NODE_COMPILE_CACHE = script.startsWith('src/') ? compiledDirectory : join(compiledDirectory, 'bench')
   return spawn(process.execPath, [...nodeArgs, resolve(root, script), ...args], {
     cwd,
     env: { PATH, HOME, NODE_COMPILE_CACHE, ...env },

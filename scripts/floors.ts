@@ -70,7 +70,7 @@ export const floors: readonly Floor[] = [
   },
   {
     name: 'setup',
-    places: ['setup.ts'],
+    places: ['setup/'],
     hides: 'the release step; may run any number of times and in parallel',
     mayImport: [
       'process',

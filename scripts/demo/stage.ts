@@ -46,7 +46,7 @@ export async function openStage(
   const mailWorker = partOf('mail', ['src/workers/main.ts', 'mail'], where)
   const parts = [web, mailWorker]
   cleanup.defer(async () => void (await Promise.all(parts.map((part) => part.kill()))))
-  const setup = await runScript('src/setup.ts', where)
+  const setup = await runScript('src/setup/main.ts', where)
   assert.equal(setup.code, 0, `setup failed:\n${setup.output}`)
   await Promise.all(parts.map((part) => part.start()))
   return {

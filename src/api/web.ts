@@ -8,7 +8,7 @@ import { migrateAtStart } from '../features/data/migrations/migrations.ts'
 import { senderOf } from '../features/messaging/mail/mail.ts'
 import { openRuntime, type Runtime } from '../process/runtime.ts'
 import { exitWithParent, growWithWork } from '../process/start-up.ts'
-import { type SetupResult, setUpAndMigrate } from '../setup.ts'
+import { type SetupResult, setUpAndMigrate } from '../setup/setup.ts'
 import { buildServer } from './server.ts'
 
 /** The web process, which main.ts starts: HTTP and, when enabled, the realtime channel. */

@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util'
 import { systemActor } from '../events/types.ts'
+import { growWithWork } from '../process/start-up.ts'
 import { type Command, UsageError } from './command.ts'
 import { withRuntime } from './installation.ts'
 
@@ -22,6 +23,7 @@ async function verify(args: readonly string[]): Promise<number> {
   let different = 0
   await withRuntime(async (runtime) => {
     const { removeOrphans, verifyFiles } = await import('../features/files/files/files.ts')
+    growWithWork()
     const { rows, contents, differences } = await verifyFiles(runtime, { hashes })
     for (const { kind, storage, key } of differences) process.stdout.write(`${kind} ${storage} ${key}\n`)
     process.stdout.write(`${rows} files, ${contents} contents, ${differences.length} differences\n`)
@@ -42,6 +44,7 @@ async function migrate(args: readonly string[]): Promise<number> {
   let failures = 0
   await withRuntime(async (runtime) => {
     const { moveFiles, toFolders, toService } = await import('../features/files/files/files.ts')
+    growWithWork()
     const { scanned, moved, skipped, failed, errors } = await moveFiles(
       runtime,
       systemActor,

@@ -10,6 +10,7 @@ import { type Verification, verifyTablesOf } from '../events/verify.ts'
 import { type ExportRequest, exportWholeLog, readHead, tailLog } from '../features/data/log-export/log-export.ts'
 import { isUuid } from '../language/text.ts'
 import type { Runtime } from '../process/runtime.ts'
+import { growWithWork } from '../process/start-up.ts'
 import { type Command, UsageError } from './command.ts'
 import { onInstallation, withRuntime } from './installation.ts'
 
@@ -39,7 +40,10 @@ export const run: Command = async ([name = '', ...args]) => {
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined
   if (command === undefined) throw new UsageError(usage)
   const { values } = parseArgs({ args, options })
-  return withRuntime((runtime) => command(runtime, values))
+  return withRuntime((runtime) => {
+    growWithWork()
+    return command(runtime, values)
+  })
 }
 
 const options = {
@@ -146,6 +150,7 @@ const shortened = (text: string): string => (text.length > longestDetails ? `${t
 export const verify: Command = async (args) => {
   const { seals, head, key, json } = parseArgs({ args: [...args], options: verifyOptions }).values
   if (!seals && (head !== undefined || key !== undefined)) throw new UsageError('--head and --key are for --seals')
+  growWithWork()
   if (!seals) {
     const results = await onInstallation((env) => verifyTablesOf(parseInstallation(env)))
     process.stdout.write(json ? asJson(results) : report(results))

@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util'
-import { exitWithParent, startSmall } from '../process/start-up.ts'
-import type { SetupResult } from '../setup.ts'
+import { exitWithParent } from '../process/start-up.ts'
+import type { SetupResult } from '../setup/setup.ts'
 import { workerNames } from '../workers/names.ts'
 import { type CommandModule, UsageError } from './command.ts'
 import { joinInstallation, onInstallation } from './installation.ts'
@@ -30,7 +30,7 @@ export const setup: CommandModule = {
   run: async (args) => {
     const { json } = parseArgs({ args: [...args], options: { json: { type: 'boolean' } } }).values
     const tell = (result: SetupResult) => process.stdout.write(json ? `${JSON.stringify(result)}\n` : linesOf(result))
-    const { setupProcess } = await import('../setup.ts')
+    const { setupProcess } = await import('../setup/setup.ts')
     return onInstallation((env) => setupProcess(() => env, tell), { create: true })
   },
 }
@@ -70,7 +70,6 @@ export const worker: CommandModule = {
     const [name = '', ...more] = positionals
     if (!workerNames.some((known) => known === name) || more.length > 0) throw new UsageError(workerUsage)
     await joinInstallation()
-    startSmall()
     const { workerProcess } = await import('../workers/worker.ts')
     await workerProcess(name)
     return Number(process.exitCode ?? 0)

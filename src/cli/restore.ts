@@ -13,7 +13,7 @@ import {
   resumeEffects,
 } from '../features/operations/backup/backup.ts'
 import { startStreaming } from '../process/start-up.ts'
-import { runSetup } from '../setup.ts'
+import { runSetup } from '../setup/setup.ts'
 import { openProgressLine, passphraseOf, withBackupHost } from './backup.ts'
 import { type Command, type CommandModule, UsageError } from './command.ts'
 import { withRuntime } from './installation.ts'

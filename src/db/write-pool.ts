@@ -32,7 +32,7 @@ import { type Query, rawQuery, type Tx, type UnloggedWrites, type WriteKey } fro
 
 /**
  * The connections that may write. Only `events/commit.ts`, `db/unlogged/`, `events/direct-session.ts`, `process/runtime.ts` and
- * `setup.ts` may import this file (checked by the import rules), so every write goes through one of the two doors.
+ * `setup/setup.ts` may import this file (checked by the import rules), so every write goes through one of the two doors.
  */
 export type WritePool = {
   /** Runs `work` in a transaction, again on serialization conflicts. */

@@ -164,7 +164,7 @@ async function setUp(it: Launch, env: NodeJS.ProcessEnv): Promise<Admin> {
     explained = true
     it.output.complain(text)
   }
-  const setup = startChild({ name: 'setup', script: scriptPath('setup'), env, onLine, onError })
+  const setup = startChild({ name: 'setup', script: scriptPath('setup/main'), env, onLine, onError })
   it.stages.push([setup])
   const how = await setup.ended
   if (how !== 'exit code 0') throw new StartError(explained ? '' : `Setup failed (${how}); its lines above say why.`)

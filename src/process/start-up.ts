@@ -14,11 +14,17 @@ export const compiledDirectory = join(import.meta.dirname, '../../.cache/compile
  *
  * Most of what a start allocates stays, so V8 would double its young generation up to 32 MB, which a process that waits
  * for work never needs. Until `growWithWork` it stays as small as it begins.
+ *
+ * V8 refuses code that was compiled under other flags, and the process then compiles it again and keeps that instead. So
+ * every process of the program loads it under these flags, however short its work is.
  */
 export function startSmall(): void {
-  enableCompileCache(compiledDirectory)
+  // Before the cache: Node.js keeps the code of each set of flags apart, unless NODE_COMPILE_CACHE has opened the cache already.
   setFlagsFromString('--semi-space-growth-factor=1')
+  enableCompileCache(compiledDirectory)
 }
+
+let staysSmall = false
 
 /** Buffers that wait to be collected. Bytes. */
 const mostBuffers = 8 * 1024 * 1024
@@ -31,8 +37,11 @@ const lookEveryMs = 20
  */
 export function startStreaming(): void {
   startSmall()
+  staysSmall = true
   setFlagsFromString('--expose-gc')
   const collect = runInNewContext('gc') as (options: { readonly type: 'minor' }) => void
+  // The function is there; the flags are again those that the program is compiled under.
+  setFlagsFromString('--no-expose-gc')
   const looking = setInterval(() => {
     if (process.memoryUsage().arrayBuffers > mostBuffers) collect({ type: 'minor' })
   }, lookEveryMs)
@@ -42,9 +51,10 @@ export function startStreaming(): void {
 /**
  * The process is ready: its memory may follow its work. The young generation grows as V8 has it by default; the old one is
  * collected when it is 2.2 times as large as what was alive. By default it may be four times as large, and under a flood
- * of requests, which live for some hundred milliseconds, it was: 410 MB instead of 340.
+ * of requests, which live for some hundred milliseconds, it was: 410 MB instead of 340. Not for one that streams.
  */
 export function growWithWork(): void {
+  if (staysSmall) return
   setFlagsFromString('--semi-space-growth-factor=2')
   setFlagsFromString('--heap-growing-percent=120')
 }

@@ -17,7 +17,7 @@ import {
   writeBackup,
 } from '../../src/features/operations/backup/backup.ts'
 import { openRuntime } from '../../src/process/runtime.ts'
-import { runSetup } from '../../src/setup.ts'
+import { runSetup } from '../../src/setup/setup.ts'
 import { openSeals } from '../../src/workers/log-upkeep.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { samplesOf } from '../support/exposition.ts'

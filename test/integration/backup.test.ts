@@ -25,7 +25,7 @@ import {
 } from '../../src/features/operations/backup/backup.ts'
 import { readObjects } from '../../src/features/operations/backup/objects.ts'
 import { openRuntime, type Runtime } from '../../src/process/runtime.ts'
-import { runSetup } from '../../src/setup.ts'
+import { runSetup } from '../../src/setup/setup.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { contentOf } from '../support/database-content.ts'
 import { createDatabase, createEmptyDatabase, type TestDatabase } from '../support/postgres.ts'

@@ -1,6 +1,6 @@
 import pino from 'pino'
 import { describe, expect, it } from 'vitest'
-import { runSetup } from '../../src/setup.ts'
+import { runSetup } from '../../src/setup/setup.ts'
 import { startApi } from '../support/api.ts'
 import { migrationsDir, noting } from '../support/migrations.ts'
 import { createDatabase, createEmptyDatabase, type TestDatabase } from '../support/postgres.ts'

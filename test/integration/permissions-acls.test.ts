@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { runSetup } from '../../src/setup.ts'
+import { runSetup } from '../../src/setup/setup.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { silent } from '../support/log.ts'
 import { testConfig } from '../support/prepare.ts'

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
-import { runSetup } from '../../src/setup.ts'
+import { runSetup } from '../../src/setup/setup.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { silent } from '../support/log.ts'
 import { testConfig } from '../support/prepare.ts'

@@ -1,6 +1,6 @@
 import pino from 'pino'
 import { expect, it } from 'vitest'
-import { runSetup } from '../../src/setup.ts'
+import { runSetup } from '../../src/setup/setup.ts'
 import { createDatabase } from '../support/postgres.ts'
 import { testConfig } from '../support/prepare.ts'
 import { withClient } from '../support/server.ts'

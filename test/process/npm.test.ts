@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { compiledDirectory } from '../../src/process/start-up.ts'
 import { createDatabase } from '../support/postgres.ts'
 import { testEnv } from '../support/prepare.ts'
 import { processesWith, root, startProcess, survivors, type TestProcess, waitFor } from '../support/processes.ts'
@@ -36,7 +37,15 @@ function exists(file: string): boolean {
 
 async function variables(): Promise<Record<string, string>> {
   const { url } = await createDatabase()
-  return { ...testEnv(url), NODE_ENV: 'development', PORT: '0', DAYBOOK_DATA_DIR: home, DATABASE_POOL_MAX: '5' }
+  const NODE_COMPILE_CACHE = compiledDirectory
+  return {
+    ...testEnv(url),
+    NODE_COMPILE_CACHE,
+    NODE_ENV: 'development',
+    PORT: '0',
+    DAYBOOK_DATA_DIR: home,
+    DATABASE_POOL_MAX: '5',
+  }
 }
 
 const isUp = ({ text }: { text: string }) => text.includes('Ctrl-C stops everything')

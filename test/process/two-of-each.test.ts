@@ -153,7 +153,7 @@ describe('setup in several processes at once', () => {
 
   /** The administrators that were created. */
   async function setUp(times: number): Promise<unknown[]> {
-    const setups = Array.from({ length: times }, () => startProcess('src/setup.ts', [], testEnv(url)))
+    const setups = Array.from({ length: times }, () => startProcess('src/setup/main.ts', [], testEnv(url)))
     for (const { exited } of setups) expect(await exited).toEqual({ code: 0, signal: null })
     return setups.flatMap(({ lines }) => lines.flatMap(({ admin }) => admin ?? []))
   }

@@ -1,5 +1,5 @@
 import type { TestProject } from 'vitest/node'
-import { compiledDirectory } from '../../src/process/start-up.ts'
+import { compiledTests } from './compiled.ts'
 import { startTestServer, type TestServer } from './server.ts'
 
 declare module 'vitest' {
@@ -15,7 +15,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const { stop, ...server } = await shared.server
   project.provide('server', server)
   // Inherited by the processes that run the test files. It outlives the run: to compile takes longer than all else of a start.
-  process.env.NODE_COMPILE_CACHE = compiledDirectory
+  process.env.NODE_COMPILE_CACHE = compiledTests
   return async () => {
     shared.users -= 1
     if (shared.users === 0) await stop()

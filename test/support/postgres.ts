@@ -22,7 +22,7 @@ export type TestDatabase = {
 }
 
 /**
- * A database of its own with the system schema and the default administrator, as `node src/setup.ts` leaves it.
+ * A database of its own with the system schema and the default administrator, as `node src/setup/main.ts` leaves it.
  * Dropped after the test file unless the test does so; a connection that is open then fails the file.
  */
 export function createDatabase(): Promise<TestDatabase> {

@@ -2,7 +2,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pino from 'pino'
 import { type Config, parseConfig } from '../../src/config/config.ts'
-import { runSetup } from '../../src/setup.ts'
+import { runSetup } from '../../src/setup/setup.ts'
 
 /** The default administrator of every prepared database. */
 export const administrator = { email: 'admin@example.com', password: 'correct horse battery staple' }

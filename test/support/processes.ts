@@ -6,6 +6,7 @@ import { resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { afterAll } from 'vitest'
 import { compiledDirectory } from '../../src/process/start-up.ts'
+import { compiledTests } from './compiled.ts'
 // First, so that its hook runs after ours: a database is dropped when the processes that use it have ended.
 import './postgres.ts'
 import { waitFor } from './wait.ts'
@@ -41,7 +42,7 @@ export const root = resolve(import.meta.dirname, '../..')
 
 /**
  * Runs a script of the checkout as a real Node process. Of our environment it sees only PATH, HOME, TMPDIR and
- * NODE_ENV=test, and it keeps what it compiles where every process of the checkout does.
+ * NODE_ENV=test, and it keeps what it compiles where every process of its kind does.
  *
  * After the test file everything still running gets SIGTERM. What does not end by itself within ten seconds, or
  * leaves a process of its own behind, is killed and fails the file.
@@ -53,10 +54,11 @@ export function startProcess(
   { cwd = root, detached = false }: ProcessOptions = {},
 ): TestProcess {
   const { PATH = '', HOME = '', TMPDIR = '' } = process.env
+  const NODE_COMPILE_CACHE = /^(test|bench)\//.test(script) ? compiledTests : compiledDirectory
   const child = spawn(process.execPath, [resolve(root, script), ...args], {
     cwd,
     detached,
-    env: { PATH, HOME, TMPDIR, NODE_ENV: 'test', NODE_COMPILE_CACHE: compiledDirectory, ...env, [markName]: mark },
+    env: { PATH, HOME, TMPDIR, NODE_ENV: 'test', NODE_COMPILE_CACHE, ...env, [markName]: mark },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   const exited = once(child, 'close').then(([code, signal]): Exit => ({ code, signal }))

@@ -33,7 +33,7 @@ const processes = new Map(
     .split('\n')
     .map((line) => {
       const [, name, script, worker] = /^(\w+): .*node src\/([\w/]+)\.ts(?: (\S+))?$/.exec(line)!
-      const command = { setup: ['setup'], 'api/main': ['web'], 'workers/main': ['worker', worker!] }[script!]!
+      const command = { 'setup/main': ['setup'], 'api/main': ['web'], 'workers/main': ['worker', worker!] }[script!]!
       return [name === 'release' ? 'setup' : name!, ['node_modules/.bin/daybook', ...command]]
     }),
 )

@@ -1,22 +1,65 @@
 import { execFileSync } from 'node:child_process'
+import { globSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { expect, it } from 'vitest'
 
-/** A process of its own: what it changes is Node's. */
-const program = `
-  import { getHeapSpaceStatistics } from 'node:v8'
-  import { growWithWork, startSmall } from '${new URL('../../src/process/start-up.ts', import.meta.url).href}'
+const root = join(import.meta.dirname, '../..')
 
-  const youngMB = () => getHeapSpaceStatistics().find((space) => space.space_name === 'new_space').space_size / 2 ** 20
-  const allocateWhatStays = () => Array.from({ length: 300_000 }, (_, i) => ({ text: 'x' + i }))
-  startSmall()
-  const asLongAsItStarts = [allocateWhatStays(), youngMB()].at(-1)
-  growWithWork()
-  const afterwards = [allocateWhatStays(), allocateWhatStays(), youngMB()].at(-1)
-  console.log(JSON.stringify({ asLongAsItStarts, afterwards }))`
+/** What the program says, in a process of its own: what it changes is Node's. */
+function said(program: string) {
+  const imports = `
+    import { cachedDataVersionTag, getHeapSpaceStatistics } from 'node:v8'
+    import { growWithWork, startSmall, startStreaming } from '${join(root, 'src/process/start-up.ts')}'`
+  const args = ['--input-type=module-typescript', '--eval', `${imports}\n${program}`]
+  return JSON.parse(execFileSync(process.execPath, args, { encoding: 'utf8' }))
+}
 
 it('a process starts with a small young generation, which grows with its work', () => {
-  const args = ['--input-type=module-typescript', '--eval', program]
-  const { asLongAsItStarts, afterwards } = JSON.parse(execFileSync(process.execPath, args, { encoding: 'utf8' }))
+  const { asLongAsItStarts, afterwards } = said(`
+    const youngMB = () => getHeapSpaceStatistics().find((space) => space.space_name === 'new_space').space_size / 2 ** 20
+    const allocateWhatStays = () => Array.from({ length: 300_000 }, (_, i) => ({ text: 'x' + i }))
+    startSmall()
+    const asLongAsItStarts = [allocateWhatStays(), youngMB()].at(-1)
+    growWithWork()
+    const afterwards = [allocateWhatStays(), allocateWhatStays(), youngMB()].at(-1)
+    console.log(JSON.stringify({ asLongAsItStarts, afterwards }))`)
   expect(asLongAsItStarts).toBeLessThanOrEqual(4)
   expect(afterwards).toBeGreaterThanOrEqual(16)
+})
+
+it('a process that streams loads under the flags of all others, so that each starts from what another one has compiled', () => {
+  const { small, streaming, grown } = said(`
+    startSmall()
+    const small = cachedDataVersionTag()
+    startStreaming()
+    const streaming = cachedDataVersionTag()
+    growWithWork()
+    console.log(JSON.stringify({ small, streaming, grown: cachedDataVersionTag() }))
+    process.exit()`)
+  expect({ streaming, grown }).toEqual({ streaming: small, grown: small })
+})
+
+/** They set the flags, hence before anything else is loaded: what comes with them is a function or a name. */
+const light = ['node:module', 'process/start-up.ts', 'language/child-process.ts', 'tasks/protocol.ts']
+
+it('every process of the program sets these flags before it loads the program', () => {
+  const entries = globSync('src/**/{main,start,*-main}.ts', { cwd: root }).sort()
+  expect(entries).toEqual([
+    'src/api/main.ts',
+    'src/cli/main.ts',
+    'src/setup/main.ts',
+    'src/start.ts',
+    'src/workers/main.ts',
+    'src/workers/tasks/runner-main.ts',
+  ])
+  for (const entry of entries) {
+    const text = readFileSync(join(root, entry), 'utf8')
+    const imported = [...text.matchAll(/^import .* from '(?:\.+\/)*(.*)'$/gm)].map(([, from]) => from!)
+    expect(
+      imported.filter((from) => !light.some((known) => join('tasks', from).endsWith(known))),
+      entry,
+    ).toEqual([])
+    expect(text.indexOf('startSmall()\n'), entry).toBeGreaterThan(0)
+    expect(text.indexOf('startSmall()\n'), entry).toBeLessThan(text.indexOf('await import('))
+  }
 })

@@ -1,6 +1,6 @@
-import { enableCompileCache, flushCompileCache } from 'node:module'
+import { flushCompileCache } from 'node:module'
 import { yieldProcessors } from '../../language/child-process.ts'
-import { compiledDirectory } from '../../process/start-up.ts'
+import { startSmall } from '../../process/start-up.ts'
 import { yieldingFlag } from './protocol.ts'
 
 /*
@@ -8,7 +8,7 @@ import { yieldingFlag } from './protocol.ts'
  * once is kept: it halves the processor time of a start. Where the directory cannot be written, nothing is kept.
  */
 if (process.argv.includes(yieldingFlag)) yieldProcessors()
-enableCompileCache(compiledDirectory)
+startSmall()
 await import('./runner-process.ts')
 // Now, because a runner is ended by SIGKILL.
 flushCompileCache()

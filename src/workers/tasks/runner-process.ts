@@ -21,6 +21,7 @@ import {
 } from '../../features/work/tasks/tasks.ts'
 import { watchOver } from '../../language/watchdog.ts'
 import { openRuntime, type Runtime } from '../../process/runtime.ts'
+import { growWithWork } from '../../process/start-up.ts'
 import { systemAccess } from '../../query/access.ts'
 import { aliveMs, type FromRunner, type Order, type ToRunner } from './protocol.ts'
 
@@ -70,6 +71,7 @@ async function main(): Promise<void> {
     else void obey(message)
   })
   setInterval(() => say({ kind: 'alive' }), aliveMs)
+  growWithWork()
   say({
     kind: 'ready',
     handlers: extensions.tasks.map(({ definition: { type, timeoutSeconds } }) => ({ type, timeoutSeconds })),

@@ -1,25 +1,25 @@
 import { randomBytes } from 'node:crypto'
 import type { Logger } from 'pino'
-import { canonicalEmail } from './adapters/email-address.ts'
-import { openLogger } from './adapters/logger.ts'
-import { hashPassword } from './adapters/passwords.ts'
-import { hashSecret, newSecret } from './adapters/tokens.ts'
-import { adoptTenants } from './catalog/change.ts'
-import { createExtensionSql } from './catalog/ddl.ts'
-import { type Extension, switchOf } from './catalog/fields.ts'
-import { type Config, ConfigError, loadEnv, parseConfig } from './config/config.ts'
-import type { Env } from './config/variable.ts'
-import { openLine } from './db/poolers/line.ts'
-import { requireOwnSessions } from './db/poolers/poolers.ts'
-import { directUrl, openPool } from './db/pools.ts'
-import { reachDatabase } from './db/sole-connection.ts'
-import { rawQuery, sql, type Tx } from './db/sql.ts'
-import { replaceSecret } from './db/unlogged/secrets.ts'
-import { AppError } from './errors.ts'
-import { type DirectSession, openDirectSession } from './events/direct-session.ts'
-import { createQueues, startBoss } from './events/jobs.ts'
-import { adoptRestoredEventsSql, ensurePartitionsSql, publicationSql } from './events/log-table.ts'
-import { systemActor } from './events/types.ts'
+import { canonicalEmail } from '../adapters/email-address.ts'
+import { openLogger } from '../adapters/logger.ts'
+import { hashPassword } from '../adapters/passwords.ts'
+import { hashSecret, newSecret } from '../adapters/tokens.ts'
+import { adoptTenants } from '../catalog/change.ts'
+import { createExtensionSql } from '../catalog/ddl.ts'
+import { type Extension, switchOf } from '../catalog/fields.ts'
+import { type Config, ConfigError, parseConfig } from '../config/config.ts'
+import type { Env } from '../config/variable.ts'
+import { openLine } from '../db/poolers/line.ts'
+import { requireOwnSessions } from '../db/poolers/poolers.ts'
+import { directUrl, openPool } from '../db/pools.ts'
+import { reachDatabase } from '../db/sole-connection.ts'
+import { rawQuery, sql, type Tx } from '../db/sql.ts'
+import { replaceSecret } from '../db/unlogged/secrets.ts'
+import { AppError } from '../errors.ts'
+import { type DirectSession, openDirectSession } from '../events/direct-session.ts'
+import { createQueues, startBoss } from '../events/jobs.ts'
+import { adoptRestoredEventsSql, ensurePartitionsSql, publicationSql } from '../events/log-table.ts'
+import { systemActor } from '../events/types.ts'
 import {
   adoptDeveloped,
   createBaseline,
@@ -30,9 +30,8 @@ import {
   refuseNewer,
   runSystemMigrations,
   withRunner,
-} from './features/data/migrations/migrations.ts'
-import { renewSeededTemplates } from './features/messaging/templates/templates.ts'
-import { exitWithParent } from './process/start-up.ts'
+} from '../features/data/migrations/migrations.ts'
+import { renewSeededTemplates } from '../features/messaging/templates/templates.ts'
 
 export type SetupResult = {
   /** Set when this setup created the administrator; the password only when it was made up here. */
@@ -102,8 +101,8 @@ async function backUpFirst(session: DirectSession, config: Config, log: Logger):
   const pending = known ? await pendingSystemMigrations(session) : []
   if (pending.length === 0) return
   // Loaded by the few starts that need them.
-  const { openStorages } = await import('./features/files/storage/storage.ts')
-  const { backUpBeforeUpgrade } = await import('./features/operations/backup/backup.ts')
+  const { openStorages } = await import('../features/files/storage/storage.ts')
+  const { backUpBeforeUpgrade } = await import('../features/operations/backup/backup.ts')
   const storages = openStorages(config)
   try {
     const place = await backUpBeforeUpgrade({ config, log, storages }, pending)
@@ -231,10 +230,4 @@ export async function setupProcess(read: () => Env, tell: (result: SetupResult) 
     else log.fatal({ err: error }, 'setup failed')
     return 1
   }
-}
-
-if (import.meta.main) {
-  exitWithParent()
-  const read = () => loadEnv(process.cwd(), process.env)
-  process.exitCode = await setupProcess(read, ({ admin }) => process.stdout.write(`${JSON.stringify({ admin })}\n`))
 }
