@@ -109,7 +109,7 @@ describe('assets in S3', () => {
     expect(JSON.parse(away.bytes.toString()).error.code).toBe('STORAGE_UNAVAILABLE')
     expect((await get(`/assets/${id}?width=10`)).status).toBe(503)
     expect((await get(`/assets/${randomUUID()}`)).status).toBe(404)
-    // What cannot be kept is answered all the same.
+    // A variant that cannot be kept is answered all the same.
     s3.fault = (request) => (request.startsWith('PUT ') ? '503' : undefined)
     const made = await get(`/assets/${id}?width=10&format=png`)
     expect(await sharp(made.bytes).metadata()).toMatchObject({ width: 10, height: 5 })

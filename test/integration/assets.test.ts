@@ -74,7 +74,7 @@ describe('permission to read an asset', () => {
     const dropped = await get(`/assets/${open.id}`, { cookie: cookie.replace(/=.*/, '=dead') })
     expect(dropped).toMatchObject({ status: 200, headers: { 'cache-control': 'private, no-cache' } })
     expect(dropped.headers['set-cookie']).toBeDefined()
-    // What is said in the address comes before what the browser sends along.
+    // The address wins over the cookie that the browser sends along.
     expect((await get(`/assets/${shown.id}?access_token=${without.token}`, { cookie })).status).toBe(403)
     expect(await get(`/assets/${shown.id}?access_token=nonsense`)).toMatchObject({
       status: 401,
@@ -373,7 +373,7 @@ describe('transforms', () => {
     const meanwhile = await get(`/assets/${id}?width=31&format=png`)
     expect(await sharp(meanwhile.bytes).metadata()).toMatchObject({ width: 31 })
     expect((await storedContent(api, key))?.toString()).toBe('half of a')
-    // Whoever began it was killed.
+    // The process that began it was killed.
     await begin('1 hour')
     const made = await get(`/assets/${id}?width=31&format=png`)
     expect(await storedContent(api, key)).toEqual(made.bytes)
@@ -575,7 +575,7 @@ describe('limits and stores', () => {
       'response-content-type': 'video/mp4',
       'response-content-disposition': 'inline',
     })
-    // What must not be shown is not left to others, nor is what is to be saved; this server does not answer.
+    // Files that must not be shown, or are to be saved, are not left to the storage; this server does not answer.
     const unproven = await storeFile(on, {
       content: 'film',
       type: 'video/mp4',

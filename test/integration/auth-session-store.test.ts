@@ -250,7 +250,7 @@ describe('the session store', () => {
   ])('tells its watchers of %s', async (_what, statement, whom) => {
     const { ended } = await watchedStore()
     const who = await session()
-    // What preparing the session notified may still be on its way; the row's own notice is what is waited for.
+    // Notices of the preparation may still be on their way; the test waits for the row's own.
     ended.length = 0
     await api.sql(statement, [who.id])
     await waitFor(() => ended.some((concerns) => told(concerns, whom(who))))

@@ -152,7 +152,7 @@ describe('GET /changes', () => {
   it('says how far back the history reaches when a cursor is older', async () => {
     const since = await now()
     const id = await create('doc', { text: 'gone' })
-    // What runs in other databases of the server holds the next cursors back, below a floor as high as this one.
+    // Transactions in other databases of the server hold the next cursors back, below a floor as high as this one.
     onTestFinished(async () => void (await api.sql(`update svc_log.floor set removed = '0'`)))
     await api.sql(`${logDoors.retention} begin;
       update svc_log.floor set removed = (select max(xid) from "svc_AuditLog" where "entityId" = '${id}');

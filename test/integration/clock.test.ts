@@ -31,7 +31,7 @@ describe.each([
     vi.useFakeTimers({ toFake: ['Date'], now: started.getTime() + shift })
     const beside = await startApi({ ACCESS_TOKEN_EXPIRES_IN: '300' }, api.database)
     for (const one of [api, beside]) {
-      // What schedules and rules about the time go by.
+      // The time of schedules and of rules about the time.
       expect(Math.abs(one.runtime.clock().getTime() - started.getTime())).toBeLessThan(tenMinutes / 2)
       expect((await one.as(token)('GET', '/auth/me')).status).toBe(200)
       expect((await one.as(expired)('GET', '/auth/me')).status).toBe(401)

@@ -49,7 +49,7 @@ describeWithBrowser('the permissions page', { timeout: 90_000 }, () => {
     await page.getByRole('dialog', { name: 'role1 · book' }).getByRole('button', { name: 'Close' }).click()
     await page.getByRole('button', { name: 'role1, book: read some, update some', exact: true }).waitFor()
 
-    // What a permission does not open, looking at it does not open either.
+    // Looking at a permission opens nothing that the permission does not.
     await page.getByRole('button', { name: 'role1, book: read some, update some', exact: true }).click()
     await page.getByRole('tab', { name: 'update' }).click()
     expect(await page.getByLabel('Every field').isChecked()).toBe(false)

@@ -205,7 +205,7 @@ describe('requests in the name of an extension', () => {
     expect((await ask('POST', '/items/book', { title: 'x' })).status).toBe(403)
     expect((await call('GET', '/items/book', undefined, as('few'))).body.error.code).toBe('NOT_FOR_EXTENSIONS')
     expect((await call('GET', '/items/book', undefined, as('none'))).status).toBe(400)
-    // What was read without it is not answered to it from memory.
+    // An answer that was read without it does not come to it from memory.
     for (let i = 0; i < 5; i += 1) expect((await call('GET', '/items/shop')).status).toBe(200)
     expect((await ask('GET', '/items/shop')).status).toBe(403)
   })

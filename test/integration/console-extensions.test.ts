@@ -194,7 +194,7 @@ describeWithBrowser('extensions of the console', { timeout: 120_000 }, () => {
       .poll(async () => (await api.admin('GET', path)).body.data)
       .toMatchObject({ colour: '#0b6e59', body: '# Title\n\nSome **strong** <img src=x onerror=alert(1)> words' })
 
-    // What is taken back in the form is taken back in the editor, too; an empty one is null.
+    // A value that is taken back in the form is taken back in the editor, too; an empty one is null.
     await colour.getByLabel('Colour as text').fill('#ffffff')
     await shown.getByRole('button', { name: 'Discard' }).click()
     await expect.poll(() => colour.getByLabel('Colour as text').inputValue()).toBe('#0b6e59')
@@ -248,7 +248,7 @@ describeWithBrowser('extensions of the console', { timeout: 120_000 }, () => {
     const { api } = it_
     const { page: shown } = await it_.visit('/extensions/hostile/deep/link?a=1')
     const requests: string[] = []
-    // What the policy refuses is begun, and never answered.
+    // A request that the policy refuses is begun, and never answered.
     shown.on('response', (response) => requests.push(response.url().replace(it_.address, '')))
     const inside = frame(shown, 'Hostile').locator('body')
     await expect.poll(() => inside.evaluate('globalThis.results?.done'), { timeout: 30_000 }).toBe('yes')

@@ -132,7 +132,7 @@ describeWithBrowser('imports in the console', { timeout: 120_000 }, () => {
     await waitFor(async () => (await waiting()).length === 0)
     await client.query('rollback')
     await client.end()
-    // What is refused is said, and nothing is saved.
+    // The page names what is refused, and saves nothing.
     await page.route('**/export?*', (route) =>
       route.continue({ url: route.request().url().replace('fields=name', 'fields=nothing') }),
     )

@@ -126,7 +126,7 @@ describeWithBrowser('the log explorer', { timeout: 120_000 }, () => {
       (request) => /log.undo$/.test(request.url()) && !request.postData()?.includes('dryRun'),
     )
     await undo.getByRole('button', { name: 'Undo', exact: true }).click()
-    // What was looked at is what is done.
+    // The undo that was shown is the one that is done.
     expect((await sent).postDataJSON()).toMatchObject({ plan: expect.any(String), force: [{ collection: 'book', id }] })
     await page.getByText('The request was undone').waitFor()
     expect((await api.admin('GET', `/items/book/${id}`)).body.data).toMatchObject({ title: 'original', pages: 1 })

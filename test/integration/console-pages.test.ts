@@ -221,7 +221,7 @@ describeWithBrowser('the console', { timeout: 120_000 }, () => {
     await it_.api.sql('update product set stock = 1199 where stock = 7000')
     await page.goto(`${it_.address}/console/data/tag`)
     await page.getByRole('link', { name: 'New', exact: true }).waitFor()
-    // What is not granted is as if it were not there.
+    // Collections without a grant look as if they were not there.
     for (const path of ['/data/category', '/data/nothing', '/data/nothing/1', '/trash/nothing']) {
       await page.goto(`${it_.address}/console${path}`)
       await page.getByText('There is no collection').waitFor()
@@ -390,7 +390,7 @@ describeWithBrowser('the console', { timeout: 120_000 }, () => {
     const { body } = await it_.api.admin('GET', `${product(30)}?fields=tags.name`)
     expect(body.data.tags).toMatchObject([{ name: 'heavy' }])
     await expectFits(page)
-    // What a user types stays while others write, and is not written over theirs unasked.
+    // The typed text stays while others write, and does not overwrite theirs unasked.
     await page.getByLabel(/^stock/).fill('7')
     await it_.api.admin('PATCH', product(30), { stock: 8, state: 'on sale' })
     await timeline.getByText('on sale').waitFor()

@@ -55,7 +55,7 @@ describeWithBrowser('the editor of permissions', { timeout: 120_000 }, () => {
 
   it('builds a rule of two conditions and a choice of fields, and shows what they take away', async () => {
     const { page, wrong } = await editor(author, 'read')
-    // What is stored shows as it acts.
+    // The form shows a stored rule as it acts.
     expect(await page.getByLabel('Every field').isChecked()).toBe(true)
     expect(await page.getByLabel('secret', { exact: true }).isChecked()).toBe(false)
     await page.getByText('userCreated.firstName').waitFor()
@@ -157,7 +157,7 @@ describeWithBrowser('the editor of permissions', { timeout: 120_000 }, () => {
     await page.getByRole('tab', { name: 'read' }).click()
     expect(await page.getByLabel('title', { exact: true }).isChecked()).toBe(true)
 
-    // What is not counted is said.
+    // The page says what it has not counted.
     await page.getByLabel('Which related items').fill('{"userCreated": {"firstName": "Ada"}}')
     await press(page, 'Save…')
     await page.getByText('Which related items are shown changes. These are not counted.').waitFor()
@@ -248,7 +248,7 @@ describeWithBrowser('the editor of permissions', { timeout: 120_000 }, () => {
     await page.getByRole('option', { name: /Named rules/ }).waitFor()
     await page.keyboard.press('Escape')
 
-    // What permissions follow is not deleted.
+    // A rule in use is not deleted.
     await page.getByRole('button', { name: `Delete ${attack}` }).click()
     await page.getByText('Give them another rule first.').waitFor()
     await page.getByRole('dialog').getByRole('button', { name: 'Close', exact: true }).last().click()
@@ -281,7 +281,7 @@ describeWithBrowser('the editor of permissions', { timeout: 120_000 }, () => {
     await page.getByText('Fields that are opened: id').waitFor()
     await save(page)
     expect((await user.call('GET', '/items/book')).body).toEqual({ data: [], totalCount: 0 })
-    // What cannot be shown as a form is text, and the server says what is wrong with it.
+    // A rule that the form cannot show is text, and the server says what is wrong with it.
     await page.getByRole('tab', { name: 'delete' }).click()
     expect(JSON.parse(await page.getByRole('textbox', { name: 'Which items' }).inputValue())).toMatchObject({
       OR: attack,

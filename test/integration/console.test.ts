@@ -85,7 +85,7 @@ describe("the first administrator's link", () => {
     const old = await sessionOf(api, account)
     const token = await plant(api, 'first-sign-in', account.email)
     const reset = await plant(api, 'password-reset', account.email)
-    // What looks at links uses nothing up.
+    // A program that only looks at links uses nothing up.
     for (const method of ['GET', 'HEAD'])
       expect((await api.anonymous(method, `/console/welcome?token=${token}`)).headers['set-cookie']).toBeUndefined()
     const before = await api.position()

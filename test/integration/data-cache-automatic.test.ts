@@ -118,7 +118,7 @@ it(`an answer holds every acknowledged write of anybody, and none that was not c
       await readAll()
       await psql.query('rollback')
     },
-    // What commits after looks that could not see it has the number of before them.
+    // A change that commits after looks which could not see it has the number of before them.
     async () => {
       await psql.query('begin')
       await psql.query('savepoint s')

@@ -70,7 +70,7 @@ describe('tus-js-client', () => {
         headers: { authorization: `Bearer ${token}` },
         metadata: { filename: 'big.bin', title: 'Big', isPublic: 'true' },
         retryDelays: null,
-        // What is on its way when it stops may still arrive, but no more than this.
+        // Bytes that are on their way when it stops may still arrive, but no more than these.
         chunkSize: 4 * 1024 * 1024,
         onError: reject,
         onProgress: (sent) => {

@@ -94,7 +94,7 @@ describe('images of the settings', () => {
     }
     expect((await asset('project_logo_light')).bytes).toEqual(picture)
     expect(await statusOf(id)).toBe(403)
-    // What GET answers can be given back.
+    // PATCH takes back the answer of GET.
     const { data } = (await api.admin('GET', '/settings')).body
     expect((await api.admin('PATCH', '/settings', data)).status).toBe(200)
     expect((await api.admin('DELETE', `/files/${id}`)).status).toBe(409)
@@ -226,7 +226,7 @@ describe('extensions', () => {
     expect(await files()).toBe(before)
     const kept = await api.admin('POST', '/items/article?fields=file_Id', { title: 'kept' })
     expect(await text((await extension.storageService.readFile(kept.body.data.file_Id)).content)).toBe('kept')
-    // What was refused is held by its hold alone, and goes when that is over.
+    // Refused content is held by its hold alone, and goes when that is over.
     expect(await api.sql('select "dueAt" < now() + interval \'61 minutes\' as soon from "svc_FileRemoval"')).toEqual([
       { soon: true },
     ])

@@ -67,7 +67,7 @@ const held = async () => (await api.sql('select count(*)::int as n from "svc_Fil
 const pathOf = ({ storage, storage_folder, filename }: Record<string, string | null>) =>
   join(base, storage!, storage_folder ?? '', filename!)
 
-/** What was asked for is refused, and neither a row, an event, content nor a hold is left of it. */
+/** The request is refused, and leaves no row, event, content or hold. */
 async function leavesNothing(attempt: () => Promise<Answer>, expected: object) {
   const position = await api.position()
   const state = async () => [await keysIn('local'), await keysIn('second'), await held(), await rows()]
@@ -561,7 +561,7 @@ describe('with tenants', () => {
     expect(await usage()).toEqual([{ files: 4, bytes: 3 * 3072 + 6 }])
     const others = await sendAs(bob.token, [file(Buffer.alloc(3072))])
     expect(others.status).toBe(200)
-    // Who is given a file must have room for it.
+    // A tenant that is given a file must have room for it.
     const before = await tenants.position()
     const given = { tenant_Id: one, title: 'given' }
     for (const [method, path, body] of [

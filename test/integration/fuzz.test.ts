@@ -323,7 +323,7 @@ function bodyOf(bodies: any): [type: string | undefined, body: string | undefine
 /** They end what the others need, and have tests of their own. */
 const excluded = [/^\/auth\/(logout|me$)/, /^\/server\/shutdown/]
 
-/** What no answer may hold. */
+/** Texts that no answer may contain. */
 const inside =
   /node_modules|\bat \S+ \(|\.ts:\d+|\bselect\b.+\bfrom\b "|insert into "|syntax error at or near|violates \w+ constraint "|ECONNREFUSED.*\bat\b/
 
@@ -355,7 +355,7 @@ it(`answers every request, and tells nothing of its inside (seed ${seed})`, asyn
   ids = (await api.admin('GET', '/items/thing?fields=id')).body.data.map(({ id }: { id: string }) => id)
   expect(ids).toHaveLength(3)
   document = (await api.admin('GET', '/openapi')).body
-  // What is done to accounts and their rights would end the caller's own.
+  // Changes of accounts and their rights would end the caller's own.
   for (const collection of ['svc_Template', 'svc_Settings', 'svc_AuditLog']) {
     const { body } = await api.admin('GET', `/items/${collection}?fields=id&limit=5`)
     const found = body.data.map((row: { id: string }) => row.id)

@@ -14,7 +14,7 @@ import { createRole, grant } from '../support/tenants.ts'
 import { upload } from '../support/upload.ts'
 import { waitFor } from '../support/wait.ts'
 
-/** What lets a user in is written by signing in, registering and inviting, and by nothing else. */
+/** Signing in, registering and inviting write what lets a user in; nothing else does. */
 
 let api: Api
 /** A second web process on the same database, with sockets. */

@@ -86,7 +86,7 @@ describe('a POST with an Idempotency-Key', () => {
     const key = what.replaceAll(' ', '-')
     const first = await post(path, body, key)
     expect(first.status).toBe(201)
-    // What such a crash leaves: the commit with its result, and no answer.
+    // Such a crash leaves the commit with its result, and no answer.
     const forgotten = await api.sql(
       `update "svc_IdempotencyKey" set status = null, "contentType" = null, body = null where key = $1 returning result`,
       [key],

@@ -186,7 +186,7 @@ describe('attempts', () => {
     expect(await statuses(times(3, () => guess(restarted, { ip })))).toEqual({ 400: 1, 429: 2 })
     await deleteEndedCounters(api.runtime, 1000)
     expect(await api.sql(`select key from "svc_RateLimit" where "endsAt" <= now()`)).toEqual([])
-    // What was tried, and what of it was given back.
+    // The attempts, and those of them that were given back.
     expect(await api.sql(`select key from "svc_RateLimit" where "endsAt" > now()`)).toHaveLength(2)
   })
 
@@ -203,7 +203,7 @@ describe('attempts', () => {
   })
 })
 
-/** What people do from an office or through a frontend's server, and what only somebody does who guesses. */
+/** The requests of people in an office or behind a frontend's server, and those of a guesser. */
 describe('many people behind one address', () => {
   const env = { ...limited, MULTI_TENANT: 'true', AUTH_RATE_LIMIT: '2' }
   let api: Api

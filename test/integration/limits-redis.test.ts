@@ -48,7 +48,7 @@ describeWithRedis('attempts counted in Redis', () => {
     await redis.stop()
     onTestFinished(() => redis.start())
     expect(await guesses(2, [app], '192.0.2.2')).toEqual([2, 0])
-    // What was tried, and what of it was given back.
+    // The attempts, and those of them that were given back.
     expect(await inPostgres()).toBe(2)
     await redis.stop()
     await redis.start()
@@ -69,7 +69,7 @@ describeWithRedis('attempts counted in Redis', () => {
     const made = (await Promise.all(answers)).filter((status) => status === 400).length
     await countsInRedis(app)
     const later = (await guesses(12, [app], ip))[0]!
-    // What Redis has counted and could not tell is counted again.
+    // Attempts that Redis counted without an answer are counted again.
     expect(1 + made + later).toBeLessThanOrEqual(10)
     expect(made).toBeGreaterThan(0)
   })

@@ -259,7 +259,7 @@ it('checks, saves, executes and cancels workflows', async () => {
   const isDestructive = (name: string) => offered.find((tool) => tool.name === name)!.annotations!.destructiveHint
   expect(isDestructive('svc_execute_workflow')).toBe(true)
   expect(isDestructive('svc_create_workflow')).toBe(false)
-  // Who may start some workflow, and see none, is offered what there is to start, and nothing to save.
+  // A user who may start some workflow, and see none, is offered tools to start it, and none to save.
   const user = await api.user()
   const ofUser = (await (await connect(user.token)).client.listTools()).tools.map(({ name }) => name)
   expect(ofUser.filter((name) => name.includes('workflow'))).toEqual([

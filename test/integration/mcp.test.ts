@@ -448,7 +448,7 @@ describe('e-mail address and password in headers', () => {
     const { data } = await done('svc_create_item', { collection: 'note', data: { title: 'by password' } })
     expect((await api.log(after)).map(({ userId, entityId }) => [userId, entityId])).toEqual([[user.id, data.id]])
     expect(await sessions()).toBe(before)
-    // What needs a session is not offered.
+    // Tools that need a session are not offered.
     expect((await client.listTools()).tools.map(({ name }) => name)).not.toContain('svc_logout')
     const { status, body } = await rpc('/mcp', held(user.email, `${password}!`))
     expect([status, body.error.code]).toEqual([401, 'INVALID_CREDENTIALS'])

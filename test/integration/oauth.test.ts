@@ -798,13 +798,13 @@ describe('a token', () => {
     expect(await execute(write, 'calling', 'called by write')).toEqual(refused)
     expect(await execute(admin, 'calling', 'called by admin')).toEqual(['completed', null])
     expect(await execute(session, 'paging', 'by session')).toEqual(['completed', null])
-    // What its author gives to everybody is not the caller's.
+    // The rights that its author gives to every caller are not the caller's own.
     expect(await execute(write, 'raised', 'raised')).toEqual(['completed', null])
     expect((await api.as(read)('POST', '/workflows/paging/execute', {})).body.error.code).toBe('INSUFFICIENT_SCOPE')
     const called = await api.as(read)('GET', '/webhook/paging')
     expect(await over(called.body.execution.id)).toEqual(refused)
 
-    // What its changes trigger.
+    // The executions that its changes trigger.
     const triggeredBy = async (token: string, text: string) => {
       expect((await api.as(token)('POST', '/items/note', { text })).status).toBe(201)
       const [{ id }] = await waitFor(async () => {

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Api, startApi } from '../support/api.ts'
 
-/** What permissions let whom do, asked about many at once: parts of a rule, who may see an item, what an edit would change. */
+/** The effects of permissions on users, asked about many at once: parts of a rule, who may see an item, what an edit would change. */
 
 let api: Api
 let ada: Awaited<ReturnType<Api['user']>>

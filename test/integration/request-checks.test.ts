@@ -139,7 +139,7 @@ describe('a body that is not wanted', () => {
     expect(await answered(line)).toBe(403)
     await waitFor(() => line.isClosed)
     expect(line.text).toContain("You don't have permission")
-    // What the system holds in its buffers counts as sent here.
+    // Bytes in the system's buffers count as sent here.
     expect(sent).toBeLessThan(20 * 1024 * 1024)
   })
 

@@ -77,7 +77,7 @@ it('share transactions, each kept whole or not at all, under the name of who tri
   expect(failed).toMatchObject([
     { status: 'failed', errorMessage: expect.stringMatching(/^numbered: .*already exists/) },
   ])
-  // What came before the node that failed is kept, once; so is all of the others.
+  // The results before the failed node are kept, once; so are all of the others.
   expect(await ledger(`run like 'fine %'`)).toHaveLength(120)
   expect(await ledger(`step = 'before'`)).toHaveLength(3)
   expect((await ledger(`step = 'numbered'`)).map(({ id }) => id)).toEqual([5000, 5001])
@@ -131,7 +131,7 @@ it('do not wait for one that waits for a lock, which keeps nothing once it is ca
   expect(answer.status).toBe(200)
   await holder.query('rollback')
   await holder.end()
-  // Whoever came to it meanwhile has nothing left to keep; the next one may change it again.
+  // An execution that came to it meanwhile has nothing left to keep; the next one may change it again.
   const [again] = await start([{ workflow: 'locked', data: { id } }])
   await over([again!])
   expect((await statuses([locked!])).get(locked)).toMatchObject({ status: 'cancelled' })

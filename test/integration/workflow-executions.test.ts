@@ -103,7 +103,7 @@ describe('an execution', () => {
       ['order', 'create', undefined],
       ['svc_WorkflowExecution', 'update', 'completed'],
     ])
-    // What goes through it is not in the log, and the change has the workflow for its cause.
+    // The data that passes through it is not in the log, and the change has the workflow as its cause.
     for (const { entity, changes } of events)
       if (entity === 'svc_WorkflowExecution')
         expect(changes.after).toMatchObject({ trigger_data: null, result_data: null })
@@ -303,7 +303,7 @@ describe('rights of an execution', () => {
     expect(await over(await execute(ofWriterToo))).toMatchObject({ status: 'failed' })
     const raised = await make(chain(creating({ state: 'raised' }, { bypassPermissions: true })))
     expect(await over(await execute(raised, {}, reader.call))).toMatchObject({ status: 'completed' })
-    // Who is triggered by what the author's rights did acts with these, not with those of who started it.
+    // A workflow that the author's change triggers acts with the author's rights, not with those of the first caller.
     const noting = chain(node('note', 'service', { operation: 'create', collection: 'note', data: { state: 'told' } }))
     const told = await make(noting, {
       trigger_type: 'hook',
@@ -390,7 +390,7 @@ describe('rights of an execution', () => {
           body: { echo: `{{secrets['${name}']}}`, said: '{{trigger.said}}' },
         }),
       )
-    // What comes with the data names none, from any sender.
+    // Templates in the data name no secret, from any sender.
     const said = '{{ secrets.token }} {{secrets.elsewhere}}'
     expect(await over(await execute(await make(calling('token')), { said }))).toMatchObject({ status: 'completed' })
     expect(receiver.accepted[0]).toMatchObject({

@@ -154,7 +154,7 @@ describe('watchers of an execution', () => {
         ...{ name: 'execution:complete', executionId: execution, status: 'completed', result: { write: { id: row } } },
       })
     }
-    // Whoever comes when it is over is told all of it, and bad messages are answered.
+    // A watcher that comes when it is over gets all of it, and bad messages are answered.
     const late = await connect(address, user.token)
     late.socket.emit('workflow:execution:join', { executionId: execution.toUpperCase() })
     await waitFor(() => told(late).at(-1)?.name === 'execution:complete')
@@ -594,7 +594,7 @@ describe('a hostile', () => {
     await save('restricted', chain(writing('raised', { bypassPermissions: true })), { allowed_roles: [managers] })
     expect((await editor.call('POST', '/workflows/restricted/execute', {})).status).toBe(403)
     expect((await editor.call('PATCH', '/workflows/restricted', { name: 'renamed' })).status).toBe(200)
-    // Who lets others start it answers for what it does: with their own rights from then on.
+    // A user who lets others start it answers for what it does: with their own rights from then on.
     expect((await editor.call('PATCH', '/workflows/restricted', { allowed_roles: null })).status).toBe(200)
     const [saved] = await api.sql(`select * from "svc_Workflow" where id = 'restricted'`)
     expect(saved).toMatchObject({ authority_Id: editor.id })

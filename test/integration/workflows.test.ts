@@ -114,7 +114,7 @@ describe('saving', () => {
       (await api.admin('PATCH', '/workflows/theirs', { flow_data: raised({ bypassPermissions: true }) })).status,
     ).toBe(200)
     expect((await row('theirs')).authority_Id).toBe(administrator.id)
-    // What an administrator raised falls when another user saves.
+    // A flag that an administrator set falls when another user saves.
     const saved = { flow_data: raised({ bypassPermissions: true, itemId: 1 }) }
     expect((await editor.call('PATCH', '/workflows/theirs', saved)).status).toBe(200)
     expect((await row('theirs')).flow_data.nodes[1].data.bypassPermissions).toBe(false)
@@ -195,7 +195,7 @@ describe('saving', () => {
       await refuses(id, undoing(await lastEvent(id)))
     }
 
-    // What may come back is theirs then, and a flag that an administrator set is struck.
+    // The restored version is theirs then, and a flag that an administrator set is struck.
     const byEditor = async (id: string, door: Door) => {
       await ok(editor.call(...door))
       const { authority_Id, deletedAt, flow_data } = await row(id)

@@ -3,7 +3,7 @@ import type { Catalog } from '../../src/catalog/catalog.ts'
 import { withFreshCatalog } from '../../src/catalog/store.ts'
 import { errors } from '../../src/errors.ts'
 
-/** What another process changes under a request is retried, and nothing else. */
+/** A request is retried where another process changed the catalog under it, and nowhere else. */
 
 const catalogOf = (version: string) => ({ version }) as Catalog
 

@@ -91,7 +91,7 @@ describe('the budget of a frame', () => {
     expect(heard(spent, 0, false)[1]).toBe('flood')
     expect(many(spent, limits.perSecond, 1000)[1]).toBe('go')
     expect(many(spent, limits.perSecond + 1, 1000)[1]).toBe('flood')
-    // What was not said for long is not saved up beyond the burst, and a clock that goes back gives nothing.
+    // Unused messages are not saved up beyond the burst, and a clock that goes back gives nothing.
     expect(many(spent, limits.burst + 1, 1_000_000)[1]).toBe('flood')
     expect(heard(spent, -1000, false)[1]).toBe('flood')
   })

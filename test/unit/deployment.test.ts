@@ -63,7 +63,7 @@ describe('.env', () => {
 })
 
 const compose = textOf('compose.yaml')
-/** What stands in it as `${NAME}`, with the default that it has. */
+/** The variables in it (`${NAME}`), with their defaults. */
 const usedByCompose = new Map(
   [...compose.matchAll(/(?<!\$)\$\{([A-Z0-9_]+)(:-[^}]*)?\}/g)].map(([, name, fallback]) => [name!, fallback]),
 )

@@ -15,7 +15,7 @@ it('takes the first that wait, of each key one, and leaves the others in their o
       for (const part of [taken, left])
         expect(part.map(({ nth }) => nth)).toEqual(part.map(({ nth }) => nth).toSorted((a, b) => a - b))
       expect([...taken, ...left].map(({ nth }) => nth).toSorted((a, b) => a - b)).toEqual(members.map(({ nth }) => nth))
-      // Whoever is left has a key that was taken, or there was no room.
+      // The rest have a key that was taken, or found no room.
       if (taken.length < 32) for (const { row } of left) expect(named).toContain(row.key)
     }),
   )

@@ -203,7 +203,7 @@ describe('a hostile script', () => {
       return ways`)
     expect(found).toMatchObject({ process: 'undefined', WebAssembly: 'undefined', SharedArrayBuffer: 'undefined' })
     expect(found).toMatchObject({ Atomics: 'undefined', module: 'undefined', __start: 'undefined', outer: 'undefined' })
-    // What breaks out of the function that a script is runs in the same isolate, and has nothing there.
+    // Code that breaks out of the script's function runs in the same isolate, and has nothing there.
     expect(await failure(`}), (() => { throw new Error(typeof process) })(), (async () => {`)).toMatchObject({
       message: expect.stringMatching(/undefined|token/),
     })

@@ -142,7 +142,7 @@ it.each([
 })
 
 it.each([
-  // What was found to work.
+  // Expressions that were found to work.
   `pgboss.job_table_run('delete from public."svc_AuditLog"')`,
   `set_config('svc.retention', 'on', true)`,
   `set_config('svc.actor', '{}', true)`,

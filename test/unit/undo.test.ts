@@ -44,7 +44,7 @@ describe('reversals of some changes of a row', () => {
   it.each([
     [['U a', 'N b'], 'update, a as before 1, others wrote b'],
     [['U a', 'N a'], 'update, a as before 1, others wrote a'],
-    // What others had overwritten before is theirs.
+    // Values that others had overwritten before are theirs.
     [['U a', 'N a', 'U a'], 'update, a as before 3'],
     [['U a', 'N a', 'U delete'], 'create, as before 3'],
     [['U create', 'N a'], 'delete, others wrote a'],

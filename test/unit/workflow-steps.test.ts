@@ -159,7 +159,7 @@ describe('a flow', () => {
       kind: 'fail',
       error: { message: 'no such thing', nodeId: 'bad', stack: 'no such thing\n    at service (bad)' },
     })
-    // What fails while something is caught is not caught by the same.
+    // A failure while another is being caught is not caught by the same node.
     expect(run(flowOf(nodes, edges), (id) => (id === 'never' ? 1 : broken('bad', {}))).end).toMatchObject({
       kind: 'fail',
     })
@@ -247,7 +247,7 @@ describe('a flow', () => {
         kind: 'fail',
         error: { nodeId: 'n' },
       })
-    // What nodes gave is held until the end, and so is what came of each time around.
+    // The results of nodes are held until the end, and so are those of each iteration.
     const collecting = flowOf(
       [node('each', 'loop', { loopType: 'count', endIndex: 100 }), effect('read')],
       [
