@@ -68,7 +68,7 @@ describe('assets in S3', () => {
     expect(await requestsOf(() => get(path, {}, other))).toEqual([])
   })
 
-  it('are read there where they are sound or film, in the name of nobody, until the address ends', async () => {
+  it('are read there where they are sound or film, without a caller, until the address ends', async () => {
     const content = Buffer.alloc(1000, 'film')
     const { id } = await storeFile(api, { content, type: 'video/mp4', isPublic: true })
     const { status, headers } = await get(`/assets/${id}`)
@@ -84,7 +84,7 @@ describe('assets in S3', () => {
     expect([head.statusCode, head.headers['content-length']]).toEqual([200, '1000'])
   })
 
-  it('pass through with ASSET_PROXY_ENABLED, whatever they are, and are kept by nobody', async () => {
+  it('pass through with ASSET_PROXY_ENABLED, whatever they are, and are kept in no cache', async () => {
     const content = Buffer.alloc(300_000, 'film')
     const { id } = await storeFile(api, { content, type: 'video/mp4', isPublic: true })
     const on = await startApi({ ...env, ASSET_PROXY_ENABLED: 'true' }, api.database)

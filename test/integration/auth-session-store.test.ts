@@ -88,7 +88,7 @@ function told(concerns: Concerns, { id, userId }: Partial<Who>): boolean {
 const end = (id: string) => api.sql('delete from "svc_Sessions" where id = $1', [id])
 
 describe('the session store', () => {
-  it('finds whom a session stands for, by statement of the moment', async () => {
+  it('finds the user a session stands for, by a statement of the moment', async () => {
     const { store } = await watchedStore()
     const { id, userId, roleId, sessionToken } = await session()
     const found = await store.find(sessionToken)

@@ -108,7 +108,7 @@ describe('GET /changes', () => {
     expect(told(await pullAll(api.admin, rest.cursor, { collections: 'doc' }))).toEqual([['create', later]])
   })
 
-  it('goes on exactly behind a list that was asked for its cursor', async () => {
+  it('goes on exactly after a list that was asked for its cursor', async () => {
     await create('doc', { text: 'before' })
     for (const query of ['', '&limit=2', '&limit=1&cursor=', '&count=true']) {
       const list = (await api.admin('GET', `/items/doc?changesCursor=true${query}`)).body

@@ -98,7 +98,7 @@ describe('cleanAuditLog', () => {
     expect(await partitions()).toEqual([])
   })
 
-  it('has readers of what is gone start over: changes and the past answer 410', async () => {
+  it('makes readers of removed events start over: changes and the past answer 410', async () => {
     await api.admin('POST', '/schemas', { collectionName: 'thing', schema: { fields: { name: { type: 'String' } } } })
     const { cursor } = (await api.admin('GET', '/changes?collections=thing')).body
     const changes = () => api.admin('GET', `/changes?collections=thing&since=${encodeURIComponent(cursor)}`)

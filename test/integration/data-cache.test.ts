@@ -228,7 +228,7 @@ it('is never older than what its caller was told, with 5 % writes among the read
   expect(hits).toBeGreaterThan(before.hits)
 })
 
-describe('an answer is of whom it was made for', () => {
+describe('an answer belongs to the caller it was made for', () => {
   const readBooks = (more: object = {}) => [{ collection: 'book', action: 'read', fields: '*', ...more }]
 
   it('by role and rules, and shared within a role', async () => {

@@ -175,7 +175,7 @@ describe.each<[string, (options?: Partial<FeedOptions>) => Promise<Feed>]>([
     expect(statements - before).toBeLessThan(19 * 20)
   })
 
-  it('resumes behind the last batch without gap or repeat', async () => {
+  it('resumes after the last batch without gap or repeat', async () => {
     const feed = await start()
     const first = await listen(feed)
     await insert(1)

@@ -74,7 +74,7 @@ const differences = async () => (await verifyFiles(api.runtime, { hashes: true }
 const daySeconds = 86_400
 
 describe('content', () => {
-  it('goes after its row, whoever deleted it, with what was made of it, and not at once', async () => {
+  it('goes after its row, by any deleter, with its variants, and not at once', async () => {
     const [one, two, three] = [await make(), await make(), await make('old')]
     await writeFile(join(base, 'local', 'variant'), 'smaller')
     await api.sql(`insert into "svc_FileVariant" (storage, key, original) values ('local', 'variant', $1)`, [
@@ -109,7 +109,7 @@ describe('content', () => {
     expect(await due(row)).toBeUndefined()
   })
 
-  it('that nobody holds any more gets no row', async () => {
+  it('without a hold gets no row', async () => {
     const position = await api.position()
     async function* slow() {
       yield Buffer.from('late')

@@ -88,7 +88,7 @@ describe('GET /items/{collection}/{id}/history', () => {
     expect(JSON.stringify(seen)).not.toMatch(/"dear"|not yours|price/)
   })
 
-  it('is refused to whom no state of the item was open', async () => {
+  it('is refused to callers who could read no state of the item', async () => {
     const id = await make({ title: 'never', price: '99' })
     expect((await reader('GET', `/items/paper/${id}/history`)).status).toBe(403)
     expect((await api.anonymous('GET', `/items/paper/${id}/history`)).status).toBe(403)

@@ -248,7 +248,7 @@ describe('DELETE /items/svc_Sessions/{id}', () => {
     expect((await api.log(before))[0]).toMatchObject({ entityId: account.id })
   })
 
-  it('is refused by others, by a key, and of what is none', async () => {
+  it('is refused by others, by a key, and for a row that is no session', async () => {
     const account = await createAccount(api)
     const token = await sessionOf(api, account)
     const [{ id }] = await api.sql('select id from "svc_Sessions" where "user_Id" = $1', [account.id])

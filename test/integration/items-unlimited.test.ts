@@ -50,7 +50,7 @@ describe('a list without a limit', () => {
     if (offset < n) expect(body.data[0]).toEqual({ id: offset + 1 })
   })
 
-  it('cut by a large limit still counts what lies behind it', async () => {
+  it('cut by a large limit still counts what comes after it', async () => {
     const { body } = await api.admin('GET', path({ fields: 'id', limit: 1200 }))
     expect([body.data.length, body.totalCount]).toEqual([1200, 1500])
   })

@@ -174,7 +174,7 @@ describe('attempts', () => {
     expect(await statuses(answers)).toEqual({ 200: 10, 429: 2 })
   })
 
-  it('a window that is over is nobody’s any more: the next attempt begins anew, and the counter goes', async () => {
+  it('a window that is over counts no more: the next attempt begins anew, and the counter goes', async () => {
     const app = await configured(api.database, { ...limited, AUTH_RATE_LIMIT: '1' })
     const ip = '192.0.2.22'
     expect(await statuses(times(3, () => guess(app, { ip })))).toEqual({ 400: 1, 429: 2 })

@@ -168,7 +168,7 @@ describe('a change of links', () => {
     ])
   })
 
-  it('reaches only who may read the item, with the fields that they may read, and can be resumed behind', async () => {
+  it('reaches only users who may read the item, with the fields that they may read, and can be resumed after it', async () => {
     const tag = await create('tag')
     const [open, closed] = [await create('task', { name: 'open' }), await create('task', { name: 'closed' })]
     const read = { collection: 'task', action: 'read', fields: ['name'], conditions: { name: { eq: 'open' } } }

@@ -238,7 +238,7 @@ describe('an event’s cursor', () => {
     expect(ids(resumed.events)).toEqual([1, 3])
   })
 
-  it('goes on behind it in its round, and then until now', async () => {
+  it('goes on after it in its round, and then until now', async () => {
     await db.query('insert into items select i, 1 from generate_series(1, 30) i')
     const events = (await round(cursorAt('3:3:'))).events
     await db.query('insert into items select i, 1 from generate_series(31, 45) i')

@@ -248,7 +248,7 @@ describe('GET /items/{collection}/deleted', () => {
     ['/items/svc_Sessions/deleted', 400],
   ])('answers %s with %i', async (path, status) => expect((await api.admin('GET', path)).status).toBe(status))
 
-  it('is refused to whom may not read the collection', async () => {
+  it('is refused to callers who may not read the collection', async () => {
     expect((await api.anonymous('GET', '/items/leaf/deleted')).status).toBe(403)
   })
 })

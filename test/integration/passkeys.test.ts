@@ -108,7 +108,7 @@ describe('registering', () => {
     expect(await story(before)).toEqual([])
   })
 
-  it('takes a challenge once, in time, and only from whom it was given to', async () => {
+  it('takes a challenge once, in time, and only from the user it was given to', async () => {
     const [user, other] = [await api.user(), await api.user()]
     const verify = (who: typeof user, response: object) =>
       who.call('POST', '/auth/passkey/register/verify', { response })

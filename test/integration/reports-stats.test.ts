@@ -168,7 +168,7 @@ describe('a report that fails while it runs', () => {
     expect(text).not.toContain('canary')
   })
 
-  it('is missing alone: a timeout; what waits behind three slow reports has no time of its own', async () => {
+  it('is missing alone: a timeout; what waits after three slow reports has no time of its own', async () => {
     await whileLocked(api, 'other', async () => {
       const slow = ['slow 1', 'slow 2', 'slow 3']
       const { status, body } = await ask([

@@ -104,7 +104,7 @@ describe('custom messages', () => {
 })
 
 describe('validated rooms', () => {
-  it('are joined by whom every validator admits, and there must be one', async () => {
+  it('are joined by users whom every validator admits, and there must be one', async () => {
     const a = await connect(address, anna.token)
     const join = (room: string, badge?: string) => a.emit('room:join', { room, metadata: { badge } })
     const no = refused('Not authorized to join this room', 'FORBIDDEN')

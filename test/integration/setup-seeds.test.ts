@@ -5,7 +5,7 @@ import { createDatabase } from '../support/postgres.ts'
 import { testConfig } from '../support/prepare.ts'
 import { withClient } from '../support/server.ts'
 
-it('renames the project with PROJECT_NAME until somebody has named it', async () => {
+it('renames the project with PROJECT_NAME until it has been named', async () => {
   const { url } = await createDatabase()
   const setUp = (name: string) => runSetup(testConfig(url, { PROJECT_NAME: name }), pino({ level: 'fatal' }))
   const query = (text: string) => withClient(url, async (client) => (await client.query(text)).rows)

@@ -168,7 +168,7 @@ describe('an execution', () => {
     await receiver.close()
   })
 
-  it('undoes what a node that fails has begun, catches it where it is caught, and tells whom it names', async () => {
+  it('undoes what a failing node has begun, catches the failure where a node does, and notifies the named users', async () => {
     const failing = creating({ id: 1, state: 'x'.repeat(300) })
     const caught = await make(
       flowOf(

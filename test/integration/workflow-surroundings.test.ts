@@ -251,7 +251,7 @@ describe('an execution', () => {
     await api.admin('POST', `/workflows/slow/executions/${executionId}/cancel`)
   })
 
-  it('finds, describes and deletes files with the rights of whom it acts for', async () => {
+  it('finds, describes and deletes files with the rights of the user it acts for', async () => {
     const part = { name: 'file', filename: 'notes.txt', type: 'text/plain', content: 'of workflows' }
     const { status, body } = await upload(api, adminToken, '/files', [part])
     expect([200, 201]).toContain(status)
@@ -356,7 +356,7 @@ describe('triggers', () => {
   })
 })
 
-describe('as whom one acts', () => {
+describe('the user as whom one acts', () => {
   const kinds = {
     manual: {},
     webhook: { trigger_type: 'webhook', trigger_webhook_method: 'POST' },

@@ -45,7 +45,7 @@ describe('a cursor', () => {
     expect(encodeCursor({ kind: 'event', snapshot: many, upTo: many, position: '5' }).length).toBeLessThan(600)
   })
 
-  it('of an event is the place of its round, behind what else its holder has seen', () => {
+  it('of an event is the place of its round, after what else its holder has seen', () => {
     const cursor = eventCursors('700:700:', '712:720:712,715', '0a1b2c3d.1')('5')
     const place = { kind: 'event', upTo: '712:720:712,715', position: '5', lineage: '0a1b2c3d.1' }
     expect(parseCursor(cursor)).toEqual({ ...place, snapshot: '700:700:' })

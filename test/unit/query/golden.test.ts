@@ -37,7 +37,7 @@ describe('the SQL of', () => {
     await expect(readable(compileCount(plan))).toMatchFileSnapshot(golden('count'))
   })
 
-  it('the first page by cursor, and one behind a row', async () => {
+  it('the first page by cursor, and one after a row', async () => {
     const query = { fields: 'title', filter: { stars: 5 }, sort: '-owner.email,title', limit: 25 }
     const first = planOf({ query: { ...query, cursor: '' } }) as Page
     await expect(readable(compilePage(first))).toMatchFileSnapshot(golden('page-first'))

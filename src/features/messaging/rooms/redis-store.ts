@@ -166,7 +166,7 @@ type PresenceOptions = {
   readonly prefix: string
   readonly log: Logger
   newId(): string
-  /** Somebody is out of a room without having asked: the process behind the socket is dead, or the line was away. */
+  /** A user is out of a room without having asked: the process behind the socket is dead, or the line was away. */
   onLeft(room: Room, left: Left): void
   /** A socket of this process was put back into a room from which others had seen it leave. */
   onBack(room: Room, joining: JoinRequest): void

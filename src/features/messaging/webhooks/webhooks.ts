@@ -294,7 +294,7 @@ type EndpointLane = {
   /** Composed, and waiting for a slot. */
   queue: WaitingDelivery[]
   readonly running: Set<Promise<void>>
-  /** Deliveries that were answered and are being noted; what is behind them may be claimed when they are. */
+  /** Deliveries that were answered and are being noted; those after them may be claimed when they are. */
   readonly noting: Set<Promise<void>>
   readonly settle: Settling
   claiming: Promise<void> | undefined
