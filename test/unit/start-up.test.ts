@@ -27,6 +27,21 @@ it('a process starts with a small young generation, which grows with its work', 
   expect(afterwards).toBeGreaterThanOrEqual(16)
 })
 
+it('the young generation does not grow with what stays beyond 64 MB', () => {
+  const { largest, stays } = said(`
+    const youngMB = () => getHeapSpaceStatistics().find((space) => space.space_name === 'new_space').space_size / 2 ** 20
+    growWithWork()
+    const stays = []
+    let largest = 0
+    for (let turn = 0; turn < 200; turn += 1) {
+      stays.push(Array.from({ length: 20_000 }, (_, i) => ({ text: 'x' + i })))
+      await new Promise(setImmediate)
+      largest = Math.max(largest, youngMB())
+    }
+    console.log(JSON.stringify({ largest, stays: stays.length }))`)
+  expect({ largest, stays }).toEqual({ largest: 64, stays: 200 })
+})
+
 it('a process that streams loads under the flags of all others, so that each starts from what another one has compiled', () => {
   const { small, streaming, grown } = said(`
     startSmall()
