@@ -33,9 +33,12 @@ export function drainOnClose(server: Server, graceMs: number): void {
   const answersOf = new Map<Socket, Set<ServerResponse>>()
   let closing = false
   let isGraceOver = false
+  function onClose(this: Socket): void {
+    answersOf.delete(this)
+  }
   server.on('connection', (socket) => {
     answersOf.set(socket, new Set())
-    socket.once('close', () => answersOf.delete(socket))
+    socket.on('close', onClose)
   })
   server.on('upgrade', ({ socket }) => answersOf.delete(socket))
   server.prependListener('request', ({ socket }, answer) => {
@@ -144,8 +147,11 @@ export function limitBodyTimes(app: App, times: BodyTimes = usual): void {
   app.server.prependListener('request', (request: IncomingMessage, response: ServerResponse) => {
     if (hasBody(request)) latest.set(request.socket, { request, response, since: performance.now() })
   })
+  function onClose(this: Socket): void {
+    latest.delete(this)
+  }
   app.server.on('connection', (socket: Socket) => {
-    socket.once('close', () => latest.delete(socket))
+    socket.on('close', onClose)
   })
   const sweep = setInterval(() => {
     const latestAllowed = performance.now() - times.wholeMs

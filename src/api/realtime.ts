@@ -13,7 +13,7 @@ import { onFirstUse } from '../language/once.ts'
 import type { RealtimeReads, RealtimeWrites } from './capabilities.ts'
 import { type openEngine, openOutbox, type SocketLimits } from './realtime/connections.ts'
 import { type EventDelivery, notAllowed, openDelivery, type SubscriptionStart } from './realtime/delivery.ts'
-import { answer, callerOf, dispatchMessage, refuseUnknown } from './realtime/messages.ts'
+import { answer, callerOf, dispatchMessage, handleMessages, type MessageHandler } from './realtime/messages.ts'
 import {
   type ExecutionRooms,
   openExecutionRooms,
@@ -51,7 +51,7 @@ type Channels = {
 /** Starts feed and socket server; sockets are accepted from here on. */
 export async function openRealtime(
   deps: RealtimeWrites,
-  { engine, limits }: ReturnType<typeof openEngine>,
+  { engine, limits, forgetRequest }: ReturnType<typeof openEngine>,
 ): Promise<Realtime> {
   const { config, log } = deps
   const address = directUrl(config)
@@ -65,9 +65,10 @@ export async function openRealtime(
   const cluster = openCluster(deps)
   const io: Server = new (socketIo().Server)({ serveClient: false, connectTimeout: handshakeMs, ...cluster.options })
   const outbox = openOutbox(config, io)
+  const cutOffConnection = (conn: Socket['conn']) => cutOff(io, conn)
   engine.on('connection', (conn: Socket['conn']) => {
     outbox.watch(conn)
-    limits.watch(conn, () => cutOff(io, conn))
+    limits.watch(conn, cutOffConnection)
   })
   io.bind(engine)
   const sockets = () => [...io.sockets.sockets.values()]
@@ -83,7 +84,7 @@ export async function openRealtime(
     rooms: openRooms(deps, io, cluster),
   }
   openPushes(deps, io)
-  admit(deps, { io, limits, channels, check })
+  admit(deps, { io, limits, channels, check, forgetRequest })
   warnAboutRowRules(deps)
   const { delivery, reports, rooms } = channels
   return {
@@ -105,11 +106,22 @@ type SocketAdmission = {
   readonly limits: SocketLimits
   readonly channels: Channels
   check(socket: Socket): Promise<void>
+  forgetRequest(conn: Socket['conn']): void
 }
 
 /** Lets sockets in, and looks at them again when their sessions may have ended. */
-function admit(deps: RealtimeWrites, { io, limits, channels, check }: SocketAdmission): void {
-  const requests = requestsOf(channels)
+function admit(deps: RealtimeWrites, { io, limits, channels, check, forgetRequest }: SocketAdmission): void {
+  const handlers = handlersOf(deps, channels)
+  const onError = (error: unknown) => deps.log.debug({ err: error }, 'socket error')
+  // With `this`, all sockets share it.
+  function onDisconnect(this: Socket): void {
+    clearTimeout((this.data as SocketData).timer)
+    channels.rooms.forget(this)
+    channels.delivery.forget(this)
+    channels.reports.forget(this)
+    // A client that only leaves the channel would keep the connection.
+    closeSoon(this.conn)
+  }
   io.use((socket, next) => {
     authenticate(deps, limits, socket).then(
       () => next(),
@@ -117,7 +129,13 @@ function admit(deps: RealtimeWrites, { io, limits, channels, check }: SocketAdmi
     )
   })
   io.on('connection', (socket) => {
-    accept(deps, channels, requests, socket)
+    forgetRequest(socket.conn)
+    socket.on('error', onError)
+    socket.on('disconnect', onDisconnect)
+    handleMessages(socket, handlers)
+    void channels.rooms.welcome(socket)
+    const { userId, tenantId } = callerOf(socket)
+    socket.emit('connected', { userId, tenant: tenantId ?? null })
     // Its session may have ended while it connected, before anybody could notify it.
     void check(socket)
   })
@@ -143,7 +161,7 @@ async function currentCaller(deps: RealtimeWrites, socket: Socket): Promise<Call
 function checkAtEnd(socket: Socket, check: (socket: Socket) => Promise<void>): void {
   const data = socket.data as SocketData
   clearTimeout(data.timer)
-  if (socket.connected) data.timer = setTimeout(() => void check(socket), Math.min(data.endsInMs + 50, longestTimerMs))
+  if (socket.connected) data.timer = setTimeout(check, Math.min(data.endsInMs + 50, longestTimerMs), socket)
 }
 
 const longestTimerMs = 2 ** 31 - 1
@@ -169,38 +187,37 @@ function tokenOf(deps: CurrentAccess, { auth, headers }: Socket['handshake']): s
   return tokenOfCookies(cookieNamesOf(deps), cookie)
 }
 
-function accept(
+/** What is done with each message, by its name. */
+function handlersOf(
   deps: RealtimeReads,
-  { delivery, reports, rooms, executions }: Channels,
-  requests: SocketRequests,
-  socket: Socket,
-): void {
-  const { userId, tenantId } = callerOf(socket)
-  socket.on('error', (error) => deps.log.debug({ err: error }, 'socket error'))
-  refuseUnknown(socket)
-  socket.on('subscribe', async (request: unknown, ack: unknown) => {
+  { delivery, reports, progress, rooms, executions }: Channels,
+): ReadonlyMap<string, MessageHandler> {
+  const answered: [string, (socket: Socket, request: unknown) => Promise<object>][] = [
+    ['unsubscribe', delivery.unsubscribe],
+    ['report:subscribe', reports.subscribe],
+    ['report:unsubscribe', reports.unsubscribe],
+    ['task:join', progress.join],
+    ['task:leave', progress.leave],
+    ...rooms.requests,
+  ]
+  const handlers = new Map<string, MessageHandler>(
+    answered.map(([name, handle]) => [
+      name,
+      (socket, request, acknowledge) => answer(deps, acknowledge, () => handle(socket, request)),
+    ]),
+  )
+  handlers.set('subscribe', async (socket, request, acknowledge) => {
     let begun: SubscriptionStart | undefined
-    await answer(deps, ack, async () => {
+    await answer(deps, acknowledge, async () => {
       begun = await subscribe(deps, delivery, socket, request)
       return begun.answer
     })
     begun?.begin()
   })
-  for (const [name, handle] of requests)
-    socket.on(name, (request: unknown, ack: unknown) => answer(deps, ack, () => handle(socket, request)))
-  socket.on('custom', (request: unknown, ack: unknown) => dispatchMessage(deps, socket, request, ack))
+  handlers.set('custom', (socket, request, acknowledge) => dispatchMessage(deps, socket, request, acknowledge))
   if (executions !== undefined)
-    socket.on('workflow:execution:join', (request: unknown) => joinExecution(deps, executions, socket, request))
-  socket.on('disconnect', () => {
-    clearTimeout((socket.data as SocketData).timer)
-    rooms.forget(socket)
-    delivery.forget(socket)
-    reports.forget(socket)
-    // A client that only leaves the channel would keep the connection.
-    closeSoon(socket.conn)
-  })
-  void rooms.welcome(socket)
-  socket.emit('connected', { userId, tenant: tenantId ?? null })
+    handlers.set('workflow:execution:join', (socket, request) => joinExecution(deps, executions, socket, request))
+  return handlers
 }
 
 /** The client waits for no answer: a refusal is an event. */
@@ -214,20 +231,6 @@ async function joinExecution(deps: Logs, executions: ExecutionRooms, socket: Soc
     await executions.join(socket, request)
     return {}
   })
-}
-
-type SocketRequests = ReadonlyMap<string, (socket: Socket, request: unknown) => Promise<object>>
-
-/** The messages that are answered with what their handler returns. */
-function requestsOf({ delivery, reports, progress, rooms }: Channels): SocketRequests {
-  return new Map([
-    ['unsubscribe', delivery.unsubscribe],
-    ['report:subscribe', reports.subscribe],
-    ['report:unsubscribe', reports.unsubscribe],
-    ['task:join', progress.join],
-    ['task:leave', progress.leave],
-    ...rooms.requests,
-  ])
 }
 
 /**

@@ -107,6 +107,7 @@ describe('messages', () => {
       'constructor',
       '__proto__',
       'toString',
+      'error',
       'collection:note',
     ])
       expect(await sender.emit(name, { collection: 'note' })).toEqual({

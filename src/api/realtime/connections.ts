@@ -33,7 +33,7 @@ export function realtimeServerFactory(config: Config, engine: Engine) {
       isSocket(request) ? engine.handleRequest(request as never, response) : application(request, response),
     )
     server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-      socket.on('error', () => socket.destroy())
+      socket.on('error', destroyThis)
       if (isSocket(request)) engine.handleUpgrade(request as never, socket, head)
       // Before Node 24.9 a server cannot decide whether to upgrade.
       else socket.end('HTTP/1.1 404 Not Found\r\nconnection: close\r\n\r\n')
@@ -42,8 +42,12 @@ export function realtimeServerFactory(config: Config, engine: Engine) {
   }
 }
 
+function destroyThis(this: Duplex): void {
+  this.destroy()
+}
+
 /** The engine under the sockets; for pages of its own origin and of those that may connect. */
-export function openEngine(config: Config): { engine: Engine; limits: SocketLimits } {
+export function openEngine(config: Config): OpenEngine {
   const { messageBytes, messagesPerSecond } = config.realtime
   const limits = openSocketLimits(config)
   const engine = new (engineIo().Server)({
@@ -61,7 +65,27 @@ export function openEngine(config: Config): { engine: Engine; limits: SocketLimi
       decide(refusal, refusal === undefined)
     },
   })
-  return { engine, limits }
+  const upgrades = new WeakMap<IncomingMessage, { req: unknown }>()
+  engine.use((request: IncomingMessage, response: { req: unknown }, next: () => void) => {
+    if (request.headers.upgrade !== undefined) upgrades.set(request, response)
+    next()
+  })
+  const forgetRequest = (conn: EngineConnection) => {
+    const upgrade = upgrades.get(conn.request)
+    if (upgrade !== undefined) upgrade.req = undefined
+    Object.assign(conn, { request: undefined })
+  }
+  return { engine, limits, forgetRequest }
+}
+
+type OpenEngine = {
+  readonly engine: Engine
+  readonly limits: SocketLimits
+  /**
+   * Lets go of the request that began a connection when its sender is known: two kilobytes, which the engine and its answer to an
+   * upgrade would keep as long as the connection lasts.
+   */
+  forgetRequest(conn: EngineConnection): void
 }
 
 /** Clients that are no browser send neither header; a browser sends no Origin for a page's own or a foreign page's tags. */
@@ -89,7 +113,7 @@ export type SocketLimits = {
   /** Why this request may not begin a connection; undefined when it may. Every question counts as a beginning. */
   refusal(request: IncomingMessage): 'Too many connections' | undefined
   /** Counts a connection, and its messages: `onExcess` is called once, when there are too many in a second. */
-  watch(conn: EngineConnection, onExcess: () => void): void
+  watch(conn: EngineConnection, onExcess: (conn: EngineConnection) => void): void
   /** Counts a socket for its user until it is closed. Throws AppError 429. */
   admit(socket: Socket, userId: string | undefined): void
 }
@@ -104,6 +128,18 @@ function openSocketLimits(config: Config): SocketLimits {
   const addresses = openCounts()
   const users = openCounts()
   const beginnings = openWindows(addressesAtMost)
+  const counted = new WeakMap<EngineConnection, Counted>()
+  function onPacket(this: EngineConnection): void {
+    const { messages, onExcess } = counted.get(this)!
+    if (isWithin(messages, realtime.messagesPerSecond)) return
+    this.off('packet', onPacket)
+    onExcess(this)
+  }
+  function onClose(this: EngineConnection): void {
+    const own = counted.get(this)!
+    addresses.remove(own.address)
+    for (const user of own.users) users.remove(user)
+  }
   const addressOf = ({ socket, headers }: IncomingMessage) =>
     clientNetwork(forwardedAddress(socket.remoteAddress ?? '', headers['x-forwarded-for'], config.server.trustProxy))
   const begins = (address: string): number => {
@@ -123,43 +159,42 @@ function openSocketLimits(config: Config): SocketLimits {
     watch: (conn, onExcess) => {
       const address = addressOf(conn.request)
       addresses.add(address)
-      conn.once('close', () => addresses.remove(address))
-      limitMessages(conn, realtime.messagesPerSecond, onExcess)
+      counted.set(conn, { address, users: [], messages: { count: 0, endsAt: 0 }, onExcess })
+      conn.on('close', onClose)
+      conn.on('packet', onPacket)
     },
     admit: ({ conn }, userId) => {
       const user = String(userId)
       if (users.of(user) >= realtime.socketsPerUser) throw new AppError(429, 'Too many connections')
       users.add(user)
-      conn.once('close', () => users.remove(user))
+      const own = counted.get(conn)!
+      // A list that is pushed to gets room for sixteen more.
+      own.users = [...own.users, user]
     },
   }
 }
 
-const exceeds = (count: number, limit: number): boolean => limit > 0 && count > limit
-
-function limitMessages(conn: EngineConnection, limit: number, onExcess: () => void): void {
-  const isWithin = perSecond(limit)
-  const onPacket = () => {
-    if (isWithin()) return
-    conn.off('packet', onPacket)
-    onExcess()
-  }
-  conn.on('packet', onPacket)
+/** What is counted for a connection until it closes. Listeners find it by `this`: closures would cost each connection more. */
+type Counted = {
+  readonly address: string
+  users: readonly string[]
+  readonly messages: Rate
+  readonly onExcess: (conn: EngineConnection) => void
 }
 
-/** Counts its calls: false for those beyond `limit` in a second. */
-function perSecond(limit: number): () => boolean {
-  let count = 0
-  let endsAt = 0
-  return () => {
-    const now = performance.now()
-    if (now >= endsAt) {
-      count = 0
-      endsAt = now + 1000
-    }
-    count += 1
-    return count <= limit
+const exceeds = (count: number, limit: number): boolean => limit > 0 && count > limit
+
+type Rate = { count: number; endsAt: number }
+
+/** Counts a call: false for one beyond `limit` in a second. */
+function isWithin(rate: Rate, limit: number): boolean {
+  const now = performance.now()
+  if (now >= rate.endsAt) {
+    rate.count = 0
+    rate.endsAt = now + 1000
   }
+  rate.count += 1
+  return rate.count <= limit
 }
 
 function openCounts() {
@@ -191,6 +226,13 @@ type WebSocketServer = {
 function boundedWebSocketServer(pingsPerSecond: number): new (options: object) => WebSocketServer {
   // The one that the engine uses by itself.
   const Plain: new (options: object) => WebSocketServer = new (engineIo().Server)().opts.wsEngine
+  const rates = new WeakMap<WebSocket, Rate>()
+  function onPing(this: WebSocket, data: Buffer): void {
+    const rate = rates.get(this) ?? { count: 0, endsAt: 0 }
+    rates.set(this, rate)
+    if (!isWithin(rate, pingsPerSecond)) this.terminate()
+    else if (this.bufferedAmount === 0) this.pong(data)
+  }
   return class extends Plain {
     constructor(options: object) {
       super({ ...options, autoPong: false })
@@ -200,19 +242,11 @@ function boundedWebSocketServer(pingsPerSecond: number): new (options: object) =
       const done = args.pop() as (socket: WebSocket, ...rest: unknown[]) => void
       const request = args as unknown[]
       super.handleUpgrade(...request, (socket, ...rest) => {
-        answerPings(socket, pingsPerSecond)
+        socket.on('ping', onPing)
         done(socket, ...rest)
       })
     }
   }
-}
-
-function answerPings(socket: WebSocket, atMost: number): void {
-  const isWithin = perSecond(atMost)
-  socket.on('ping', (data: Buffer) => {
-    if (!isWithin()) socket.terminate()
-    else if (socket.bufferedAmount === 0) socket.pong(data)
-  })
 }
 
 /**
@@ -252,15 +286,25 @@ export function openOutbox({ realtime }: Config, io: Server): Outbox {
   }
   const isOver = ({ conn }: Socket, share: number) =>
     bytesOn(conn) > sendBufferBytes * share || waiting.get(conn)!.messages > sendBufferMessages * share
+  function onPacketCreate(this: EngineConnection, { data }: { data?: unknown }): void {
+    const backlog = waiting.get(this)!
+    backlog.bytes += sizeOf(data)
+    backlog.messages += 1
+    if (bytesOn(this) <= sendBufferBytes * cutOffAt) return
+    this.off('packetCreate', onPacketCreate)
+    this.close(true)
+  }
+  function onFlush(this: EngineConnection): void {
+    const backlog = waiting.get(this)!
+    backlog.inFlight = backlog.bytes
+    backlog.bytes = 0
+    backlog.messages = 0
+  }
   return {
     watch: (conn) => {
-      count(conn, waiting)
-      const onPacket = () => {
-        if (bytesOn(conn) <= sendBufferBytes * cutOffAt) return
-        conn.off('packetCreate', onPacket)
-        conn.close(true)
-      }
-      conn.on('packetCreate', onPacket)
+      waiting.set(conn, { bytes: 0, messages: 0, inFlight: 0 })
+      conn.on('packetCreate', onPacketCreate)
+      conn.on('flush', onFlush)
     },
     isFull: (socket) => isOver(socket, 1),
     send: (sockets, name, body) => {
@@ -280,16 +324,6 @@ export function openOutbox({ realtime }: Config, io: Server): Outbox {
       return socket.connected
     },
   }
-}
-
-function count(conn: EngineConnection, waiting: WeakMap<EngineConnection, Backlog>): void {
-  const counted: Backlog = { bytes: 0, messages: 0, inFlight: 0 }
-  waiting.set(conn, counted)
-  conn.on('packetCreate', ({ data }: { data?: unknown }) => {
-    counted.bytes += sizeOf(data)
-    counted.messages += 1
-  })
-  conn.on('flush', () => Object.assign(counted, { bytes: 0, messages: 0, inFlight: counted.bytes }))
 }
 
 /** Texts by their length: what is counted is memory, roughly. */
