@@ -3,8 +3,8 @@ import { type App, sendJson } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'
 import { Count, Names, OneOf, Row, Text } from '../../../http/shapes.ts'
 import { Key, queryOf } from '../items/items.ts'
+import type { ChangesReads } from './changes.ts'
 import { readChanges } from './changes.ts'
-import type { ChangesReads } from './request.ts'
 
 /** Pull synchronisation: open to callers who may read a collection, like the items themselves. */
 export function changesRoutes(app: App, deps: ChangesReads): void {
