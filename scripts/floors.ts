@@ -152,7 +152,7 @@ export const floors: readonly Floor[] = [
     name: 'http',
     places: ['http/'],
     hides:
-      'how routes declare themselves: `route.ts` makes a declaration a route, `reading.ts` reads requests by it and words the refusals, `shapes.ts` has the shared shapes; checks that JSON can be stored',
+      'how routes declare themselves: `route.ts` makes a declaration a route, `shapes.ts` has the shared shapes, reads requests by shapes and words the refusals; checks that JSON can be stored',
     mayImport: ['access', 'events', 'db', 'adapters', 'config'],
   },
   {

@@ -59,8 +59,7 @@ import {
 } from '../features/messaging/rooms/rooms.ts'
 import { hasTemplate } from '../features/messaging/templates/templates.ts'
 import type { Workflows } from '../features/work/workflows/workflows.ts'
-import { readAs } from '../http/reading.ts'
-import { Id, Text } from '../http/shapes.ts'
+import { Id, readAs, Text } from '../http/shapes.ts'
 import { type Grant, systemAccess } from '../query/access.ts'
 
 /** The platform's context for an extension; see docs/extensions.md. */

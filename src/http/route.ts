@@ -4,8 +4,7 @@ import type { RequiredScope } from '../access/scopes.ts'
 import { serializerOf } from '../adapters/fastify.ts'
 import { Type } from '../adapters/typebox.ts'
 import type { App } from './http.ts'
-import { readerOf } from './reading.ts'
-import { AuthError, GeneralError, OAuthError, RealtimeError } from './shapes.ts'
+import { AuthError, GeneralError, OAuthError, RealtimeError, readerOf } from './shapes.ts'
 
 /** The declaration of a route. OpenAPI and the reference pages show it, and requests are read by it. */
 export type Declaration = {
@@ -98,7 +97,7 @@ type Frozen<T> = T extends Date
 
 /**
  * The options of a route, from its declaration: `app.post('/path', route({ summary, tag, body, response }), handler)`.
- * The request is read by the shapes before the handler runs, after the caller is known (`reading.ts` has the rules and
+ * The request is read by the shapes before the handler runs, after the caller is known (`shapes.ts` has the rules and
  * the words of refusals), and the handler's `request.params`, `query` and `body` have their types.
  *
  * Answers are `JSON.stringify`ed as they are; `exact` ones are serialised by their shape.

@@ -1,8 +1,7 @@
 import { Type } from 'typebox'
 import { describe, expect, it } from 'vitest'
 import type { AppError } from '../../src/errors.ts'
-import { readAs, readerOf } from '../../src/http/reading.ts'
-import { Filled } from '../../src/http/shapes.ts'
+import { Filled, readAs, readerOf } from '../../src/http/shapes.ts'
 
 const Shape = Type.Object({
   email: Filled('ada@example.com', { refusal: 'Email and password are required' }),

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { SortBody } from '../../src/features/data/items/declarations.ts'
-import { readAs } from '../../src/http/reading.ts'
+import { readAs } from '../../src/http/shapes.ts'
 
 describe('the body of a sort', () => {
   it.each([

@@ -11,7 +11,7 @@ import { statedRefusal } from '../../features/data/hooks/hooks.ts'
 import { accountabilityOf } from '../../features/data/items/items.ts'
 import { roomBounds, type SocketUser } from '../../features/messaging/rooms/rooms.ts'
 import { unkeepable } from '../../http/json-values.ts'
-import { readAs } from '../../http/reading.ts'
+import { readAs } from '../../http/shapes.ts'
 import type { RealtimeReads } from '../capabilities.ts'
 
 /*

@@ -5,9 +5,19 @@ import { type CurrentCatalog, withFreshCatalog } from '../../../catalog/store.ts
 import type { Reads } from '../../../db/pools.ts'
 import { AppError } from '../../../errors.ts'
 import { type App, acceptJsonUploads, actorOf, sendJson, uploadedJson } from '../../../http/http.ts'
-import { badQuery } from '../../../http/reading.ts'
 import { routesOf } from '../../../http/route.ts'
-import { Anything, Count, Id, Nothing, NullableId, NullableText, OneOf, Said, Text } from '../../../http/shapes.ts'
+import {
+  Anything,
+  badQuery,
+  Count,
+  Id,
+  Nothing,
+  NullableId,
+  NullableText,
+  OneOf,
+  Said,
+  Text,
+} from '../../../http/shapes.ts'
 import {
   type Change,
   changeItems,

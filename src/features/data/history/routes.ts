@@ -3,9 +3,8 @@ import type { Collection, Field } from '../../../catalog/catalog.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import { AppError } from '../../../errors.ts'
 import { type App, actorOf, sendJson } from '../../../http/http.ts'
-import { readAs } from '../../../http/reading.ts'
 import { routesOf } from '../../../http/route.ts'
-import { Anything, Count, IdParams, NullableId, NullableText, Text } from '../../../http/shapes.ts'
+import { Anything, Count, IdParams, NullableId, NullableText, readAs, Text } from '../../../http/shapes.ts'
 import { readableFields } from '../../../query/resolve.ts'
 import {
   type Change,

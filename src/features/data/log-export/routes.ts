@@ -1,8 +1,7 @@
 import { Type } from '../../../adapters/typebox.ts'
 import type { App } from '../../../http/http.ts'
-import { badQuery } from '../../../http/reading.ts'
 import { routesOf } from '../../../http/route.ts'
-import { Id, Moment, NullableText, Text } from '../../../http/shapes.ts'
+import { badQuery, Id, Moment, NullableText, Text } from '../../../http/shapes.ts'
 import { exportLog, type LogReads, readHead, readLogKeys } from './log-export.ts'
 
 /** The log for programs that keep a copy of it; open to callers who may read svc_AuditLog (docs/audit-log.md). */

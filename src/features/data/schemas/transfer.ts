@@ -21,7 +21,7 @@ import { sql } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
 import type { Writes } from '../../../events/commit.ts'
 import type { Actor } from '../../../events/types.ts'
-import { readAs } from '../../../http/reading.ts'
+import { readAs } from '../../../http/shapes.ts'
 import { applyChange, type ChangeOptions, checkChange, isOwn, previewChange, reasonOf } from './change.ts'
 
 /** Definitions on their way from one installation to another. */

@@ -16,8 +16,7 @@ import {
   removeJob,
 } from '../../../events/jobs.ts'
 import type { Actor, DomainEvent } from '../../../events/types.ts'
-import { readAs } from '../../../http/reading.ts'
-import { Text } from '../../../http/shapes.ts'
+import { readAs, Text } from '../../../http/shapes.ts'
 import { isUuid } from '../../../language/text.ts'
 import { cancelMail, mailStatus, requeueMail } from '../../messaging/mail/mail.ts'
 import { cancelTask, countTasks, hurryTask, lockTask, redriveTask, type TaskState } from '../../work/tasks/tasks.ts'
