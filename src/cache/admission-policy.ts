@@ -28,6 +28,8 @@ type AnswerStanding = {
   costMs: number
   /** How often a kept answer will be used before a change drops it, as a moving mean. */
   uses: number
+  /** Whether a kept answer has told, since the last refusal; else `uses` is a presumption. */
+  isMeasured: boolean
   /** Since it was kept. */
   usesNow: number
   /** How many reads to let pass before it is tried again. */
@@ -61,14 +63,15 @@ export function openAdmissionPolicy(): AdmissionPolicy {
     },
     admits: (key, costMs, lookMs) => {
       const standing = standings.get(key) ?? newStanding()
-      // Among others a read takes longer than its own time, hence rather too little.
-      standing.costMs = Math.min(costMs, (standing.costMs + costMs) / 2)
-      if (standing.uses * (standing.costMs - lookMs) > lookMs + keepMs) {
+      standing.costMs = leastLately(standing.costMs, costMs)
+      const gainMs = standing.uses * (standing.costMs - lookMs)
+      if (gainMs > (standing.isMeasured ? clearly : 1) * (lookMs + keepMs)) {
         standing.usesNow = 0
         standings.set(key, standing, longestMs)
         return true
       }
       standing.uses += (1 - standing.uses) / 4
+      standing.isMeasured = false
       pauseFor(key, pauseOfCheap, standing)
       return false
     },
@@ -82,12 +85,27 @@ export function openAdmissionPolicy(): AdmissionPolicy {
       if (standing === undefined) return
       standing.uses += (Math.min(standing.usesNow, mostUses) - standing.uses) / 4
       standing.usesNow = 0
+      standing.isMeasured = true
     },
   }
 }
 
+/** Among others a read takes longer than its own time, and never less: what is measured counts at once where it is less. */
+function leastLately(leastMs: number, costMs: number): number {
+  return leastMs < costMs ? leastMs + (costMs - leastMs) / 8 : costMs
+}
+
+/** What a kept answer gains by its measured uses must be so many times its cost: a process under load measures its waits with both. */
+const clearly = 2
+
 /** A request that was repeated once will be repeated once more. */
-const newStanding = (): AnswerStanding => ({ costMs: Number.POSITIVE_INFINITY, uses: 1, usesNow: 0, pause: 0 })
+const newStanding = (): AnswerStanding => ({
+  costMs: Number.POSITIVE_INFINITY,
+  uses: 1,
+  isMeasured: false,
+  usesNow: 0,
+  pause: 0,
+})
 const mostUses = 100
 const longestMs = 3_600_000
 

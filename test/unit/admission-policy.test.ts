@@ -57,6 +57,19 @@ describe('a policy admits', () => {
     for (; !policy.admits('cheap', 3, look); rounds += 1) expect(rounds).toBeLessThan(10)
   })
 
+  it('answers that are used so rarely between their changes that little is gained, only now and then', () => {
+    const policy = openAdmissionPolicy()
+    let kept = 0
+    for (let reads = 0; reads < 170; reads += 1) {
+      if (!policy.isWorthTrying('a') || !policy.admits('a', 4, look)) continue
+      kept += 1
+      if (kept % 2 === 0) policy.used('a')
+      policy.dropped('a')
+    }
+    expect(kept).toBeGreaterThanOrEqual(10)
+    expect(kept).toBeLessThan(25)
+  })
+
   it('answers that are used between their changes, however often they change', () => {
     const policy = openAdmissionPolicy()
     for (let times = 0; times < 100; times += 1) {
