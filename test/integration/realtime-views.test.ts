@@ -124,6 +124,23 @@ describe('filter', () => {
     ])
   })
 
+  it('is about fields of any name, also those that the statement itself uses', async () => {
+    const names = ['position', 'action', 'n', 'p1', 'after', 'before', 'viewers', 'visible', 'key', 'e', 't', 'v']
+    const fields = Object.fromEntries(names.map((name) => [name, { type: 'Integer' }]))
+    expect((await api.admin('POST', '/schemas', { collectionName: 'named', schema: { fields } })).status).toBe(201)
+    const client = await connect(address, token)
+    const filter = { position: 3, n: 2, v: { gte: 1 } }
+    expect(await client.emit('subscribe', { collection: 'named', filter })).toMatchObject({ status: 'success' })
+    const row = { ...Object.fromEntries(names.map((name, i) => [name, i + 1])), position: 3, n: 2 }
+    const { id } = (await api.admin('POST', '/items/named', row)).body.data
+    await api.admin('PATCH', `/items/named/${id}`, { n: 4 })
+    await client.frame(({ action }) => action === 'remove')
+    expect(client.frames.map(({ action, data }) => [action, data])).toEqual([
+      ['create', expect.objectContaining({ ...row, id })],
+      ['remove', { id }],
+    ])
+  })
+
   it('over a relation hears resync when the related row changes', async () => {
     const team = (await api.admin('POST', '/items/team', { name: 'red' })).body.data.id
     const client = await connect(address, token)

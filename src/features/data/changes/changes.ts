@@ -179,9 +179,9 @@ export function viewOf({ catalog, access, collection, fields, env, scoped, filte
       to_json(${projectionSql(collection.primaryKey, 't')})::text as key
     from "$changed" e cross join lateral (select (e.after).*) t
       left join (select e.position, ${after.viewers} from "$changed" e cross join lateral (select (e.after).*) t
-        join "$viewers" v on ${after.join} group by e.position) sees using (position)
+        join "$viewers" v on ${after.join} group by e.position) sees on sees.position = e.position
       left join (select e.position, ${before.viewers} from "$changed" e cross join lateral (select (e.before).*) old
-        join "$viewers" v on ${before.join} where e.action <> 'create' group by e.position) saw using (position)
+        join "$viewers" v on ${before.join} where e.action <> 'create' group by e.position) saw on saw.position = e.position
     order by e.position`
   return { text, values: after.values.map(viewerValue) }
 }
