@@ -16,7 +16,7 @@ type Round = Readonly<Record<'backup' | 'restore', { readonly daybook: Ran; read
   readonly bytes: { readonly daybook: number; readonly ceiling: number | undefined }
 }
 
-/** Crash safety is on for nobody: what is compared is work, not one disk with another. */
+/** Crash safety is off on both sides: what is compared is work, not one disk with another. */
 const settings = { shared_buffers: '512MB', max_wal_size: '4GB', jit: 'off', fsync: 'off' }
 
 /**

@@ -10,7 +10,7 @@ const root = resolve(import.meta.dirname, '..')
 const table = 'product_1m'
 
 /**
- * P-CONSOLE: how soon the console shows its collections and a table of 1,000,000 rows, and how long its frames take while somebody
+ * P-CONSOLE: how soon the console shows its collections and a table of 1,000,000 rows, and how long its frames take while a user
  * scrolls. In a browser without a window, which draws by the processor; without a browser there are no figures.
  */
 export async function measureConsole(prepared: Prepared): Promise<readonly Figure[]> {
@@ -74,7 +74,7 @@ async function openOnce(browser: Browser, url: string, prepared: Prepared): Prom
 
 const firstRow = (page: Page) => page.locator('[role=row][aria-selected]').first()
 
-/** Milliseconds between frames while the wheel turns: a screen every 100 ms, as fast as somebody leafs. */
+/** Milliseconds between frames while the wheel turns: a screen every 100 ms, as fast as a user leafs. */
 async function scroll(browser: Browser, url: string, prepared: Prepared, ms: number): Promise<readonly number[]> {
   const page = await visit(browser, url, prepared)
   await page.goto(`${url}/console/data/${table}`)

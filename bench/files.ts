@@ -12,7 +12,7 @@ const form = [
   '',
 ].join('\r\n')
 
-/** Uploads. The ceiling writes the file, syncs it and inserts a row, as anybody must who promises to have it. */
+/** Uploads. The ceiling writes the file, syncs it and inserts a row, as every service must that promises to have it. */
 export const fileCases: readonly Case[] = [
   {
     id: 'W15',

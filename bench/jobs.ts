@@ -28,7 +28,7 @@ const queue = 'mail'
 
 /**
  * W13: jobs from `commit` through the loop of the workers to `completed`, and how soon one starts, on a database whose
- * queue `mail` nobody else serves.
+ * queue `mail` no other worker serves.
  *
  * @throws {Error} when a job was run twice, or is not completed at the end
  */

@@ -1,4 +1,4 @@
-/** The ceiling of fan-out: a socket.io server that sends the given bytes to everybody when it is told to. */
+/** The ceiling of fan-out: a socket.io server that sends the given bytes to all clients when it is told to. */
 import { createServer } from 'node:http'
 import { Server } from 'socket.io'
 

@@ -118,7 +118,7 @@ export async function rowRules(
   }
 }
 
-/** Messages per second to all subscribers together, of changes that everybody sees, from one transaction. */
+/** Messages per second to all subscribers together, of changes that all of them see, from one transaction. */
 export async function fanOut(target: Target, { subscribers, changes }: FanOut): Promise<number> {
   const rows = Array.from({ length: changes }, (_, slot) => ({ slot }))
   return spread(await joinAll(target, subscribers), changes, () => insert(target, rows))

@@ -36,7 +36,7 @@ async function build(): Promise<void> {
   }
   copy('clients/console-extension.css')
   buildConsole()
-  // The last of all: a build that broke off has none, so nobody takes it for whole.
+  // The last of all: a build that broke off has none, so it is not taken for whole.
   write('package.json', { name: 'daybook', version: manifest.version, type: 'module', private: true })
   // As old as what it was made of: what was changed meanwhile is newer.
   utimesSync(join(dist, 'package.json'), began, began)

@@ -18,7 +18,7 @@ export type Stage = {
   run(script: string): Promise<{ readonly code: number | null; readonly output: string }>
   /** A statement on the database, as from psql. */
   sql<Row extends QueryResultRow>(text: string, values?: unknown[]): Promise<Row[]>
-  /** The last lines of the processes, for whoever looks for a fault. */
+  /** The last lines of the processes, for a user who looks for a fault. */
   lastWords(): string
 }
 

@@ -131,7 +131,7 @@ async function ask(cluster: Cluster): Promise<void> {
     )
 }
 
-/** Somebody who changes rows by the API all the time, and how long that took at worst. */
+/** A client that changes rows by the API all the time, and how long that took at worst. */
 function writeMeanwhile(cluster: Cluster) {
   const faults: string[] = []
   let stopped = false

@@ -29,8 +29,8 @@ const patience = { timeout: 600_000 }
 
 /**
  * F-20: a crowd of sockets, half of them readers of half of the rows, most of them on one web process. That one is killed,
- * then both are restarted in turn, while rows are written. Everybody is told what was committed and may be read, each
- * change once, those of a row in their order, and nobody is told to read again.
+ * then both are restarted in turn, while rows are written. Every client is told what was committed and it may read, each
+ * change once, those of a row in their order, and no client is told to read again.
  */
 export async function runF20(seed: number, { sockets, writes }: Size): Promise<Result> {
   const random = seededRandom('F-20', seed)
@@ -116,7 +116,7 @@ async function makeRows({ web }: Cluster): Promise<string[]> {
 
 type Writing = { readonly writes: number; readonly random: () => number }
 
-/** By the process that answers; a write that nobody answered is in the log or not. */
+/** By the process that answers; a write without an answer is in the log or not. */
 async function writeRows({ web }: Cluster, ids: readonly string[], { writes, random }: Writing): Promise<void> {
   for (let i = 0; i < writes; i += 1) {
     const path = `/items/crowd/${ids[Math.floor(random() * ids.length)]}`

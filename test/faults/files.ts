@@ -20,7 +20,7 @@ type Kind = (typeof kinds)[number]
 const writers = 4
 const largest = 300_000
 
-/** What a file may be: content by its hash, or null for one that is gone. More than one where nobody answered. */
+/** What a file may be: content by its hash, or null for one that is gone. More than one where no answer came. */
 type Known = Map<string, Set<string | null>>
 
 /**
@@ -159,7 +159,7 @@ async function during<Result>(
   }
 }
 
-/** Undefined where nobody answered, or the answer does not say what became of the request. */
+/** Undefined where no answer came, or the answer does not say what became of the request. */
 async function send({ web, token }: Cluster, at: number, method: string, path: string, content?: Buffer) {
   const form = new FormData()
   if (content !== undefined) form.append('file', new Blob([content as never]), 'a.bin')

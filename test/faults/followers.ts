@@ -46,7 +46,7 @@ type Victim = {
 /**
  * F-44: web processes and everything that follows the log are killed, followers frozen beyond their leases, and PostgreSQL
  * crashed, while eight writers change rows. What was acknowledged is in the log; each event is handled once in the database, delivered under
- * one id, and sealed; nobody verifies anything else.
+ * one id, and sealed; nothing else is verified.
  */
 export async function runF44(seed: number, { writes, kills, freezes, crashes }: Size): Promise<Result> {
   const random = seededRandom('F-44', seed)

@@ -14,7 +14,7 @@ const writers = 6
 
 /**
  * F-01: web processes are killed while people register. The user, the events of it, the mail and its job exist together
- * or not at all, and whoever was answered is there.
+ * or not at all, and each that was acknowledged is there.
  */
 export async function runF01(seed: number, { kills }: Size): Promise<Result> {
   const random = seededRandom('F-01', seed)

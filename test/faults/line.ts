@@ -5,7 +5,7 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 export type Line = {
   readonly address: string
   cut(): void
-  /** Cuts it, and resets whoever connects, until it is called with false. */
+  /** Cuts it, and resets every new connection, until it is called with false. */
   block(isBlocked: boolean): void
   close(): void
 }

@@ -22,7 +22,7 @@ const promised = { lightTimes: 20, health: 500, refusal: 1000, rss: 400 }
 
 /**
  * Clients that ask for heavy reports, and again as soon as they are answered or refused, beside clients that read single
- * rows; then a flood of sign-ins with wrong passwords, too. The light ones are answered as if nobody else were there.
+ * rows; then a flood of sign-ins with wrong passwords, too. The light ones are answered as if there were no others.
  */
 export async function runOverload(seed: number, size: Size): Promise<Result> {
   // The same report again would come from memory, which is no load.
@@ -158,7 +158,7 @@ function late(name: string, { light, health, heavy, logins, rss }: Phase, alone:
   ]
 }
 
-/** Nobody waits any more, and everything is answered again. */
+/** No request waits any more, and everything is answered again. */
 async function stillWorks({ web }: Run): Promise<string[]> {
   const text = await waitFor(async () => {
     const { text: metrics } = await web.call('GET', '/metrics')

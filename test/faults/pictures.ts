@@ -11,7 +11,7 @@ import type { Result } from './scenario.ts'
 
 export type Size = {
   readonly seconds: number
-  /** Clients, each of which asks for sizes that nobody else asks for. */
+  /** Clients, each of which asks for sizes that no other client asks for. */
   readonly clients: number
   /** Megapixels of the picture. */
   readonly megapixels: number
@@ -142,7 +142,7 @@ function late(alone: Phase, { light, rss, pictures }: Phase): string[] {
   ]
 }
 
-/** One more picture is made; and when nobody asks any more, no process for images is left. */
+/** One more picture is made; and when no client asks any more, no process for images is left. */
 async function stillWorks({ web, cluster, picture }: Run, isPatient: boolean): Promise<string[]> {
   const { status } = await answerOf(web, cluster.token, `/assets/${picture}?width=99`)
   if (isPatient)

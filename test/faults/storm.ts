@@ -15,7 +15,7 @@ export type Size = { readonly writes: number; readonly blows: number }
 const writers = 8
 const patience = { DATABASE_MAX_RETRY: '1000', DATABASE_RETRY_INTERVAL: '50' }
 
-/** F-10: web processes, feed, LISTEN connections and clients are struck. The log reaches back, so nobody reads again. */
+/** F-10: web processes, feed, LISTEN connections and clients are struck. The log reaches back, so no client has to read again. */
 export async function runF10(seed: number, size: Size): Promise<Result> {
   const { url } = await createDatabase()
   const { faults, figures } = await storm('F-10', { seed, size, url, blowsTo: blowsToProcesses })

@@ -3,8 +3,8 @@ import { type Cluster, startCluster, type Web } from '../support/cluster.ts'
 import { mulberry } from '../support/random.ts'
 
 /**
- * Three web processes answer from memory what nobody asked to keep, while rows are changed through all of them and by psql.
- * Counters only grow, and each has one writer, so an answer tells how old it is: nobody gets one that is older than what any
+ * Three web processes answer from memory without being asked to keep anything, while rows are changed through all of them and by psql.
+ * Counters only grow, and each has one writer, so an answer tells how old it is: none is older than what any
  * writer was told of before it was asked for. `TEST_ANSWERS` is how many are checked.
  */
 

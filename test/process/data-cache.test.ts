@@ -7,7 +7,7 @@ import { describeWithRedis, startRedis, type TestRedis } from '../support/redis.
 import { waitFor } from '../support/wait.ts'
 
 /**
- * Random reads and writes over two processes that share their answers: nobody is ever answered by something older than
+ * Random reads and writes over two processes that share their answers: no answer is ever older than
  * the last write that was acknowledged before the question. Each counter only grows, so an answer tells
  * how old it is.
  */

@@ -149,7 +149,7 @@ describe('an embedded server that comes and goes', () => {
     expect(said.join()).toContain(`process ${pid}`)
   })
 
-  it('is not fooled by a process id that somebody else has now', async () => {
+  it('is not fooled by a process id that another process has now', async () => {
     const first = await start()
     await first.stop()
     const stranger = spawn('sleep', ['600'])

@@ -41,7 +41,7 @@ const upload = (body: string): Bad => ({
   headers: { 'content-type': 'multipart/form-data; boundary=x' },
   status: 400,
 })
-const nobody = { authorization: '' }
+const anonymous = { authorization: '' }
 const nested = (levels: number) => '['.repeat(levels) + ']'.repeat(levels)
 const post = (path: string, body: unknown, status = 400): Bad => ({ method: 'POST', path, body, status })
 const query = (parameter: string, value: string, status = 400): Bad => ({
@@ -123,13 +123,13 @@ const cases: Record<string, Record<string, Bad>> = {
       status: 413,
     },
     // A caller that may not write there is refused before the body is read.
-    'two megabytes of nobody': {
+    'two megabytes without a token': {
       ...post('/items/note', { text: 'x'.repeat(2_000_000) }, 403),
-      headers: nobody,
+      headers: anonymous,
     },
-    'more than a megabyte of nobody, of unknown length': {
+    'more than a megabyte without a token, of unknown length': {
       ...post('/items/note', { text: 'x'.repeat(1_100_000) }, 403),
-      headers: { ...nobody, 'transfer-encoding': 'chunked' },
+      headers: { ...anonymous, 'transfer-encoding': 'chunked' },
     },
     'megabytes to a path that is none of ours': {
       ...post('/nothing', { text: 'x'.repeat(4_000_000) }, 404),
@@ -258,7 +258,7 @@ const cases: Record<string, Record<string, Bad>> = {
 }
 
 describe.each(Object.entries(cases))('%s', (_what, bad) => {
-  it('is refused, changes nothing and harms nobody', async () => {
+  it('is refused, changes nothing and does no harm', async () => {
     const before = await state()
     const found: Record<string, unknown> = {}
     for (const [name, spec] of Object.entries(bad)) found[name] = await outcomeOf(spec)

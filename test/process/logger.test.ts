@@ -25,7 +25,7 @@ async function start(stderr: boolean, lastWords: string) {
   return { child, exited, output: stderr ? child.stderr! : child.stdout! }
 }
 
-it.each([false, true])('a process ends when nobody reads its log any more (standard error: %s)', async (stderr) => {
+it.each([false, true])('a process ends when its log is no longer read (standard error: %s)', async (stderr) => {
   const { child, exited, output } = await start(stderr, inAHurry)
   output.destroy()
   await once(output, 'close')

@@ -70,7 +70,7 @@ describe('the launcher without npm', () => {
     await waitFor(() => parentOf(launcher) !== shell.pid)
     const [web] = webs()
     process.kill(web!, 'SIGKILL')
-    // Starting another one takes longer than noticing that somebody is gone.
+    // Starting another one takes longer than noticing that one is gone.
     await waitFor(() => webs().some((pid) => pid !== web) && shell.lines.some(isRestart))
     await waitFor(() => shell.lines.filter(isReady).length > readyBefore(shell))
     process.kill(launcher, 'SIGTERM')

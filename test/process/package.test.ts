@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { processesWith, root, startProcess, survivors, type TestProcess, waitFor } from '../support/processes.ts'
 
 /*
- * What is packed, installed into an empty directory by somebody with an empty home, and used. One installation for all: it takes half a
+ * What is packed, installed into an empty directory by a user with an empty home, and used. One installation for all: it takes half a
  * minute. npm runs no install script at first, as npm 12 does without allowScripts; later it runs them.
  */
 
@@ -35,7 +35,7 @@ let env: Record<string, string>
 let tarball: string
 let files: readonly string[]
 
-/** A command of somebody in the project; the machine's Node unless `ours` brings the checkout's. */
+/** A command of a user in the project; the machine's Node unless `ours` brings the checkout's. */
 async function said(command: string, args: readonly string[], { ours = false, cwd = app } = {}) {
   const PATH = ours ? `${dirname(process.execPath)}${delimiter}${machinePath}` : machinePath
   const done = execute(command, args, { cwd, env: { ...env, PATH }, maxBuffer: 10_000_000 })

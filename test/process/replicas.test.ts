@@ -283,7 +283,7 @@ describe('a standby', () => {
     for (const standby of standbys) await standby.catchUp()
     const since = performance.now()
     await waitFor(() => stats().replicas.every(({ behindMs }) => behindMs! < performance.now() - since))
-    // Somebody else may have written meanwhile, but nobody writes as little as the header of a page.
+    // Another session may have written meanwhile, but none writes as little as the header of a page.
     for (const { behindBytes } of stats().replicas) expect(behindBytes).not.toBe(pageHeader)
   })
 
@@ -341,7 +341,7 @@ describe('a standby', () => {
 })
 
 describe('read-your-writes', () => {
-  it('are lost with a crash of the primary: then nobody reads from what may lack a write', async () => {
+  it('are lost with a crash of the primary: then no read uses a replica that may lack a write', async () => {
     await settled()
     for (const standby of standbys) await standby.pause()
     await patient[0].call('POST', '/items/note', { text: 'before the crash' }, writer.token)

@@ -149,7 +149,7 @@ describeWithRedis('two web processes with Redis', () => {
     await waitFor(async () => (await say(a, 'frozen', 2)).status === 'success')
   })
 
-  it('remove the members of a process that is killed, and of nobody else', async () => {
+  it('remove the members of a process that is killed, and no others', async () => {
     const room = 'killed'
     const [a, b] = await inRoom(room)
     await b.emit('room:join', { room: 'its own' })

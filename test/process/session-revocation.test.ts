@@ -122,7 +122,7 @@ describe('the cleanup worker', () => {
 })
 
 describe('a socket', () => {
-  it('is closed when its session expires, of which nobody is notified', async () => {
+  it('is closed when its session expires, although no notification says so', async () => {
     const subject = await signedIn()
     await cluster.sql(`update "svc_Sessions" set "expiresAt" = now() + interval '1 second' where "user_Id" = $1`, [
       subject.id,

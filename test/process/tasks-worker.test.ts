@@ -151,7 +151,7 @@ describe('the task worker', () => {
   it('runs what is likely to break apart, one at a time and behind all others', async () => {
     const add = (crashes: number) => bed.add('at-times', { task_data: { crashes }, max_retries: 1 })
     const result = async (id: number) => (await ended(id)).result_data
-    // Nothing is behind the last place, which whoever runs the tests may be near.
+    // Nothing comes after the last place, which the user who runs the tests may be near.
     const behind = Math.min(getPriority() + 10, constants.priority.PRIORITY_LOW)
     expect(await result(await add(0))).toEqual({ priority: getPriority() })
     const broken = await add(1)

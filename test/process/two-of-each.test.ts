@@ -65,7 +65,7 @@ describe('two web processes and two of each worker', () => {
     for (const { frames } of subscribers) expect(streamFaults(frames, committed)).toEqual([])
   })
 
-  it('log and deliver what somebody changes by hand', async () => {
+  it('log and deliver changes made by hand', async () => {
     const subscribers = await Promise.all(cluster.web.map(({ address }) => connect(address, cluster.token)))
     for (const subscriber of subscribers) await subscriber.subscribe('note')
     const client = await cluster.connect()

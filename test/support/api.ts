@@ -134,7 +134,7 @@ export async function startApi(
   }
 }
 
-/** Requests to a web process in this process; without a token, nobody's. */
+/** Requests to a web process in this process; without a token, anonymous. */
 export function call(app: App, token: string | undefined): Call {
   return async (method, path, body, headers = {}) => {
     const response = await app.inject({

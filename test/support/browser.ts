@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { type Browser, chromium } from 'playwright-core'
 import { afterAll, describe } from 'vitest'
 
-// Without the frame of a window around each page, which nobody sees, the first takes a third less processor time than the others.
+// Without the frame of a window around each page, which is never seen, the first takes a third less processor time than the others.
 const names = ['chromium-headless-shell', 'chromium', 'chromium-browser', 'google-chrome']
 
 // Each test file evaluates this module for itself; the process, with its one browser, is what they share.

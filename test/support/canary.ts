@@ -20,7 +20,7 @@ export type Watched = {
   leaks(): string[]
 }
 
-/** Data with canaries in it, and somebody who must never see one. */
+/** Data with canaries in it, and a user who must never see one. */
 export type Attacked = {
   /** The watched process knows whom it has made, too. */
   readonly api: Api

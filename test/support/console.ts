@@ -22,7 +22,7 @@ export type Console = {
   readonly api: Api
   readonly address: string
   readonly browser: Browser
-  /** Opens an address of the console as the administrator, or as somebody else, or as nobody (null). */
+  /** Opens an address of the console as the administrator, as another user, or signed out (null). */
   visit(
     path: string,
     options?: BrowserContextOptions & { readonly as?: { email: string; password: string } | null },
@@ -49,12 +49,12 @@ export async function startConsole(env: Record<string, string> = {}): Promise<Co
       const page = await pages.take(as?.email, { viewport: { width: 1280, height: 800 }, ...options })
       const context = page.context()
       if (as !== null) {
-        // One session for all visits of somebody: attempts to sign in are counted.
+        // One session for all visits of a user: attempts to sign in are counted.
         let cookies = sessions.get(as.email)
         if (cookies === undefined) {
           const data = { ...as, authMode: 'cookie' }
           const answer = await context.request.post(`${address}/auth/login`, { data, headers: { origin: address } })
-          if (!answer.ok()) throw new Error(`nobody was signed in: ${await answer.text()}`)
+          if (!answer.ok()) throw new Error(`the sign-in failed: ${await answer.text()}`)
           cookies = await context.cookies()
           sessions.set(as.email, cookies)
         }
@@ -89,7 +89,7 @@ const axeSource = readFile(createRequire(import.meta.url).resolve('axe-core/axe.
 
 type Violation = { id: string; help: string; nodes: { html: string; failureSummary?: string }[] }
 
-/** Expects nothing that keeps somebody out, by the rules of axe, of a page or of one frame in it. */
+/** Expects no barrier to any user, by the rules of axe, of a page or of one frame in it. */
 export async function expectAccessible(page: Page | Frame): Promise<void> {
   // The page around a frame has the heading.
   const rules = 'mainFrame' in page ? {} : { 'page-has-heading-one': { enabled: false } }

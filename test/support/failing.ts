@@ -17,7 +17,7 @@ export async function brokenCollection(api: Api, name: string): Promise<void> {
       select (jsonb_populate_record(r, jsonb_build_object('name', ${name}_explode(name)))).* from "${name}_rows" r`)
 }
 
-/** While `work` runs, whoever reads the table waits. */
+/** While `work` runs, every reader of the table waits. */
 export async function whileLocked(api: Api, table: string, work: () => Promise<void>): Promise<void> {
   const client = new pg.Client({ connectionString: api.database.url })
   await client.connect()

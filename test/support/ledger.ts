@@ -27,7 +27,7 @@ export type Ledger = {
   keys(outcome: Outcome): string[]
   /**
    * What is wrong with the traces that the writes left, one list of keys for each kind of trace (row, event, job, …):
-   * lost writes, repeated ones, halves, and ghosts that nobody wrote. Empty when all is well.
+   * lost writes, repeated ones, halves, and ghosts that no client wrote. Empty when all is well.
    */
   faults(traces: Readonly<Record<string, readonly string[]>>): string[]
 }

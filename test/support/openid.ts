@@ -2,7 +2,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll } from 'vitest'
 
-/** What the provider says of somebody; the login name is the account's id there. */
+/** What the provider says of a user; the login name is the account's id there. */
 export type OpenIdAccount = { email?: string; email_verified?: boolean; name?: string; given_name?: string }
 
 export type OpenId = {

@@ -30,7 +30,7 @@ export function openPagePool(browser: Browser, restingPlace: string): PagePool {
 
 const events = ['console', 'pageerror', 'dialog', 'request', 'response', 'download', 'websocket'] as const
 
-/** Whether the page is as it was before somebody used it. */
+/** Whether the page is as it was before a test used it. */
 async function isCleared(page: Page, options: BrowserContextOptions, restingPlace: string): Promise<boolean> {
   const context = page.context()
   if (page.isClosed() || context.pages().length > 1) return false

@@ -133,7 +133,7 @@ function environmentOf(pid: string): string {
   return readProc(`/proc/${pid}/environ`)
 }
 
-/** Empty when the process has ended meanwhile or belongs to somebody else. */
+/** Empty when the process has ended meanwhile or belongs to another user. */
 function readProc(path: string): string {
   try {
     return readFileSync(path, 'utf8')

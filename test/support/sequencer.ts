@@ -3,7 +3,7 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
 /**
  * The files of processes first: they wait for processes to start and for faults to be noticed, and last longest. Of the rest
- * the largest first, so that at the end nobody waits for one that is long. The same order on every machine.
+ * the largest first, so that no long one is left for the end. The same order on every machine.
  */
 export default class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {

@@ -36,7 +36,7 @@ export async function startTestServer(): Promise<TestServer & { stop(): Promise<
   }
   try {
     const source = seed === undefined ? '' : `template ${new URL(url).pathname.slice(1)}`
-    // A database that is copied lets nobody in.
+    // A database that is copied accepts no connection.
     const other = seed === undefined ? url : urlOf(url, 'postgres')
     await withClient(other, (client) => client.query(`create database ${template} ${source}`))
     if (seed === undefined) await prepareDatabase(urlOf(url, template))
@@ -80,7 +80,7 @@ async function startThrowaway(): Promise<Server> {
   await chmod(dataDir, 0o755)
   const seed = `${dataDir}-seed`
   // Room for the processes of all test files that run at the same time, whose thousands of connections spend a millisecond
-  // each on hashing a password that nobody could guess. Databases are copied within the kernel.
+  // each on hashing a password that cannot be guessed. Databases are copied within the kernel.
   const settings = { max_connections: '400', scram_iterations: '1', file_copy_method: 'clone', max_wal_size: '256MB' }
   const start = () => startEmbedded({ dataDir, log: pino({ level: 'warn' }), durable: false, settings })
   const first = await start()
@@ -102,7 +102,7 @@ export async function copyTree(from: string, to: string): Promise<void> {
 }
 
 async function startContainer(): Promise<Server> {
-  // 250 modules that nobody else needs.
+  // 250 modules that nothing else needs.
   const { PostgreSqlContainer } = await import('@testcontainers/postgresql')
   const container = await new PostgreSqlContainer(process.env.TEST_POSTGRES_IMAGE ?? 'postgres:18')
     .withCommand(['postgres', ...['wal_level=logical', 'max_connections=400', 'fsync=off'].flatMap((s) => ['-c', s])])
