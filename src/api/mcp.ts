@@ -14,7 +14,7 @@ export function openMcp(app: App, deps: WebWrites, declared: () => readonly Decl
   if (!deps.config.mcp.enabled) return () => undefined
   const call = openLocalCalls(app)
   /** The caller by a password, which is asked for each time, or else by `find`. */
-  const callerBy = (request: FastifyRequest, find: () => Caller | Promise<Caller>): Caller | Promise<Caller> => {
+  const callerBy = <Found>(request: FastifyRequest, find: () => Found | Promise<Found>) => {
     const held = passwordInHeaders(request)
     return held === undefined ? find() : callerOfPassword(deps, request, held)
   }
@@ -32,17 +32,15 @@ export function openMcp(app: App, deps: WebWrites, declared: () => readonly Decl
         if (passwordInHeaders(request) === undefined) holderOfToken(request, request.caller)
       },
       callFor: (request, reply) => {
-        const held = passwordInHeaders(request)
         // Asked for anew for each tool, and by this route: a token may be for it alone.
-        const caller = () =>
-          held === undefined ? resolveCaller(deps, request, reply) : callerOfPassword(deps, request, held)
+        const caller = async () => callerBy(request, () => resolveCaller(deps, request, reply))
         return (wanted, signal) => call(request, wanted, { signal, caller })
       },
       checkOrigin: (request) => refuseForeign(deps, request),
     })
 }
 
-/** 401 for anybody who shows no token: a browser sends its cookie for every page that makes it ask. */
+/** 401 for a caller without a token: a browser sends its cookie for every page that makes it ask. */
 function holderOfToken({ sessionCookie }: FastifyRequest, caller: Caller): Caller {
   if (sessionCookie !== 'none' || caller.userId === undefined) throw errors.unauthorized()
   return caller

@@ -187,7 +187,7 @@ function tokenOf(deps: CurrentAccess, { auth, headers }: Socket['handshake']): s
   return tokenOfCookies(cookieNamesOf(deps), cookie)
 }
 
-/** What is done with each message, by its name. */
+/** The handler of each message, by its name. */
 function handlersOf(
   deps: RealtimeReads,
   { delivery, reports, progress, rooms, executions }: Channels,

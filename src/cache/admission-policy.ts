@@ -95,7 +95,7 @@ function leastLately(leastMs: number, costMs: number): number {
   return leastMs < costMs ? leastMs + (costMs - leastMs) / 8 : costMs
 }
 
-/** What a kept answer gains by its measured uses must be so many times its cost: a process under load measures its waits with both. */
+/** The gain of measured uses must be so many times the cost of keeping: a process under load measures its waits with both. */
 const clearly = 2
 
 /** A request that was repeated once will be repeated once more. */

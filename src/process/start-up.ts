@@ -31,12 +31,11 @@ const mostBuffers = 8 * 1024 * 1024
 const lookEveryMs = 20
 
 /**
- * For a process that streams much and ends: starts small and stays so. V8 collects by what it has allocated itself, so pieces of
+ * For a process that streams much and ends: it has started small and stays so. V8 collects by what it has allocated itself, so pieces of
  * a stream, which lie beside its heap, pile up to 70 MB before it looks at them. A young collection takes less than a
  * millisecond there, and rids the process of them.
  */
 export function startStreaming(): void {
-  startSmall()
   staysSmall = true
   setFlagsFromString('--expose-gc')
   const collect = runInNewContext('gc') as (options: { readonly type: 'minor' }) => void

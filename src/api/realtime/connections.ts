@@ -174,7 +174,7 @@ function openSocketLimits(config: Config): SocketLimits {
   }
 }
 
-/** What is counted for a connection until it closes. Listeners find it by `this`: closures would cost each connection more. */
+/** The counts of a connection until it closes. Listeners find them by `this`: closures would cost each connection more. */
 type Counted = {
   readonly address: string
   users: readonly string[]

@@ -5,6 +5,7 @@ import type { Configuration } from '../../config/config.ts'
 import type { Clock } from '../../db/clock.ts'
 import { type Cursor, includesSnapshot, isVisible, type Snapshot } from '../../events/cursor.ts'
 import { type EventScope, type Viewers, viewersOf } from '../../features/data/changes/changes.ts'
+import { oncePer } from '../../language/once.ts'
 import type { Access } from '../../query/access.ts'
 import {
   type CompiledView,
@@ -240,15 +241,10 @@ type ShapeReads = Clock & Configuration & CurrentCatalog
 
 /** {@link shapesOf}, worked out anew only where the list or the catalog is another one, or the time counts. */
 export function openShapes(deps: ShapeReads, refuse: (subscriber: Subscriber, error: unknown) => void) {
-  const known = new WeakMap<readonly Subscriber[], { catalog: Catalog; shapes: readonly Shape[] }>()
-  return (subscribers: readonly Subscriber[]): readonly Shape[] => {
-    const before = known.get(subscribers)
-    if (before?.catalog === deps.catalog.current()) return before.shapes
-    const shapes = shapesOf(deps, subscribers, refuse)
-    const isTimed = subscribers.some(({ view }) => view.timed)
-    if (!isTimed) known.set(subscribers, { catalog: deps.catalog.current(), shapes })
-    return shapes
-  }
+  const make = (subscribers: readonly Subscriber[]) => shapesOf(deps, subscribers, refuse)
+  const known = oncePer((_catalog: Catalog) => oncePer(make))
+  return (subscribers: readonly Subscriber[]): readonly Shape[] =>
+    subscribers.some(({ view }) => view.timed) ? make(subscribers) : known(deps.catalog.current())(subscribers)
 }
 
 /**
@@ -286,27 +282,22 @@ function shapesOf(
 
 /** Tells quickly that no subscriber watches what a batch has touched. */
 export function openWatched({ catalog }: CurrentCatalog) {
-  const known = new WeakMap<readonly Subscriber[], { catalog: Catalog; collections: ReadonlySet<string> | undefined }>()
+  const known = oncePer((_catalog: Catalog) => oncePer(watchedBy))
   return (subscribers: readonly Subscriber[], { collections: touched }: EventScope): boolean => {
-    let watched = known.get(subscribers)
-    if (watched?.catalog !== catalog.current()) {
-      watched = { catalog: catalog.current(), collections: watchedBy(subscribers) }
-      known.set(subscribers, watched)
-    }
-    const { collections } = watched
-    return collections === undefined || [...touched].some((name) => collections.has(name))
+    const { names } = known(catalog.current())(subscribers)
+    return names === undefined || [...touched].some((name) => names.has(name))
   }
 }
 
-/** Undefined where each subscriber must be asked: the rule of one makes no sense any more, or its collection is gone. */
-function watchedBy(subscribers: readonly Subscriber[]): ReadonlySet<string> | undefined {
+/** No names where each subscriber must be asked: the rule of one makes no sense any more, or its collection is gone. */
+function watchedBy(subscribers: readonly Subscriber[]): { readonly names: ReadonlySet<string> | undefined } {
   const names = new Set<string>()
   for (const { watch } of subscribers) {
     const own = watch && attempt(watch.collections, () => undefined)
-    if (watch !== undefined && own === undefined) return undefined
+    if (watch !== undefined && own === undefined) return { names: undefined }
     for (const name of own ?? []) names.add(name)
   }
-  return names
+  return { names }
 }
 
 /** As of now, and of the collections as they are now. */

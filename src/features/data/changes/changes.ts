@@ -366,7 +366,7 @@ export const placeOf = (collection: string, id: string | null): string => `${col
 /** Whether changes there may move rows in or out of the sight that these sources decide on. */
 export function movesSight({ collections, rows }: RuleSources, touched: EventScope): boolean {
   for (const name of collections) if (touched.collections.has(name)) return true
-  return touched.rows.size > 0 && rows.some(({ collection, id }) => touched.rows.has(placeOf(collection, id)))
+  return rows.some(({ collection, id }) => touched.rows.has(placeOf(collection, id)))
 }
 
 /**
