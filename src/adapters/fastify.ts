@@ -1,7 +1,13 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { createRequire } from 'node:module'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
-import type { FastifyBaseLogger, FastifyInstance, FastifySerializerCompiler, RawServerDefault } from 'fastify'
+import type {
+  FastifyBaseLogger,
+  FastifyInstance,
+  FastifySchemaCompiler,
+  FastifySerializerCompiler,
+  RawServerDefault,
+} from 'fastify'
 import { onFirstUse } from '../language/once.ts'
 
 /** The server as route files see it: schemas are TypeBox, handlers get typed requests. */
@@ -14,22 +20,38 @@ export type App = FastifyInstance<
 >
 
 type SerializerBuilder = (shared: unknown, options?: object) => FastifySerializerCompiler<unknown>
+type ValidatorBuilder = (shared: unknown, options?: object) => FastifySchemaCompiler<unknown>
 
-/** Serialisers as Fastify makes them by itself, of the package that it brings. */
-export const buildSerializers: SerializerBuilder = (shared, options) => {
-  selector ??= createRequire(import.meta.resolve('fastify'))(
-    '@fastify/fast-json-stringify-compiler',
-  ) as () => SerializerBuilder
-  return selector()(shared, options)
+/** A package that Fastify brings, loaded by its first use. */
+function ofFastify<Builder>(name: string): () => Builder {
+  let make: (() => Builder) | undefined
+  return () => {
+    make ??= createRequire(import.meta.resolve('fastify'))(name) as () => Builder
+    return make()
+  }
 }
 
-let selector: (() => SerializerBuilder) | undefined
+const serializers = ofFastify<SerializerBuilder>('@fastify/fast-json-stringify-compiler')
+const validators = ofFastify<ValidatorBuilder>('@fastify/ajv-compiler')
+
+/** Serialisers as Fastify makes them by itself. */
+const buildSerializer: SerializerBuilder = (shared, options) => serializers()(shared, options)
+
+/**
+ * What Fastify compiles the shapes of routes by that bring nothing of their own, as those of extensions do. Left to itself it
+ * loads Ajv at once, a hundred files. Where there are `foreign` routes it is: it reads the names of headers in any case only by
+ * validators that nobody has given it.
+ */
+export function compilersFactory({ foreign }: { readonly foreign: boolean }) {
+  const buildValidator: ValidatorBuilder = (shared, options) => validators()(shared, options)
+  return { buildSerializer, ...(!foreign && { buildValidator }) } as never
+}
 
 /** The same, compiled when the first answer is written by it: all of them together took longer than a start should. */
 export const serializerOf: FastifySerializerCompiler<unknown> = (route) => {
   let write: ((data: unknown) => string) | undefined
   return (data) => {
-    write ??= buildSerializers({})(route)
+    write ??= buildSerializer({})(route)
     return write(data)
   }
 }

@@ -2,7 +2,7 @@ import type { Server } from 'node:http'
 import cors from '@fastify/cors'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import Fastify, { type FastifyBaseLogger, type FastifyReply, type FastifyRequest, LogController } from 'fastify'
-import { buildSerializers } from '../adapters/fastify.ts'
+import { compilersFactory } from '../adapters/fastify.ts'
 import type { IdSource } from '../adapters/ids.ts'
 import type { Logs } from '../adapters/logger.ts'
 import type { Span } from '../adapters/running-span.ts'
@@ -31,7 +31,7 @@ export async function buildServer(
 ): Promise<App> {
   const { config } = deps
   const sockets = config.realtime.enabled ? openEngine(config) : undefined
-  const app = newApp(deps, sockets)
+  const app = newApp(deps, sockets, { foreign: endpoints.length > 0 })
   limitTimes(app.server)
   limitBodyTimes(app)
   drainOnClose(app.server, config.server.shutdownGraceMs)
@@ -68,7 +68,11 @@ export async function buildServer(
   return app
 }
 
-function newApp(deps: WebWrites, sockets: ReturnType<typeof openEngine> | undefined): App {
+function newApp(
+  deps: WebWrites,
+  sockets: ReturnType<typeof openEngine> | undefined,
+  routes: { readonly foreign: boolean },
+): App {
   const { config } = deps
   return Fastify({
     loggerInstance: deps.log as FastifyBaseLogger,
@@ -88,8 +92,7 @@ function newApp(deps: WebWrites, sockets: ReturnType<typeof openEngine> | undefi
     clientErrorHandler: answerBrokenRequest,
     ...(sockets !== undefined && { serverFactory: realtimeServerFactory(config, sockets.engine) as never }),
     routerOptions: { maxParamLength: 500, ignoreTrailingSlash: true },
-    // Routes of ours bring their own; Fastify asks for these where a route of an extension has a schema.
-    schemaController: { compilersFactory: { buildSerializer: buildSerializers as never } },
+    schemaController: { compilersFactory: compilersFactory(routes) },
   }).withTypeProvider<TypeBoxTypeProvider>() as App
 }
 

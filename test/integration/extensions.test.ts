@@ -92,6 +92,9 @@ describe('loading', () => {
           app.get('/refuses/:kind', async ({ params }) => { throw thrown[params.kind]() })
           app.get('/refuses-now/:kind', ({ params }) => { throw thrown[params.kind]() })
           app.get('/sends/:kind', ({ params }, reply) => { reply.send(thrown[params.kind]()) })
+          const querystring = { type: 'object', properties: { n: { type: 'integer', default: 7 } }, required: ['n'] }
+          const headers = { type: 'object', properties: { 'X-Day': { type: 'string', format: 'date' } }, required: ['X-Day'] }
+          app.get('/shaped', { schema: { querystring, headers } }, ({ query }) => query)
           app.get('/fails', () => { throw Object.assign(new Error('Own words'), { statusCode: 418 }) })
         } }`,
         'svc-schedule-a/index.js': `export default { id: 'a', schedule: '0 3 * * *', handler() {} }`,
@@ -118,6 +121,16 @@ describe('loading', () => {
       { entity: 'article', action: 'create', changes: { after: { title: 't12' } } },
     ])
     expect((await call('GET', '/x/fails')).json()).toMatchObject({ error: { message: 'Own words', statusCode: 418 } })
+    const shaped = async (query: string, headers: Record<string, string>) => {
+      const { statusCode, body } = await app.inject({ url: `/x/shaped${query}`, headers })
+      return [statusCode, statusCode === 200 ? body : JSON.parse(body).error.message]
+    }
+    // Ajv as Fastify brings it: defaults, coercion, formats, and headers in any case.
+    expect(await shaped('', { 'x-day': '2026-01-31' })).toEqual([200, '{"n":7}'])
+    expect(await shaped('?n=8', { 'X-DAY': '2026-01-31' })).toEqual([200, '{"n":8}'])
+    expect(await shaped('?n=8', {})).toEqual([400, expect.stringMatching(/x-day/)])
+    expect(await shaped('?n=8', { 'x-day': 'today' })).toEqual([400, expect.stringMatching(/date/)])
+    expect(await shaped('?n=x', { 'x-day': '2026-01-31' })).toEqual([400, expect.stringMatching(/integer/)])
     expect((await call('GET', '/')).headers).not.toHaveProperty('x-own')
     const refused = async (path: string) => {
       const { statusCode, body, headers } = await call('GET', path)
