@@ -1,7 +1,9 @@
+import { io } from 'socket.io-client'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Api, startApi } from '../support/api.ts'
 import { administrator } from '../support/prepare.ts'
 import { openRaw, type RawSocket } from '../support/raw-socket.ts'
+import { withClient } from '../support/server.ts'
 import { connect } from '../support/socket.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -20,6 +22,7 @@ beforeAll(async () => {
 const listen = ({ app }: Api) => app.listen({ host: '127.0.0.1', port: 0 })
 const serve = async (env: Record<string, string>) =>
   listen(await startApi({ SOCKET_ENABLED: 'true', ...env }, api.database))
+const blocked = `select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`
 const isAlive = async () => expect((await fetch(`${address}/health`)).status).toBe(200)
 
 describe('connections', () => {
@@ -33,6 +36,24 @@ describe('connections', () => {
     const other = await api.user([])
     expect((await connect(limited, other.token)).socket.connected).toBe(true)
     opened[0]!.value.close()
+    await waitFor(async () => (await connect(limited, token)).socket.connected)
+  })
+
+  it('of one user are free again also when they end while their token is looked up', async () => {
+    const limited = await serve({ SOCKET_LIMIT_PER_USER: '1', SOCKET_LIMIT_PER_ADDRESS: '1' })
+    await withClient(api.database.url, async (locker) => {
+      await locker.query('begin; lock table "svc_Sessions" in access exclusive mode')
+      const left = io(limited, { path: '/realtime', auth: { token }, transports: ['websocket'], forceNew: true })
+      await waitFor(async () => (await api.sql(blocked)).length > 0)
+      left.close()
+      // The server has noticed when the address may connect again.
+      await waitFor(async () => {
+        const next = await openRaw(limited)
+        next.close()
+        return next.packets[0]!.includes('101')
+      })
+      await locker.query('rollback')
+    })
     await waitFor(async () => (await connect(limited, token)).socket.connected)
   })
 

@@ -114,7 +114,10 @@ export type SocketLimits = {
   refusal(request: IncomingMessage): 'Too many connections' | undefined
   /** Counts a connection, and its messages: `onExcess` is called once, when there are too many in a second. */
   watch(conn: EngineConnection, onExcess: (conn: EngineConnection) => void): void
-  /** Counts a socket for its user until it is closed. Throws AppError 429. */
+  /**
+   * Counts a socket for its user until its connection closes. Throws AppError 429 for one too many, 400 where the connection
+   * has closed meanwhile.
+   */
   admit(socket: Socket, userId: string | undefined): void
 }
 
@@ -128,6 +131,7 @@ function openSocketLimits(config: Config): SocketLimits {
   const addresses = openCounts()
   const users = openCounts()
   const beginnings = openWindows(addressesAtMost)
+  /** Of the connections that are open: what is counted for one of them is taken off when it closes. */
   const counted = new WeakMap<EngineConnection, Counted>()
   function onPacket(this: EngineConnection): void {
     const { messages, onExcess } = counted.get(this)!
@@ -137,6 +141,7 @@ function openSocketLimits(config: Config): SocketLimits {
   }
   function onClose(this: EngineConnection): void {
     const own = counted.get(this)!
+    counted.delete(this)
     addresses.remove(own.address)
     for (const user of own.users) users.remove(user)
   }
@@ -164,15 +169,19 @@ function openSocketLimits(config: Config): SocketLimits {
       conn.on('packet', onPacket)
     },
     admit: ({ conn }, userId) => {
+      const own = counted.get(conn)
+      if (own === undefined) throw connectionClosed()
       const user = String(userId)
       if (users.of(user) >= realtime.socketsPerUser) throw new AppError(429, 'Too many connections')
       users.add(user)
-      const own = counted.get(conn)!
       // A list that is pushed to gets room for sixteen more.
       own.users = [...own.users, user]
     },
   }
 }
+
+/** Nobody reads it: it ends what was begun for the client. */
+export const connectionClosed = () => new AppError(400, 'The connection is closed')
 
 /** The counts of a connection until it closes. Listeners find them by `this`: closures would cost each connection more. */
 type Counted = {
