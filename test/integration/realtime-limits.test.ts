@@ -1,6 +1,7 @@
 import { io } from 'socket.io-client'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Api, startApi } from '../support/api.ts'
+import { samplesOf } from '../support/exposition.ts'
 import { administrator } from '../support/prepare.ts'
 import { openRaw, type RawSocket } from '../support/raw-socket.ts'
 import { withClient } from '../support/server.ts'
@@ -23,6 +24,9 @@ const listen = ({ app }: Api) => app.listen({ host: '127.0.0.1', port: 0 })
 const serve = async (env: Record<string, string>) =>
   listen(await startApi({ SOCKET_ENABLED: 'true', ...env }, api.database))
 const blocked = `select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`
+const subscription = '420["subscribe",{"collection":"one"}]'
+const subscriptionsAt = async ({ admin }: Api) =>
+  samplesOf((await admin('GET', '/metrics')).text).get('daybook_socket_subscriptions')
 const isAlive = async () => expect((await fetch(`${address}/health`)).status).toBe(200)
 
 describe('connections', () => {
@@ -185,6 +189,20 @@ describe('messages', () => {
 })
 
 describe('subscriptions', () => {
+  it.each([
+    ['leaves', ['41', subscription]],
+    ['is cut off', [subscription, ...Array(500).fill('420["nothing"]')]],
+  ])('of a client that %s before its request is read are none', async (_what, packets) => {
+    const own = await startApi({ SOCKET_ENABLED: 'true' }, api.database)
+    const client = await openRaw(await listen(own), token)
+    client.send('421["subscribe",{"collection":"note"}]')
+    await client.packet('431[{"status":"success"')
+    expect(await subscriptionsAt(own)).toBe(1)
+    client.send(...packets)
+    await waitFor(() => client.closed)
+    await waitFor(async () => (await subscriptionsAt(own)) === 0)
+  })
+
   it('of one socket are limited, also when all are asked for at once', async () => {
     const client = await connect(address, token)
     const answers = await Promise.all(['note', 'one', 'two', 'three'].map((name) => client.subscribe(name)))

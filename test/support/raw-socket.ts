@@ -8,8 +8,8 @@ export type RawSocket = {
   /** The packets received, as text. */
   readonly packets: readonly string[]
   readonly closed: boolean
-  /** Sends a packet of the socket protocol in a frame of its own, text or binary. */
-  send(packet: string | Buffer): void
+  /** Sends packets of the socket protocol, each in a frame of its own, text or binary, and all in one piece. */
+  send(...packets: (string | Buffer)[]): void
   /** Sends a ping of the WebSocket protocol itself. */
   ping(): void
   /** How many pings were answered. */
@@ -67,8 +67,8 @@ export async function openRaw(address: string, token?: string): Promise<RawSocke
     get closed() {
       return closed
     },
-    send: (packet) => {
-      if (!closed) socket.write(maskedFrame(packet))
+    send: (...packets) => {
+      if (!closed) socket.write(Buffer.concat(packets.map((packet) => maskedFrame(packet))))
     },
     ping: () => {
       if (!closed) socket.write(Buffer.from([0x89, 0x80, 0, 0, 0, 0]))

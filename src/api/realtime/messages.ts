@@ -116,6 +116,8 @@ export type MessageHandler = (socket: Socket, request: unknown, acknowledge: unk
  */
 export function handleMessages(socket: Socket, handlers: ReadonlyMap<string, MessageHandler>): void {
   socket.use(([name, ...rest]) => {
+    // Messages that came in one piece are read in turn: one of those before this one may have ended the connection.
+    if (!socket.connected) return
     if (typeof name !== 'string') return void socket.disconnect(true)
     const { access } = callerOf(socket)
     // To join a room is to be seen there.
