@@ -18,7 +18,8 @@ export const logIndexesSql: readonly string[] = [
   `create index if not exists "${logTable}_xid_idx" on "${logTable}" (xid)`,
   `create index if not exists "${logTable}_entity_idx" on "${logTable}" (entity, "entityId", position)`,
   `create index if not exists "${logTable}_createdAt_idx" on "${logTable}" ("createdAt")`,
-  `create index if not exists "${logTable}_request_idx" on "${logTable}" ("logRequestId")`,
+  // With the time, which statements name beside the id: PostgreSQL would else sometimes choose the index of times for them.
+  `create index if not exists "${logTable}_request_time_idx" on "${logTable}" ("logRequestId", "createdAt")`,
   // Events that have a cause are few, and no other is in this one.
   `create index if not exists "${logTable}_cause_idx" on "${logTable}" ((cause->>'request')) where cause is not null`,
 ]

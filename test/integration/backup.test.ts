@@ -546,7 +546,11 @@ describe('a backup of another version', () => {
   ])('is refused with what to do, and nothing is restored (%s)', async (version, message) => {
     const other = await createDatabase()
     await withClient(other.url, (client) =>
-      client.query(`update "svc_Migration" set version = $1 where version = '0.1.24'`, [version]),
+      client.query(
+        `with later as (delete from "svc_Migration" where version > '0.1.24')
+         update "svc_Migration" set version = $1 where version = '0.1.24'`,
+        [version],
+      ),
     )
     const path = join(dir, `other-${version}.daybook`)
     await writeBackup(hostOf(other.url), path)

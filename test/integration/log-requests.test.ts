@@ -1,5 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
+import { readerOf } from '../../src/db/pools.ts'
 import { contextFor } from '../../src/extensions/context.ts'
+import { touchedRows } from '../../src/features/data/undo/queries.ts'
 import { type Api, type Call, startApi } from '../support/api.ts'
 
 /** What requests did, and the trash (docs/undo.md). */
@@ -251,4 +253,30 @@ describe('GET /items/{collection}/deleted', () => {
   it('is refused to callers who may not read the collection', async () => {
     expect((await api.anonymous('GET', '/items/leaf/deleted')).status).toBe(403)
   })
+})
+
+/** Events in the time before `$1`, so many of each request. */
+const eventsSql = (interval: string, count: number, ofEach: number) => `
+  with at as (select n, n / ${ofEach} as request, $1::timestamptz - interval '${interval}' as "from", interval '${interval}' / ${count} as step
+    from generate_series(0, ${count - 1}) n)
+  insert into "svc_AuditLog" ("createdAt", entity, "entityId", action, "logRequestId")
+  select "from" + n * step, 'leaf', n, 'create',
+    (lpad(to_hex((1000 * extract(epoch from "from" + request * ${ofEach} * step))::bigint), 12, '0') || '70008' || to_char(request, 'FM000000000000000'))::uuid
+  from at`
+
+it('finds the events of a request by its id and time in one index, whatever the statistics say', async () => {
+  const [{ at }] = await api.sql(`select date_trunc('month', now()) + interval '1 month 10 days' as at`)
+  // The statistics know large requests and nothing of the last ten minutes, in which there seem to be few events.
+  await api.sql(eventsSql('9 days', 30_000, 200), [at])
+  await api.sql('analyze "svc_AuditLog"')
+  await api.sql(eventsSql('10 minutes', 3000, 1), [at])
+  const [{ id }] = await api.sql(`select "logRequestId"::text as id from "svc_AuditLog" order by position desc limit 1`)
+  const plans: unknown[] = []
+  const explaining = readerOf(async (text, values) => {
+    plans.push(await api.sql(`explain (format json) ${text}`, [...values]))
+    return { rows: [] }
+  })
+  await touchedRows(explaining, { by: 'requests', requests: [id] })
+  const scans = JSON.stringify(plans).match(/"Node Type":"[^"]*Scan".*?"Index Cond":".*?[^\\]"/g)
+  expect(scans).toEqual([expect.stringMatching(/logRequestId.+ = .+createdAt.+ >= .+createdAt.+ < /)])
 })

@@ -76,6 +76,7 @@ describe('a database of the last development version', () => {
     expect(await records(database)).toEqual([
       { version: '0.1.0', name: 'initial schema', status: 'completed' },
       { version: '0.1.24', name: 'index of requests', status: 'completed' },
+      { version: '0.1.25', name: 'index of requests and times', status: 'completed' },
     ])
     const [record] = await rowsOf(
       database,
@@ -109,6 +110,29 @@ describe('a database of the last development version', () => {
       `select action from "svc_AuditLog" where entity = 'svc_Role' and changes->'after'->>'name' = 'editor'`,
     )
     expect(events).toEqual([{ action: 'create' }])
+  })
+})
+
+describe('a database at 0.1.24', () => {
+  const indexes = `select indexdef from pg_indexes where schemaname = 'public' and tablename = 'svc_AuditLog' order by 1`
+
+  it('gets the index of requests and times instead of that of requests', async () => {
+    const [database, fresh] = [await createDatabase(), await createDatabase()]
+    await withClient(database.url, (client) =>
+      client.query(`delete from "svc_Migration" where version = '0.1.25';
+        drop index "svc_AuditLog_request_time_idx";
+        create index "svc_AuditLog_request_idx" on "svc_AuditLog" ("logRequestId")`),
+    )
+    await setUp(database)
+    expect((await rowsOf(database, indexes)).map(({ indexdef }) => indexdef.replace(/.* USING /, ''))).toEqual([
+      "btree (((cause ->> 'request'::text))) WHERE (cause IS NOT NULL)",
+      'btree ("createdAt")',
+      'btree (entity, "entityId", "position")',
+      'btree ("logRequestId", "createdAt")',
+      'btree (xid)',
+      'btree (id, "createdAt")',
+    ])
+    expect(await structureOf(database.url)).toEqual(await structureOf(fresh.url))
   })
 })
 

@@ -114,7 +114,7 @@ export async function requireReached(db: Reader, point: Point): Promise<void> {
   await db.any(rawQuery(`select ${reached}`, params.values))
 }
 
-/** Limits the statement to the index of times and to the partitions concerned. */
+/** Limits the statement to the partitions concerned; the time is in the index of requests too. */
 function withinSql(requests: readonly string[], params: Params, event: string): string {
   const times = requests.map(madeAt)
   const time = (ms: number) => params.bind(new Date(ms).toISOString(), 'timestamptz')
