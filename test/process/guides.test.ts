@@ -37,6 +37,7 @@ describe('the guides of docs/', () => {
       'Upgrade',
       'Backup',
       'Troubleshooting',
+      'Tutorial',
     ])
     const silent = guides().filter(({ page }) => stepsOf(blocksOf(page), nowhere).length === 0)
     expect(silent).toEqual([])

@@ -8,6 +8,7 @@ import { dirname, join, resolve } from 'node:path'
  * The guides of docs/, as a reader would follow them. A fenced block is
  *
  * - ` ```ini run `: variables of the server, as in `.env`;
+ * - ` ```sh start `: how the server is started, with the variables of a file that is copied to `.env`;
  * - ` ```js file=watch.mjs `: a file that the reader saves before the server starts;
  * - ` ```sh run `: commands of one bash session per page. Lines that begin with `# ` are what the command above them prints;
  * - ` ```http run `: a request, where `{{NAME}}` is a variable of that session, and from the line `HTTP/1.1` on its answer.
@@ -19,14 +20,15 @@ const root = resolve(import.meta.dirname, '../..')
 
 export type Guide = { readonly title: string; readonly page: string }
 
-/** The table of guides in docs/README.md. */
+/** The table of guides in docs/README.md, and the tutorial above it. */
 export function guides(): readonly Guide[] {
   const index = readFileSync(join(root, 'docs/README.md'), 'utf8')
   const section = /^## Guides\n([\s\S]*?)^## /m.exec(index)?.[1] ?? ''
-  return [...section.matchAll(/^\| \[([^\]]+)\]\(([\w-]+\.md)\)/gm)].map(([, title, page]) => ({
+  const listed = [...section.matchAll(/^\| \[([^\]]+)\]\(([\w-]+\.md)\)/gm)].map(([, title, page]) => ({
     title: title!,
     page: page!,
   }))
+  return [...listed, { title: 'Tutorial', page: 'tutorial.md' }]
 }
 
 export type Block = { readonly language: string; readonly words: readonly string[]; readonly text: string }
@@ -45,10 +47,19 @@ export const isRun = ({ words }: Block): boolean => words.includes('run')
 
 /** The variables of the server that a page asks for. */
 export function variablesOf(blocks: readonly Block[], addresses: Addresses): Record<string, string> {
-  const settings = blocks.filter((block) => block.language === 'ini' && isRun(block))
-  const lines = settings.flatMap(({ text }) => placed(text, addresses).split('\n')).filter((line) => line.includes('='))
+  const settings = blocks.filter((block) => block.language === 'ini' && isRun(block)).map(({ text }) => text)
+  const lines = [...settings, ...copiedSettings(blocks)]
+    .flatMap((text) => placed(text, addresses).split('\n'))
+    .filter((line) => /^\w+=/.test(line))
   return Object.fromEntries(lines.map((line) => line.split(/=(.*)/s, 2) as [string, string]))
 }
+
+/** The files that a page copies to `.env`. */
+const copiedSettings = (blocks: readonly Block[]): string[] =>
+  blocks
+    .filter(({ words }) => words.includes('start'))
+    .flatMap(({ text }) => [...text.matchAll(/^cp (\S+) \.env$/gm)])
+    .map(([, file]) => readFileSync(join(root, file!), 'utf8'))
 
 /** The address that pages call the server by, that of a frontend, and that of S3: tests have others. */
 export type Addresses = { readonly server: string; readonly frontend: string; readonly s3?: string }
@@ -63,7 +74,7 @@ const placed = (text: string, { server, frontend, s3 = pagesS3 }: Addresses): st
 
 /** Writes the files of a page into a directory that looks like the checkout. */
 export async function saveFiles(directory: string, blocks: readonly Block[], addresses: Addresses): Promise<void> {
-  for (const name of ['bin', 'clients', 'node_modules', 'package.json', 'scripts', 'src'])
+  for (const name of ['bin', 'clients', 'examples', 'node_modules', 'package.json', 'scripts', 'src'])
     await symlink(join(root, name), join(directory, name))
   // As a project has it. npx would find it there as well, in a second of processor time, and would first install a checkout.
   await mkdir(join(directory, '.bin'))
