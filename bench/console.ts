@@ -1,7 +1,8 @@
-import { execFile, spawnSync } from 'node:child_process'
+import { execFile } from 'node:child_process'
 import { join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { type Browser, chromium, type Page } from 'playwright-core'
+import { chromiumHint, findChromium } from '../scripts/chromium.ts'
 import { type Prepared, startDaybook } from './daybook.ts'
 import type { Figure } from './figures.ts'
 import { median } from './rounds.ts'
@@ -33,12 +34,11 @@ export async function measureConsole(prepared: Prepared): Promise<readonly Figur
 }
 
 async function startBrowser(cleanup: AsyncDisposableStack): Promise<Browser | undefined> {
-  const name = ['chromium', 'google-chrome'].find((one) => spawnSync(one, ['--version']).status === 0)
-  if (name === undefined) {
-    process.stderr.write('P-CONSOLE is left out: there is no Chromium\n')
+  const executablePath = findChromium()
+  if (executablePath === undefined) {
+    process.stderr.write(`P-CONSOLE is left out: there is no Chromium (${chromiumHint})\n`)
     return undefined
   }
-  const executablePath = spawnSync('which', [name]).stdout.toString().trim()
   // Chromium refuses to run its sandbox as root.
   const args = process.getuid?.() === 0 ? ['--no-sandbox'] : []
   const browser = await chromium.launch({ executablePath, args })
