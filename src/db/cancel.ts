@@ -32,6 +32,31 @@ export async function cancelledBy<T>(
   }
 }
 
+/**
+ * Work that waits for its turn, and says when it begins. If `signal` aborts before, this fails at once with 499, and the
+ * work fails where it would begin.
+ */
+export async function whileStaying<T>(
+  signal: AbortSignal | undefined,
+  work: (begin: () => void) => Promise<T>,
+): Promise<T> {
+  if (signal === undefined) return work(() => undefined)
+  if (signal.aborted) throw clientGone()
+  const left = Promise.withResolvers<never>()
+  const leave = () => left.reject(clientGone())
+  const stay = () => signal.removeEventListener('abort', leave)
+  signal.addEventListener('abort', leave, { once: true })
+  const begin = () => {
+    if (signal.aborted) throw clientGone()
+    stay()
+  }
+  try {
+    return await Promise.race([work(begin), left.promise])
+  } finally {
+    stay()
+  }
+}
+
 /** The cancellation of one statement, if it comes to that. */
 export type Cancellation = {
   hasBegun(): boolean

@@ -20,7 +20,7 @@ type PipelinedRead = {
  * caused it.
  */
 export type Pipeline = {
-  /** Fails as the statement fails alone; 503 where no connection becomes free in time, 499 when the asker is gone. */
+  /** Fails as the statement fails alone; 503 where no connection becomes free in time, 499 soon after the asker is gone. */
   run(read: PipelinedRead): Promise<pg.QueryResult>
   /** Whether statements of this text have been quick lately; `presumed` for a text that is new. */
   isQuick(text: string, presumed: boolean): boolean
@@ -64,7 +64,7 @@ type Waiting = PipelinedRead & {
 }
 
 type Batch = {
-  reads: readonly Waiting[]
+  reads: Waiting[]
   /** Undefined until it has a connection. Until then, statements may join it. */
   client: pg.PoolClient | undefined
   /** How many reads are answered; the server works on the one after them. */
@@ -82,7 +82,7 @@ type State = {
   readonly options: PipelineOptions
   readonly costs: Map<string, Cost>
   /** Batches without a connection. */
-  readonly waiting: (Batch & { readonly reads: Waiting[] })[]
+  readonly waiting: Batch[]
   readonly underWay: Set<Batch>
   /** Whether the batches that wait are looked at in this turn of the event loop. */
   isDue: boolean
@@ -125,6 +125,7 @@ function sendNext(state: State): void {
     if (free <= 0) return
     free -= 1
     underWay.add(batch)
+    watch(state)
     options.acquire().then(
       (client) => send(state, batch, client),
       (error: unknown) => {
@@ -144,9 +145,8 @@ function moving(batches: Iterable<Batch>): number {
 
 function send(state: State, batch: Batch, client: pg.PoolClient): void {
   const { options, waiting } = state
-  waiting.splice(waiting.indexOf(batch as (typeof waiting)[number]), 1)
-  for (const { signal, reject } of batch.reads) if (signal?.aborted) reject(clientGone())
-  batch.reads = batch.reads.filter(({ signal }) => !signal?.aborted)
+  waiting.splice(waiting.indexOf(batch), 1)
+  dismissGone(batch)
   batch.client = client
   setPipelining(client, true)
   const stream = streamOf(client)
@@ -162,7 +162,13 @@ function send(state: State, batch: Batch, client: pg.PoolClient): void {
   stream.uncork()
   batch.movedAt = performance.now()
   if (batch.reads.length === 0) end(state, batch)
-  else watch(state)
+}
+
+/** Takes out those whose askers no longer wait. */
+function dismissGone(batch: Batch): void {
+  if (!batch.reads.some(({ signal }) => signal?.aborted)) return
+  for (const { signal, reject } of batch.reads) if (signal?.aborted) reject(clientGone())
+  batch.reads = batch.reads.filter(({ signal }) => !signal?.aborted)
 }
 
 function answer(state: State, batch: Batch, read: Waiting, answered: Error | pg.QueryResult): void {
@@ -223,10 +229,19 @@ function look(state: State): void {
     state.timer = undefined
     return
   }
+  letGoneLeave(state)
   if (wasBusy) return
   for (const batch of state.underWay)
     if (batch.client !== undefined && batch.slow === undefined && now - batch.movedAt > stallMs)
       stall(state, batch, now)
+}
+
+/** Of those that wait for a connection: to look is cheaper than to listen to the signal of every read, of which few wait. */
+function letGoneLeave({ waiting, underWay }: State): void {
+  for (const batch of [...waiting]) {
+    dismissGone(batch)
+    if (batch.reads.length === 0 && !underWay.has(batch)) waiting.splice(waiting.indexOf(batch), 1)
+  }
 }
 
 /** Has the reads after the slow one run alone; the connection is waited for no longer, and is given back when all are answered. */

@@ -10,7 +10,7 @@ import {
 } from 'slonik'
 import type { Tracing } from '../adapters/running-span.ts'
 import type { Config } from '../config/config.ts'
-import { cancelledBy } from './cancel.ts'
+import { cancelledBy, whileStaying } from './cancel.ts'
 import { Connection, type ConnectionConfig, sessionNotice } from './connection.ts'
 import { type Line, type SessionSettings, settingsOf } from './poolers/line.ts'
 import {
@@ -35,8 +35,11 @@ import { type Query, rawQuery, type Tx, type UnloggedWrites, type WriteKey } fro
  * `setup/setup.ts` may import this file (checked by the import rules), so every write goes through one of the two doors.
  */
 export type WritePool = {
-  /** Runs `work` in a transaction, again on serialization conflicts. */
-  transaction<T>(work: (connection: DatabaseTransactionConnection) => Promise<T>): Promise<T>
+  /** Runs `work` in a transaction, again on serialization conflicts. It waits for no connection when `gone` aborts. */
+  transaction<T>(
+    work: (connection: DatabaseTransactionConnection) => Promise<T>,
+    gone?: AbortSignal | undefined,
+  ): Promise<T>
   /** Single statements with named plans: the short way of one-row item writes. */
   readonly hot: Database
   /** For the job queue, whose maintenance sends several statements in one text. */
@@ -67,11 +70,14 @@ export async function openWritePool(options: WritePoolOptions): Promise<WritePoo
   const { tracing } = options
   const hotDatabase = openDatabase(hot, { log, logSql: database.logging, tracing, onLoss: 'tell' })
   return {
-    transaction: (work) =>
-      slonik.transaction(async (connection) => {
-        if (!line.facts().keepsSettings) await connection.query(rawQuery(settings.ofTransaction))
-        return work(connection)
-      }),
+    transaction: (work, gone) =>
+      whileStaying(gone, (begin) =>
+        slonik.transaction(async (connection) => {
+          begin()
+          if (!line.facts().keepsSettings) await connection.query(rawQuery(settings.ofTransaction))
+          return work(connection)
+        }),
+      ),
     hot: hotDatabase,
     script: async (text, values = []) => {
       // One text is one transaction, where it does not say otherwise, but takes no values.

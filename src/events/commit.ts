@@ -88,6 +88,7 @@ async function commitNow<Result>(
 ): Promise<Result> {
   const deadline = performance.now() + deps.config.database.transactionTimeoutMs
   noteWrite(actor)
+  const gone = goneSignal()
   let done: LastStep<Result> | undefined
   let notices: string[] = []
   const transact = async (connection: TransactionConnection) => {
@@ -95,7 +96,7 @@ async function commitNow<Result>(
     notices = []
     let backend: number | undefined
     const cancel = () => cancelBackend(deps, backend)
-    const tx = txOf(connection, { sessionNotices: notices, tracing: deps.tracing, gone: goneSignal(), cancel })
+    const tx = txOf(connection, { sessionNotices: notices, tracing: deps.tracing, gone, cancel })
     const id = await tx.one<TransactionId & { readonly pid: number }>(rawQuery(beginSql, [actorJson(actor)]))
     backend = id.pid
     await actor.guard?.(tx)
@@ -117,7 +118,7 @@ async function commitNow<Result>(
     }
   }
   try {
-    await writePoolOf(deps).transaction(transact)
+    await writePoolOf(deps).transaction(transact, gone)
   } catch (error) {
     await requireCommitted(deps, error, done?.id)
   }

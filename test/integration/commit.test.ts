@@ -1,8 +1,10 @@
 import { beforeAll, describe, expect, it } from 'vitest'
+import { workFor } from '../../src/admission/asker.ts'
 import { sql, type Tx } from '../../src/db/sql.ts'
 import { commit } from '../../src/events/commit.ts'
 import { type DomainEvent, systemActor } from '../../src/events/types.ts'
 import { type Api, startApi } from '../support/api.ts'
+import { waitFor } from '../support/wait.ts'
 
 let api: Api
 beforeAll(async () => {
@@ -47,6 +49,31 @@ describe('commit', () => {
       (await other.log(position)).filter(({ entity }) => entity === 'svc_Tenant' || entity === 'svc_EmailLog'),
     ).toEqual([])
     expect(await api.log(before)).toEqual([])
+  })
+
+  it('waits for no connection when its asker is gone, and does not begin when one comes', async () => {
+    const free = Promise.withResolvers<void>()
+    const write = () => api.runtime.pools().find(({ name }) => name === 'write')!
+    const held = Array.from({ length: write().max }, () =>
+      commit(api.runtime, systemActor, async () => ({ result: await free.promise })),
+    )
+    await waitFor(() => write().open - write().idle === write().max)
+    const client = new AbortController()
+    let hasBegun = false
+    const left = workFor({ caller: 'one who leaves', gone: client.signal, places: 0 }, () =>
+      commit(api.runtime, systemActor, async () => {
+        hasBegun = true
+        return { result: undefined }
+      }),
+    )
+    const refused = expect(left).rejects.toMatchObject({ status: 499 })
+    await waitFor(() => write().waiting === 1)
+    client.abort()
+    await refused
+    free.resolve()
+    await Promise.all(held)
+    await waitFor(() => write().waiting === 0 && write().open === write().idle)
+    expect(hasBegun).toBe(false)
   })
 
   it('rolls back what work wrote when it throws, and passes the error on', async () => {

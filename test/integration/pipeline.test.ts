@@ -133,6 +133,28 @@ it('a client that leaves ends no other statement of the shared connection', asyn
   expect(await stayed).toEqual([{ 'id for one who stays': 1 }])
 })
 
+it('a client that leaves while it waits for a shared connection waits no longer, and others still get it', async () => {
+  const { pool } = open({ max: 2 })
+  const db = openDatabase(pool, { log: pino({ level: 'silent' }), logSql: false, onLoss: 'repeat', ends: goneSignal })
+  const connections = [await pool.connect(), await pool.connect()]
+  const clients = Array.from({ length: 6 }, () => new AbortController())
+  const answers = clients.map(({ signal: gone }, n) =>
+    workFor({ caller: `${n}`, gone, places: 0 }, () => db.runQuick<Pid & { n: number }>(pidSql, [n])),
+  )
+  // Of the batch that has asked for a connection, and all of the one after it.
+  const leaving = [0, 4, 5]
+  const left = Promise.allSettled(leaving.map((n) => answers[n]!))
+  await waitFor(() => pool.waitingCount === 1)
+  for (const n of leaving) clients[n]!.abort()
+  expect(await left).toEqual(
+    leaving.map(() => ({ status: 'rejected', reason: expect.objectContaining({ status: 499 }) })),
+  )
+  for (const connection of connections) connection.release()
+  expect((await Promise.all([1, 2, 3].map((n) => answers[n]!))).map(([row]) => row!.n)).toEqual([1, 2, 3])
+  await waitFor(() => pool.totalCount === pool.idleCount)
+  expect((await pidsOf(db, 1)).length).toBe(1)
+})
+
 it('a client that leaves after its answer ends nothing else on the connection', async () => {
   const client = new AbortController()
   const db = open({ max: 2, gone: client.signal })
