@@ -10,11 +10,17 @@ const re2js = onFirstUse<typeof import('re2js')>('re2js')
  * has by itself. `value` is as the client sent it; null and values of another type pass,
  * because whether a value is needed and readable at all is decided elsewhere.
  */
-export function ruleProblems(field: Field, value: unknown): FieldProblem[] {
-  if (value === null || value === undefined || !isLimited(field)) return []
-  const broken = [...ownLimits(field, value), ...declaredRules(field, value)]
+export function ruleProblems(field: Field, value: unknown): readonly FieldProblem[] {
+  if (value === null || value === undefined) return none
+  const own = brokenLimit(field, value)
+  const declared = field.validate === undefined ? none : declaredRules(field, field.validate, value)
+  if (own === undefined && declared.length === 0) return none
+  const broken = own === undefined ? declared : [own, ...declared]
   return broken.map(({ rule, message }) => ({ field: field.name, message, value: shown(field, value), rule }))
 }
+
+/** For every value of a list that is sound, which is most of them. */
+const none: readonly never[] = []
 
 /** The problem with the declaration of a field's rules, if any. */
 export function rulesProblem(field: Field): string | undefined {
@@ -132,10 +138,9 @@ const rulesOf = oncePer((validate: NonNullable<Field['validate']>) =>
   }),
 )
 
-function declaredRules(field: Field, value: unknown): BrokenRule[] {
+function declaredRules(field: Field, validate: NonNullable<Field['validate']>, value: unknown): readonly BrokenRule[] {
   const subjects = subjectsOf(field, value)
-  const declared = field.validate === undefined ? [] : rulesOf(field.validate)
-  return declared.flatMap(({ rule, test, message }) =>
+  return rulesOf(validate).flatMap(({ rule, test, message }) =>
     subjects.flatMap(({ prefix, value: subject }): BrokenRule[] => {
       const problem = subject === null || subject === undefined ? undefined : test(subject)
       return problem === undefined ? [] : [{ rule, message: message ?? `${prefix}${problem}` }]
@@ -155,16 +160,17 @@ function subjectsOf({ kind }: Field, value: unknown): { prefix: string; value: u
   ]
 }
 
-/** The limits a column has by itself; what PostgreSQL would refuse is named here with its field. */
-function ownLimits(field: Field, value: unknown): BrokenRule[] {
+/** The limit of the column itself that a value breaks: what PostgreSQL would refuse is named here with its field. */
+function brokenLimit(field: Field, value: unknown): BrokenRule | undefined {
   const text = textOf(value)
-  if (field.enumValues !== undefined && text !== undefined && !field.enumValues.includes(text))
-    return [{ rule: 'enum', message: `must be one of ${field.enumValues.join(', ')}` }]
+  if (text === undefined) return field.kind === 'range' ? rangeOrder(field, value) : undefined
+  if (field.enumValues !== undefined && !field.enumValues.includes(text))
+    return { rule: 'enum', message: `must be one of ${field.enumValues.join(', ')}` }
   const { most } = lengthOf(field)
   // A character is one or two units, so that most texts need not be counted.
-  if (most !== undefined && text !== undefined && text.length > most && [...text].length > most)
-    return [{ rule: 'len', message: `must be at most ${most} characters long` }]
-  return field.kind === 'range' ? rangeOrder(field, value) : []
+  if (most !== undefined && text.length > most && [...text].length > most)
+    return { rule: 'len', message: `must be at most ${most} characters long` }
+  return undefined
 }
 
 /** How many characters the type of a text column holds; `most` is undefined where that is not limited. */
@@ -173,18 +179,11 @@ const lengthOf = oncePer(({ kind, pgType }: Field): { readonly most: number | un
   return { most: length === undefined ? undefined : Number(length) }
 })
 
-/** Whether a field has any limits or rules: lists of many rows ask for each of their values. */
-const isLimited = (field: Field): boolean =>
-  field.validate !== undefined ||
-  field.enumValues !== undefined ||
-  field.kind === 'range' ||
-  lengthOf(field).most !== undefined
-
-function rangeOrder({ element }: Field, value: unknown): BrokenRule[] {
+function rangeOrder({ element }: Field, value: unknown): BrokenRule | undefined {
   const bounds = boundsOf(value)
   const [lower, upper] = [orderOf(bounds.lower, element), orderOf(bounds.upper, element)]
-  if (lower === undefined || upper === undefined || lower <= upper) return []
-  return [{ rule: 'range', message: 'Lower bound cannot exceed upper bound' }]
+  if (lower === undefined || upper === undefined || lower <= upper) return undefined
+  return { rule: 'range', message: 'Lower bound cannot exceed upper bound' }
 }
 
 /** A value that compares as the bounds do; undefined for what only PostgreSQL can order. */

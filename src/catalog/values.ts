@@ -24,8 +24,13 @@ export const parameterType = oncePer(
 
 /** The value as a parameter; null for a variable without a value. `label` is the path named in errors. */
 export function readValue(raw: unknown, type: ValueType, label: string): TypedValue {
-  const value = type.kind === 'json' ? readJson(raw) : raw === UNRESOLVED ? null : readKind(raw, type, label)
-  return { value, pgType: parameterType(type) }
+  return { value: readParam(raw, type, label), pgType: parameterType(type) }
+}
+
+/** The same without its type, for values of a column that is read many times. */
+export function readParam(raw: unknown, type: ValueType, label: string): ParamValue {
+  if (type.kind === 'json') return readJson(raw)
+  return raw === UNRESOLVED ? null : readKind(raw, type, label)
 }
 
 /**
@@ -73,14 +78,14 @@ type ValueReader = (raw: unknown, type: ValueType, label: string) => ParamValue
 const READERS: Record<Exclude<Kind, 'json'>, ValueReader> = {
   text: (raw, _type, label) => readText(raw, label),
   enum: (raw, _type, label) => readText(raw, label),
-  integer: (raw, _type, label) => Number(readWhole(raw, label, 'an integer', -(2n ** 31n), 2n ** 31n - 1n)),
+  integer: (raw, _type, label) => readInteger(raw, label),
   bigint: (raw, _type, label) => readWhole(raw, label, 'a whole number', -(2n ** 63n), 2n ** 63n - 1n).toString(),
   decimal: (raw, _type, label) => readDecimal(raw, label),
   float: (raw, type, label) => readFloat(raw, baseType(type.pgType) === 'real', label),
   boolean: (raw, _type, label) => readBoolean(raw, label),
-  datetime: (raw, _type, label) => readMoment(raw, label).zoned,
-  datetime_no_tz: (raw, _type, label) => readMoment(raw, label).local,
-  date: (raw, _type, label) => readMoment(raw, label).date,
+  datetime: (raw, _type, label) => readMoment(raw, label, ({ date, time, zone }) => `${date}T${time}${zone}`),
+  datetime_no_tz: (raw, _type, label) => readMoment(raw, label, ({ date, time }) => `${date}T${time}`),
+  date: (raw, _type, label) => readMoment(raw, label, ({ date }) => date),
   time: (raw, _type, label) => readTime(raw, label, true),
   time_no_tz: (raw, _type, label) => readTime(raw, label, false),
   uuid: (raw, _type, label) => matching(raw, UUID, label, 'a UUID'),
@@ -115,6 +120,11 @@ function readText(raw: unknown, label: string): string {
   return typeof raw === 'number' || typeof raw === 'boolean' ? String(raw) : refuse(label, 'a string')
 }
 
+function readInteger(raw: unknown, label: string): number {
+  if (typeof raw === 'number' && raw === (raw | 0)) return raw | 0
+  return Number(readWhole(raw, label, 'an integer', -(2n ** 31n), 2n ** 31n - 1n))
+}
+
 function readWhole(raw: unknown, label: string, expected: string, least: bigint, most: bigint): bigint {
   const isWhole = Number.isSafeInteger(raw) || (typeof raw === 'string' && /^[+-]?\d{1,19}$/.test(raw))
   if (!isWhole) return refuse(label, expected)
@@ -139,18 +149,19 @@ function readBoolean(raw: unknown, label: string): boolean {
   return raw === false || raw === 'false' ? false : refuse(label, 'true or false')
 }
 
+type Moment = { readonly date: string; readonly time: string; readonly zone: string }
+
 /**
- * One ISO date with or without time, in the three forms that columns take. Text without a zone is UTC. Extensions may give
+ * One ISO date with or without time, in the form that the column takes. Text without a zone is UTC. Extensions may give
  * a `Date`.
  */
-function readMoment(given: unknown, label: string): { zoned: string; local: string; date: string } {
+function readMoment(given: unknown, label: string, form: (moment: Moment) => string): string {
   const raw = given instanceof Date && !Number.isNaN(given.getTime()) ? given.toISOString() : given
   const match = typeof raw === 'string' ? MOMENT.exec(raw) : null
   if (match === null) return refuse(label, 'an ISO date')
   const [, year, month, day, time = '00:00:00', zone = 'Z'] = match as unknown as string[]
   if (!isCalendarDay(Number(year), Number(month), Number(day))) return refuse(label, 'an ISO date')
-  const date = `${year}-${month}-${day}`
-  return { date, local: `${date}T${time}`, zoned: `${date}T${time}${zone}` }
+  return form({ date: `${year}-${month}-${day}`, time, zone })
 }
 
 function isCalendarDay(year: number, month: number, day: number): boolean {

@@ -1,6 +1,6 @@
 import type { Collection, Field, Relation } from '../../../catalog/catalog.ts'
 import { ruleProblems } from '../../../catalog/validate.ts'
-import { readValue, type ValueType } from '../../../catalog/values.ts'
+import { parameterType, readParam, type ValueType } from '../../../catalog/values.ts'
 import type { Config } from '../../../config/config.ts'
 import { AppError, errors, type FieldProblem } from '../../../errors.ts'
 import { oncePer } from '../../../language/once.ts'
@@ -59,87 +59,125 @@ type ReadOptions = {
  */
 export function readPayload(context: PayloadContext, payload: unknown, options: ReadOptions = {}): Payload {
   if (!isObject(payload)) throw errors.badBody('Request body must be an object')
-  const { access, action, collection } = context
+  const { action, collection, platform } = context
+  const opening = openingOf(context)
+  const problems = options.problems ?? openProblems()
+  const cells: Cell[] = []
+  const relations: RelationValue[] = []
+  const row: RowReading = { context, opening, payload, options, problems: problems.fields, cells, relations, named: {} }
+  for (const [field, value] of defaults(context, opening)) readCell(row, columnOf(row, field), value)
+  for (const key of Object.keys(payload)) readMember(row, key, payload[key])
+  if (platform !== undefined)
+    for (const [name, value] of Object.entries(platform)) put(cells, keyCell(collection.fields.get(name)!, value))
+  if (action === 'create') reportMissing(row)
+  if (options.problems === undefined) refuseProblems(problems)
+  const sortsLast = action === 'create' && collection.sortEnabled && cellOf(cells, 'sort')?.value == null
+  const written = sortsLast ? cells.filter(({ field }) => field.name !== 'sort') : cells
+  stamp(context, opening, written)
+  const { references = noNames, aliases = noNames } = row.named
+  return { cells: written, references, aliases, relations, sortsLast }
+}
+
+/** For the many rows that name no other. */
+const noNames: ReadonlyMap<string, never> = new Map<string, never>()
+
+/** What is the same for all rows of a change, so that a list of many asks for it once. */
+type Opening = {
+  readonly grant: Grant | undefined
+  readonly tenant: OwnTenant | undefined
+  /** Those that payloads have named so far. */
+  readonly columns: Map<Field, Column>
+}
+
+/** Throws what refuses every payload of the change. */
+const openingOf = oncePer((context: PayloadContext): Opening => {
+  const { access, action, collection, platform } = context
   const grant = access.admin ? undefined : (context.grant ?? access.grant(collection.name, action))
   if (!access.admin && grant === undefined) throw errors.actionDenied(action, collection.name)
   const { createdElsewhere } = rulesOf(context) ?? {}
-  if (createdElsewhere !== undefined && action === 'create' && context.platform === undefined)
+  if (createdElsewhere !== undefined && action === 'create' && platform === undefined)
     throw errors.badBody(createdElsewhere)
-  const tenant = ownTenant(context)
-  const entries = entriesOf(context, grant, tenant, payload, options)
-  const problems = options.problems ?? openProblems()
-  const cells = readCells(context, grant, entries, problems.fields, options.label ?? '')
-  for (const [name, value] of Object.entries(context.platform ?? {}))
-    cells.set(name, keyCell(collection.fields.get(name)!, value))
-  if (action === 'create') reportMissing(collection, cells, filledKeys(entries, options), problems.fields, options)
-  if (options.problems === undefined) refuseProblems(problems)
-  const sortsLast = action === 'create' && collection.sortEnabled && cells.get('sort')?.value == null
-  if (sortsLast) cells.delete('sort')
-  const { references, aliases, relations } = entries
-  return { cells: [...stamps(context, tenant, cells).values()], references, aliases, relations, sortsLast }
+  return { grant, tenant: ownTenant(context), columns: new Map() }
+})
+
+/** A column as payloads of a change may set it. */
+type Column = {
+  readonly field: Field
+  readonly pgType: string
+  readonly isServersOwn: boolean
+  /** Granted by the collection's own permission. */
+  readonly isGranted: boolean
+  /** The foreign key of a relation. */
+  readonly isForeignKey: boolean
 }
 
-type PayloadEntries = {
-  readonly fields: [Field, unknown][]
-  readonly relations: RelationValue[]
-  readonly references: Map<string, Reference>
-  readonly aliases: Map<string, string>
-}
-
-/** The members of the payload that mean something, each after a check that the caller may write it. */
-function entriesOf(
-  context: PayloadContext,
-  grant: Grant | undefined,
-  tenant: OwnTenant | undefined,
-  payload: Readonly<Record<string, unknown>>,
-  { via, filled, trusted }: ReadOptions,
-): PayloadEntries {
-  const entries: PayloadEntries = { fields: [], relations: [], references: new Map(), aliases: new Map() }
-  for (const key of Object.keys(payload)) {
-    const value = payload[key]
-    const member = value === undefined ? undefined : memberOf(context, payload, key, value)
-    if (member === undefined || (member.field !== undefined && filled?.has(member.field.name))) continue
-    const { field, relation } = member
-    if (tenant !== undefined && field === tenant.field) checkTenant(context, tenant, member.value)
-    else if (isServersOwn(context, grant, field)) continue
-    else if (member.asRow) {
-      requireRelation(context, grant, via, relation!)
-      entries.relations.push({ relation: relation!, value: member.value })
-    } else {
-      requireField(context, grant, via, field!, relation)
-      entries.fields.push([field!, member.value])
-      if (trusted !== true) addReference(context, payload, entries, member)
-    }
+function columnOf({ context, opening }: Pick<RowReading, 'context' | 'opening'>, field: Field): Column {
+  const { columns, grant } = opening
+  const known = columns.get(field)
+  if (known !== undefined) return known
+  const column = {
+    field,
+    pgType: parameterType(field),
+    isServersOwn: isServersOwn(context, grant, field),
+    isGranted: grant === undefined || mayWrite(context, grant, field),
+    isForeignKey: relationsByKey(context.collection).has(field.name),
   }
-  return entries
+  columns.set(field, column)
+  return column
 }
 
-/** The meaning of a key of a payload: a column, a relation by the id of the other row, or a relation as rows. */
-type PayloadMember = {
-  /** The column; of a to-one relation its foreign key. */
-  readonly field: Field | undefined
-  /** Set where the key names a relation. */
-  readonly relation: Relation | undefined
-  readonly value: unknown
-  readonly asRow: boolean
+/** A row of the request while it is read. */
+type RowReading = {
+  readonly context: PayloadContext
+  readonly opening: Opening
+  readonly payload: Readonly<Record<string, unknown>>
+  readonly options: ReadOptions
+  readonly problems: FieldProblem[]
+  /** One of each column. */
+  readonly cells: Cell[]
+  readonly relations: RelationValue[]
+  /** By the name of the foreign key; made for the first of them. */
+  readonly named: { references?: Map<string, Reference>; aliases?: Map<string, string> }
 }
 
-function memberOf(
-  { collection }: PayloadContext,
-  payload: Readonly<Record<string, unknown>>,
-  key: string,
-  value: unknown,
-): PayloadMember | undefined {
+/**
+ * A key of a payload means a column, a relation by the id of the other row, or a relation as rows. Each is refused here where
+ * the caller may not write it.
+ */
+function readMember(row: RowReading, key: string, value: unknown): void {
+  if (value === undefined) return
+  const { collection } = row.context
   const field = collection.fields.get(key)
-  if (field?.generated !== undefined) return undefined
-  const named = field === undefined ? collection.relations.get(key) : relationOfRow(collection, payload, field, value)
-  if (named === undefined) return field && { field, relation: undefined, value, asRow: false }
-  if (named.kind !== 'belongsTo') return { field: undefined, relation: named, value, asRow: true }
-  const id = idAlone(named, value)
-  const foreignKey = collection.fields.get(named.foreignKey)!
-  return id === undefined
-    ? { field: foreignKey, relation: named, value, asRow: true }
-    : { field: foreignKey, relation: named, value: id, asRow: false }
+  if (field?.generated !== undefined) return
+  const relation =
+    field === undefined ? collection.relations.get(key) : relationOfRow(collection, row.payload, field, value)
+  if (relation === undefined) {
+    if (field !== undefined) readColumn(row, columnOf(row, field), value)
+    return
+  }
+  const foreignKey = relation.kind === 'belongsTo' ? collection.fields.get(relation.foreignKey) : undefined
+  const id = foreignKey && idAlone(relation, value)
+  if (foreignKey !== undefined && id !== undefined) readColumn(row, columnOf(row, foreignKey), id, relation)
+  else if (foreignKey === undefined || isToBeRead(row, columnOf(row, foreignKey), value)) {
+    requireRelation(row, relation)
+    row.relations.push({ relation, value })
+  }
+}
+
+/** `alias` is the relation that was named instead of its foreign key. */
+function readColumn(row: RowReading, column: Column, value: unknown, alias?: Relation): void {
+  if (!isToBeRead(row, column, value)) return
+  requireField(row, column, alias)
+  readCell(row, column, value)
+  if (column.isForeignKey && row.options.trusted !== true) addReference(row, column, value, alias)
+}
+
+/** False for columns that others fill: the parent, the server, the session. Throws for a tenant that is not the caller's. */
+function isToBeRead({ context, opening, options }: RowReading, { field, isServersOwn }: Column, value: unknown) {
+  if (options.filled?.has(field.name)) return false
+  if (field !== opening.tenant?.field) return !isServersOwn
+  checkTenant(context, opening.tenant, value)
+  return false
 }
 
 /** `author_Id: {id}`: the foreign key's name with a row means the relation. */
@@ -160,8 +198,7 @@ function idAlone({ targetKey }: Relation, value: unknown): unknown {
 }
 
 /** Columns that are not the payload's to set. */
-function isServersOwn(context: PayloadContext, grant: Grant | undefined, field: Field | undefined) {
-  if (field === undefined) return false
+function isServersOwn(context: PayloadContext, grant: Grant | undefined, field: Field): boolean {
   const { collection, action } = context
   if (rulesOf(context)?.serversOwn?.has(field.name) === true) return true
   if (action === 'update' && field.primaryKey) return true
@@ -169,28 +206,29 @@ function isServersOwn(context: PayloadContext, grant: Grant | undefined, field: 
   return isTimestamp && grant !== undefined && grant.fields?.includes(field.name) !== true
 }
 
-function addReference(
-  context: PayloadContext,
-  payload: Readonly<Record<string, unknown>>,
-  entries: PayloadEntries,
-  { field, relation, value }: PayloadMember,
-): void {
+function addReference(row: RowReading, { field }: Column, value: unknown, alias: Relation | undefined): void {
+  const { context, named } = row
   const { collection } = context
-  const pointed = relation ?? relationOfColumn(collection, field!.name, payload)
-  if (pointed === undefined) return
+  const relation = alias ?? relationOfColumn(collection, field.name, row.payload)
+  if (relation === undefined) return
   // The row of a many-to-any junction says by a second column which collection it points at.
-  if (relation?.discriminator !== undefined)
-    entries.fields.push([collection.fields.get(relation.discriminator.column)!, relation.discriminator.value])
+  if (alias?.discriminator !== undefined)
+    readCell(row, columnOf(row, collection.fields.get(alias.discriminator.column)!), alias.discriminator.value)
   if (value === null) return
-  if (relation !== undefined) entries.aliases.set(field!.name, relation.name)
-  const reference = referenceOf(context, pointed, { byRelation: relation !== undefined, value })
-  if (reference !== undefined) entries.references.set(field!.name, reference)
+  if (alias !== undefined) {
+    named.aliases ??= new Map()
+    named.aliases.set(field.name, alias.name)
+  }
+  const reference = referenceOf(context, relation, { byRelation: alias !== undefined, value })
+  if (reference === undefined) return
+  named.references ??= new Map()
+  named.references.set(field.name, reference)
 }
 
 /** Columns that get their value from rows written before this one, or from the parent. */
-function filledKeys({ relations }: PayloadEntries, { filled = new Set() }: ReadOptions): ReadonlySet<string> {
+function filledKeys({ relations, options: { filled = noKeys } }: RowReading): ReadonlySet<string> {
+  if (relations.length === 0) return filled
   const toOne = relations.filter(({ relation }) => relation.kind === 'belongsTo')
-  if (toOne.length === 0) return filled
   const keys = toOne.flatMap(({ relation: { foreignKey, discriminator } }) => [
     foreignKey,
     ...(discriminator === undefined ? [] : [discriminator.column]),
@@ -198,26 +236,14 @@ function filledKeys({ relations }: PayloadEntries, { filled = new Set() }: ReadO
   return new Set([...filled, ...keys])
 }
 
-function readCells(
-  context: PayloadContext,
-  grant: Grant | undefined,
-  { fields }: PayloadEntries,
-  problems: FieldProblem[],
-  label: string,
-): Map<string, Cell> {
-  const cells = new Map<string, Cell>()
-  const read = ([field, raw]: [Field, unknown]) => {
-    const cell = readCell(field, raw, problems, label)
-    if (cell !== undefined) cells.set(field.name, cell)
-  }
-  for (const entry of defaults(context, grant)) read(entry)
-  for (const entry of fields) read(entry)
-  return cells
-}
+const noKeys: ReadonlySet<string> = new Set()
 
 /** Values that the permission row puts under the payload; they need no grant of their own. */
-function defaults({ catalog, collection, access, now }: PayloadContext, grant: Grant | undefined): [Field, unknown][] {
-  if (grant?.defaultValues == null) return []
+function defaults(
+  { catalog, collection, access, now }: PayloadContext,
+  { grant }: Opening,
+): readonly (readonly [Field, unknown])[] {
+  if (grant?.defaultValues == null) return noDefaults
   const values = resolveDefaults(grant.defaultValues, { catalog, access, now, ofRequest: false })
   return Object.entries(values).flatMap(([key, value]): [Field, unknown][] => {
     const field = collection.fields.get(key)
@@ -225,25 +251,39 @@ function defaults({ catalog, collection, access, now }: PayloadContext, grant: G
   })
 }
 
-function readCell(field: Field, raw: unknown, problems: FieldProblem[], label: string): Cell | undefined {
-  const name = () => `${label}${field.name}`
+const noDefaults: readonly never[] = []
+
+function readCell({ cells, problems, options }: RowReading, { field, pgType }: Column, raw: unknown): void {
+  const { label = '' } = options
   if (raw === null) {
-    if (!field.nullable) problems.push({ field: name(), message: 'is required', value: null, rule: 'notNull' })
-    return { field, value: null, pgType: field.pgType }
+    if (!field.nullable)
+      problems.push({ field: `${label}${field.name}`, message: 'is required', value: null, rule: 'notNull' })
+    put(cells, { field, value: null, pgType: field.pgType })
+    return
   }
   const broken = ruleProblems(field, raw)
   if (broken.length > 0) {
-    problems.push(...(label === '' ? broken : broken.map((problem) => ({ ...problem, field: name() }))))
-    return undefined
+    for (const problem of broken) problems.push({ ...problem, field: `${label}${field.name}` })
+    return
   }
   try {
-    const { value, pgType } = readValue(raw, field as ValueType, field.name)
-    return { field, value, pgType }
+    put(cells, { field, value: readParam(raw, field as ValueType, field.name), pgType })
   } catch (error) {
     if (!(error instanceof AppError) || error.status !== 400) throw error
-    problems.push({ field: name(), message: reason(error), value: shown(field, raw), rule: 'type' })
-    return undefined
+    problems.push({ field: `${label}${field.name}`, message: reason(error), value: shown(field, raw), rule: 'type' })
   }
+}
+
+/** The last value of a column counts, in the place of the first: a row has few, so they are looked through. */
+function put(cells: Cell[], cell: Cell): void {
+  let at = 0
+  while (at < cells.length && cells[at]!.field !== cell.field) at += 1
+  cells[at] = cell
+}
+
+function cellOf(cells: readonly Cell[], name: string): Cell | undefined {
+  for (const cell of cells) if (cell.field.name === name) return cell
+  return undefined
 }
 
 /** "age: expected an integer" without the name, which the error body puts in front again. */
@@ -257,16 +297,12 @@ function shown(field: Field, raw: unknown): unknown {
   return typeof raw === 'string' && raw.length > 200 ? `${raw.slice(0, 200)}…` : raw
 }
 
-function reportMissing(
-  collection: Collection,
-  cells: ReadonlyMap<string, Cell>,
-  filled: ReadonlySet<string>,
-  problems: FieldProblem[],
-  { label = '' }: ReadOptions,
-): void {
-  for (const field of neededFields(collection)) {
-    if (cells.has(field.name) || filled.has(field.name)) continue
-    const name = `${label}${field.name}`
+function reportMissing(row: RowReading): void {
+  const { context, cells, problems, options } = row
+  const filled = filledKeys(row)
+  for (const field of neededFields(context.collection)) {
+    if (cellOf(cells, field.name) !== undefined || filled.has(field.name)) continue
+    const name = `${options.label ?? ''}${field.name}`
     const isReported = problems.some((problem) => problem.field === name)
     if (!isReported) problems.push({ field: name, message: 'is required', rule: 'notNull' })
   }
@@ -280,25 +316,20 @@ const neededFields = oncePer(({ fields }: Collection): readonly Field[] =>
 )
 
 /** Columns the server fills in: user track, tenant, and defaults that mean the caller. */
-function stamps(
-  { collection, access, action }: PayloadContext,
-  tenant: OwnTenant | undefined,
-  cells: Map<string, Cell>,
-): Map<string, Cell> {
-  const stamp = (name: string, value: string | undefined) => {
+function stamp({ collection, access, action }: PayloadContext, { tenant }: Opening, cells: Cell[]): void {
+  const fill = (name: string, value: string | undefined) => {
     const field = collection.fields.get(name)
-    if (field !== undefined && value !== undefined) cells.set(name, { field, value, pgType: field.pgType })
+    if (field !== undefined && value !== undefined) put(cells, { field, value, pgType: field.pgType })
   }
-  if (collection.usertrack) stamp('userUpdated_Id', access.userId)
-  if (action === 'update') return cells
-  if (tenant?.id != null) stamp(tenant.field.name, tenant.id)
-  if (collection.usertrack && !cells.has('userCreated_Id')) stamp('userCreated_Id', access.userId)
+  if (collection.usertrack) fill('userUpdated_Id', access.userId)
+  if (action === 'update') return
+  if (tenant?.id != null) fill(tenant.field.name, tenant.id)
+  if (collection.usertrack && cellOf(cells, 'userCreated_Id') === undefined) fill('userCreated_Id', access.userId)
   for (const field of fieldsOfCaller(collection)) {
-    if (cells.has(field.name)) continue
-    if (field.default?.kind === 'current_user') stamp(field.name, access.userId)
-    if (field.default?.kind === 'current_tenant') stamp(field.name, access.tenantId)
+    if (cellOf(cells, field.name) !== undefined) continue
+    if (field.default?.kind === 'current_user') fill(field.name, access.userId)
+    if (field.default?.kind === 'current_tenant') fill(field.name, access.tenantId)
   }
-  return cells
 }
 
 /** The fields whose default means the caller. */
@@ -325,17 +356,14 @@ const compiled = oncePer(
  * to it. An alias with an id is granted like the foreign key that it stands for, or as a relation.
  */
 function requireField(
-  context: PayloadContext,
-  grant: Grant | undefined,
-  via: GrantPath | undefined,
-  field: Field,
+  { context, opening: { grant }, options: { via } }: RowReading,
+  { field, isGranted }: Column,
   alias: Relation | undefined,
 ): void {
   if (grant === undefined) return
   const asRelation = (root: FieldGrant | undefined, path: readonly string[]) =>
     alias !== undefined && root !== undefined && reaches(root, [...path, alias.name])
-  if (!mayWrite(context, grant, field) && !asRelation(writeGrant(grant), []))
-    throw errors.fieldDenied(context.action, field.name)
+  if (!isGranted && !asRelation(writeGrant(grant), [])) throw errors.fieldDenied(context.action, field.name)
   if (via?.root === undefined || field.primaryKey) return
   const path = [...via.path, field.name]
   if (grantOf(via.root, path) === undefined && !asRelation(via.root, via.path))
@@ -344,9 +372,7 @@ function requireField(
 
 /** 403 unless the relation is granted: `*` is every column, but no relation. */
 function requireRelation(
-  { action }: PayloadContext,
-  grant: Grant | undefined,
-  via: GrantPath | undefined,
+  { context: { action }, opening: { grant }, options: { via } }: RowReading,
   relation: Relation,
 ): void {
   if (grant === undefined) return
