@@ -110,6 +110,25 @@ describe('types', () => {
     expect(row.type).toBe(column)
   })
 
+  it('keep every character in lists of rows', async () => {
+    const nameOf = (type: string) => `f${types.findIndex(([name]) => name === type)}`
+    const [text, json, list] = [nameOf('String'), nameOf('JSON'), nameOf('Array_String')]
+    const texts = ['', 'null', 'NULL', '{a,b}', '[1]', 'a "b" \\c', 'tab\tline\nend\r\u0001', 'é 世 😀\u2028', ' , ']
+    const payloads = texts.map((value) => ({
+      [text]: value,
+      [json]: { [value]: [value] },
+      [list]: [value, null, value],
+    }))
+    const empty = { [text]: null, [json]: null, [list]: null }
+    const made = await api.admin('POST', '/items/every/bulk', [...payloads, empty])
+    expect(made.status).toBe(201)
+    const rows = await api.sql(
+      `select ${text}, ${json}, ${list} from unnest($1::text[]) with ordinality u(id, n) join every e on e.id::text = u.id order by n`,
+      [made.body.data],
+    )
+    expect(rows).toEqual([...payloads, empty])
+  })
+
   it('all of them in one row, in many rows, changed, and in the log', async () => {
     const { body } = await api.admin('POST', '/items/every/bulk', [sent, sent, {}])
     expect(body.data).toHaveLength(3)
