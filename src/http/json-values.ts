@@ -37,8 +37,8 @@ function mayBeUnkeepable(text: string): boolean {
 }
 
 const escapedSurrogate = /\\u[dD][89a-fA-F]/
-/** Numbers only: a digit and an `e` are in every other UUID. */
-const exponent = /(?:^|[:,[\s])-?\d+(?:\.\d+)?[eE]\+?\d/
+/** Numbers only: a digit and an `e` are in every other UUID. Looks back from the `e`, of which a text has fewer than of digits. */
+const exponent = /(?<=(?:^|[:,[\s])-?\d[\d.]*)[eE]\+?\d/
 
 const mostDigits = 308
 
