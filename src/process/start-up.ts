@@ -1,4 +1,4 @@
-import { enableCompileCache } from 'node:module'
+import { enableCompileCache, registerHooks } from 'node:module'
 import { join } from 'node:path'
 import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
@@ -22,6 +22,31 @@ export function startSmall(): void {
   // Before the cache: Node.js keeps the code of each set of flags apart, unless NODE_COMPILE_CACHE has opened the cache already.
   setFlagsFromString('--semi-space-growth-factor=1')
   enableCompileCache(compiledDirectory)
+  if (!isPreloaded()) registerHooks({ resolve: resolveByPath })
+}
+
+/** Whether something was loaded before the program, such as an agent that traces it: it may want to see each file that is looked for. */
+function isPreloaded(): boolean {
+  const given = [...process.execArgv, ...(process.env.NODE_OPTIONS?.split(/\s+/) ?? [])]
+  return given.some((text) => /^(?:-r|--require|--import|--(?:experimental-)?loader)(?:=|$)/.test(text))
+}
+
+type Resolve = NonNullable<Parameters<typeof registerHooks>[0]['resolve']>
+
+const own = new URL('../', import.meta.url).href
+const isOfProgramOrPackage = (file: string): boolean => file.startsWith(own) || file.includes('/node_modules/')
+
+/**
+ * An import by a relative path names its file. Node.js asks the system about it for each of the thousands of imports, which is an
+ * eighth of a start. Files of users are looked for by Node.js, so that one that is missing is named as they know it.
+ */
+const resolveByPath: Resolve = (specifier, context, next) => {
+  const { parentURL, conditions } = context
+  if (!specifier.startsWith('.') || parentURL === undefined || !conditions.includes('import'))
+    return next(specifier, context)
+  const { href } = new URL(specifier, parentURL)
+  const isFile = isOfProgramOrPackage(parentURL) && /\.[cm]?[jt]s$/.test(href)
+  return isFile ? { url: href, shortCircuit: true } : next(specifier, context)
 }
 
 let staysSmall = false

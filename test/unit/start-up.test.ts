@@ -1,16 +1,18 @@
 import { execFileSync } from 'node:child_process'
 import { globSync, readFileSync } from 'node:fs'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 
 const root = join(import.meta.dirname, '../..')
 
 /** What the program says, in a process of its own: what it changes is Node's. */
-function said(program: string) {
+function said(program: string, ...flags: readonly string[]) {
   const imports = `
     import { cachedDataVersionTag, getHeapSpaceStatistics } from 'node:v8'
     import { growWithWork, startSmall, startStreaming } from '${join(root, 'src/process/start-up.ts')}'`
-  const args = ['--input-type=module-typescript', '--eval', `${imports}\n${program}`]
+  const args = [...flags, '--input-type=module-typescript', '--eval', `${imports}\n${program}`]
   return JSON.parse(execFileSync(process.execPath, args, { encoding: 'utf8' }))
 }
 
@@ -52,6 +54,41 @@ it('a process that streams loads under the flags of all others, so that each sta
     console.log(JSON.stringify({ small, streaming, grown: cachedDataVersionTag() }))
     process.exit()`)
   expect({ streaming, grown }).toEqual({ streaming: small, grown: small })
+})
+
+describe('an import by a path', () => {
+  const asked = `
+    import { registerHooks } from 'node:module'
+    const asked = []
+    registerHooks({
+      resolve: (specifier, context, next) => {
+        if (context.conditions.includes('import')) asked.push(specifier)
+        return next(specifier, context)
+      },
+    })
+    startSmall()
+    await import('${join(root, 'src/catalog/compile.ts')}')
+    console.log(JSON.stringify(asked.filter((specifier) => specifier.startsWith('.'))))`
+
+  it('is not looked for in the program and its packages', () => {
+    expect(said(asked)).toEqual([])
+  })
+
+  it('is shown to whatever was loaded before the program', () => {
+    expect(said(asked, '--import=data:text/javascript,')).toContain('./fields.ts')
+  })
+
+  it('of a user is looked for by Node.js, which names what it does not find', async () => {
+    const directory = await mkdtemp(join(tmpdir(), 'daybook-imports-'))
+    onTestFinished(() => rm(directory, { recursive: true }))
+    await writeFile(join(directory, 'index.js'), "import './missing.js'")
+    const { code, message } = said(`
+      startSmall()
+      const { code, message } = await import('${directory}/index.js').catch((error) => error)
+      console.log(JSON.stringify({ code, message }))`)
+    expect(code).toBe('ERR_MODULE_NOT_FOUND')
+    expect(message).toMatch(/missing\.js' imported from .*index\.js/)
+  })
 })
 
 /** They set the flags, hence before anything else is loaded: what comes with them is a function or a name. */
