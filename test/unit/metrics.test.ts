@@ -1,4 +1,3 @@
-import { Histogram, Registry } from 'prom-client'
 import { describe, expect, it } from 'vitest'
 import { openMetrics } from '../../src/adapters/metrics.ts'
 import { askAtScrape } from '../../src/features/operations/metrics/metrics.ts'
@@ -34,28 +33,6 @@ describe('the figures of a runtime', () => {
     const { text } = await metrics.scrape()
     expect(text).toContain('took_count{route="a\\"b\\nc 1"} 1\n')
   })
-})
-
-it('durations read as a histogram of the package does', async () => {
-  const metrics = openMetrics()
-  const definition = { name: 'took', help: 'How long\nit took', labelNames: ['route', 'status'] }
-  const bounds = [0.001, 0.25, 1, 5]
-  const observe = metrics.histogram(definition, bounds)
-  metrics.histogram({ name: 'plain', help: 'x' }, [1])
-  const register = new Registry()
-  const theirs = new Histogram({ ...definition, buckets: bounds, registers: [register] })
-  new Histogram({ name: 'plain', help: 'x', buckets: [1], registers: [register] })
-  for (const [route, status, seconds] of [
-    ['/a', 200, 0.25],
-    ['/a', 200, 0.2501],
-    ['/a', 404, 0],
-    ['/b', 200, 6],
-    ['/a', 200, 1],
-  ] as const) {
-    observe({ route, status }, seconds)
-    theirs.observe({ route, status }, seconds)
-  }
-  expect((await metrics.scrape()).text).toContain((await register.metrics()).trimEnd())
 })
 
 describe('statements of a scrape', () => {
