@@ -1,4 +1,4 @@
-import { isMainThread, Worker, workerData } from 'node:worker_threads'
+import { Worker } from 'node:worker_threads'
 
 /*
  * A thread beside what a child process does for its parent. It sees what that can hide by never yielding: that the parent
@@ -12,14 +12,22 @@ export const tooLargeSignal = 'SIGUSR2'
 
 /** Ends this process at once when its parent has, or, by the signal, when it takes more memory than that. */
 export function watchOver(memoryLimitMb: number, signal: NodeJS.Signals = 'SIGKILL'): void {
-  new Worker(new URL(import.meta.url), {
-    workerData: { parent: process.ppid, memoryLimit: memoryLimitMb * 1_048_576, signal },
-    execArgv: [],
-  }).unref()
+  const watched: Watched = { parent: process.ppid, memoryLimit: memoryLimitMb * 1_048_576, signal, lookMs }
+  new Worker(`(${look})(${JSON.stringify(watched)})`, { eval: true, execArgv: [] }).unref()
 }
 
-if (!isMainThread && workerData?.parent !== undefined) {
-  const { parent, memoryLimit, signal } = workerData as { parent: number; memoryLimit: number; signal: NodeJS.Signals }
+type Watched = {
+  readonly parent: number
+  readonly memoryLimit: number
+  readonly signal: NodeJS.Signals
+  readonly lookMs: number
+}
+
+/**
+ * What the thread runs, as text, so it may name nothing of this file. As a file of a checkout it would load the compiler of types in
+ * the thread once more, which took longer, and more memory, than the thread itself.
+ */
+function look({ parent, memoryLimit, signal, lookMs }: Watched): void {
   setInterval(() => {
     const isOrphan = process.ppid !== parent
     const isTooLarge = process.memoryUsage.rss() > memoryLimit
