@@ -2,6 +2,7 @@ import { io } from 'socket.io-client'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Api, startApi } from '../support/api.ts'
 import { samplesOf } from '../support/exposition.ts'
+import { chain, node } from '../support/flows.ts'
 import { administrator } from '../support/prepare.ts'
 import { openRaw, type RawSocket } from '../support/raw-socket.ts'
 import { withClient } from '../support/server.ts'
@@ -211,6 +212,31 @@ describe('subscriptions', () => {
     expect(await client.subscribe('note')).toMatchObject({ status: 'success' })
     await client.emit('unsubscribe', { collection: 'one' })
     expect(await client.subscribe('three')).toMatchObject({ status: 'success' })
+  })
+})
+
+describe('tasks and executions', () => {
+  it('that one socket follows are limited, also when all are asked for at once', async () => {
+    const client = await connect(await serve({ SOCKET_MESSAGE_LIMIT: '1000' }), token)
+    const tasks = await api.sql(`insert into "svc_Tasks" (type, scheduled_time)
+      select 't', now() + interval '1 year' from generate_series(1, 103) returning id`)
+    const joined = await Promise.all(tasks.map(({ id }) => client.emit('task:join', { taskId: id })))
+    expect(joined.filter(({ status }) => status === 'success')).toHaveLength(100)
+    expect(joined.find(({ status }) => status === 'error').message).toBe('Too many tasks on one connection')
+
+    const { body } = await api.admin('POST', '/workflows', {
+      name: 'w',
+      flow_data: chain(node('wait', 'delay', { delay: 1 })),
+    })
+    const executions = await api.sql(
+      `insert into "svc_WorkflowExecution" ("workflow_Id", status)
+         select $1, 'running' from generate_series(1, 53) returning id`,
+      [body.data.id],
+    )
+    const names = () => client.notices.map(({ name }) => name).filter((name) => name.startsWith('workflow:'))
+    for (const { id } of executions) client.socket.emit('workflow:execution:join', { executionId: id })
+    await waitFor(() => names().length === 53)
+    expect(names().filter((name) => name === 'workflow:execution:update')).toHaveLength(50)
   })
 })
 

@@ -90,8 +90,9 @@ export function openTaskProgress(
   return {
     async join(socket, request) {
       const id = String(readMessage('task:join', request).taskId)
-      if (tasksOf(socket) >= tasksAtMost) throw new AppError(400, 'Too many tasks on one connection')
       const task = await read(socket, id)
+      // Not before: others that were asked for at the same moment have joined meanwhile.
+      if (tasksOf(socket) >= tasksAtMost) throw new AppError(400, 'Too many tasks on one connection')
       await socket.join(taskRoom(id))
       return { task }
     },
@@ -183,10 +184,10 @@ export function openExecutionRooms(deps: RealtimeWrites, io: Server): ExecutionR
       const id = readMessage('workflow:execution:join', request).executionId.toLowerCase()
       const own = told.get(socket) ?? new Map<string, Told>()
       told.set(socket, own)
-      if (own.size >= executionsAtMost) throw new AppError(400, 'Too many executions on one connection')
       const execution = await executionOf(deps, id)
       if (execution === undefined || !mayWatch(deps, socket, execution))
         throw new AppError(403, 'Not authorized to join this execution')
+      if (own.size >= executionsAtMost) throw new AppError(400, 'Too many executions on one connection')
       own.set(id, { nodes: new Map(), isOver: false, telling: Promise.resolve() })
       await socket.join(roomOf(id))
       // From here on its process says how it goes on; what came before is read.
