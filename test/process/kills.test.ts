@@ -74,7 +74,9 @@ describe('kill -9 of a web process', () => {
     const blocker = await cluster.connect()
     await blocker.query(`begin; lock table "${table}" in share mode`)
     const answered = write()
-    await waitFor(async () => (await cluster.sql(waiting)).length === 1, { what: 'the write to wait' })
+    // For this table: others wait for locks of their own, for a moment.
+    const here = `select from pg_locks where not granted and relation = '"${table}"'::regclass`
+    await waitFor(async () => (await cluster.sql(here)).length === 1, { what: 'the write to wait' })
     web.freeze()
     await blocker.query('commit')
     await waitFor(until)
