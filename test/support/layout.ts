@@ -14,7 +14,9 @@ const faultsHere = `() => {
     const text = (element.getAttribute('aria-label') ?? element.textContent ?? '').trim().replace(/\\s+/g, ' ').slice(0, 50)
     return element.tagName.toLowerCase() + ' “' + text + '”'
   }
-  const dialog = [...document.querySelectorAll('[role=dialog], [role=alertdialog], [role=menu], [role=listbox]')].at(-1)
+  // A toast is a dialog too, beside which the page stays in use.
+  const over = ['[role=dialog]:not([aria-modal=false])', '[role=alertdialog]:not([aria-modal=false])', '[role=menu]', '[role=listbox]']
+  const dialog = [...document.querySelectorAll(over.join())].at(-1)
   const root = dialog ?? document.body
   const isSeen = (element) => {
     const { width, height, left, right, top, bottom } = element.getBoundingClientRect()
