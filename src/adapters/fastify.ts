@@ -1,5 +1,4 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { createRequire } from 'node:module'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type {
   FastifyBaseLogger,
@@ -22,20 +21,12 @@ export type App = FastifyInstance<
 type SerializerBuilder = (shared: unknown, options?: object) => FastifySerializerCompiler<unknown>
 type ValidatorBuilder = (shared: unknown, options?: object) => FastifySchemaCompiler<unknown>
 
-/** A package that Fastify brings, loaded by its first use. */
-function ofFastify<Builder>(name: string): () => Builder {
-  let make: (() => Builder) | undefined
-  return () => {
-    make ??= createRequire(import.meta.resolve('fastify'))(name) as () => Builder
-    return make()
-  }
-}
-
-const serializers = ofFastify<SerializerBuilder>('@fastify/fast-json-stringify-compiler')
-const validators = ofFastify<ValidatorBuilder>('@fastify/ajv-compiler')
+const serializers = onFirstUse<() => SerializerBuilder>('@fastify/fast-json-stringify-compiler', 'fastify')
+const validators = onFirstUse<() => ValidatorBuilder>('@fastify/ajv-compiler', 'fastify')
 
 /** Serialisers as Fastify makes them by itself. */
-const buildSerializer: SerializerBuilder = (shared, options) => serializers()(shared, options)
+const buildSerializer: SerializerBuilder = (shared, options) => serializers()()(shared, options)
+const buildValidator: ValidatorBuilder = (shared, options) => validators()()(shared, options)
 
 /**
  * What Fastify compiles the shapes of routes by that bring nothing of their own, as those of extensions do. Left to itself it
@@ -43,7 +34,6 @@ const buildSerializer: SerializerBuilder = (shared, options) => serializers()(sh
  * validators that nobody has given it.
  */
 export function compilersFactory({ foreign }: { readonly foreign: boolean }) {
-  const buildValidator: ValidatorBuilder = (shared, options) => validators()(shared, options)
   return { buildSerializer, ...(!foreign && { buildValidator }) } as never
 }
 

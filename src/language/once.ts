@@ -18,9 +18,10 @@ const require = createRequire(import.meta.url)
 
 /**
  * A package that is loaded by its first use: for those that are large and that most processes never need. Name it twice,
- * as a type and as text: `onFirstUse<typeof import('ioredis')>('ioredis')`.
+ * as a type and as text: `onFirstUse<typeof import('ioredis')>('ioredis')`. One that another package brings along is found from
+ * `owner`.
  */
-export function onFirstUse<Package>(name: string): () => Package {
+export function onFirstUse<Package>(name: string, owner?: string): () => Package {
   let loaded: Package | undefined
-  return () => (loaded ??= require(name) as Package)
+  return () => (loaded ??= (owner === undefined ? require : createRequire(require.resolve(owner)))(name) as Package)
 }

@@ -22,6 +22,7 @@ import {
   roomKey,
 } from '../../features/messaging/rooms/rooms.ts'
 import type { RealtimeReads } from '../capabilities.ts'
+import { connectionClosed } from './connections.ts'
 import {
   callerOf,
   jsonOf,
@@ -221,7 +222,7 @@ async function join(context: RoomContext, socket: Socket, request: unknown): Pro
   const room = roomOf(context, socket, given.room)
   const joining = { socketId: socket.id, userId: userOf(socket), metadata: metadataOf(given.metadata) }
   const mine = context.own.get(socket)
-  if (mine === undefined) throw new AppError(400, 'The connection is closed')
+  if (mine === undefined) throw connectionClosed()
   if (!mine.has(roomKey(room)) && mine.size >= roomBounds.rooms)
     throw new AppError(400, 'Too many rooms on one connection')
   if (!(await isAdmitted(context.deps, socket, room.name, metadataValue(joining.metadata))))
