@@ -24,7 +24,7 @@ type Watched = {
 }
 
 /**
- * What the thread runs, as text, so it may name nothing of this file. As a file of a checkout it would load the compiler of types in
+ * The thread runs this as text, so it may name nothing of this file. As a file of a checkout it would load the compiler of types in
  * the thread once more, which took longer, and more memory, than the thread itself.
  */
 function look({ parent, memoryLimit, signal, lookMs }: Watched): void {

@@ -81,7 +81,7 @@ export function readPayload(context: PayloadContext, payload: unknown, options: 
 /** For the many rows that name no other. */
 const noNames: ReadonlyMap<string, never> = new Map<string, never>()
 
-/** What is the same for all rows of a change, so that a list of many asks for it once. */
+/** Decisions that hold for all rows of a change: a list of many asks for them once. */
 type Opening = {
   readonly grant: Grant | undefined
   readonly tenant: OwnTenant | undefined
@@ -281,10 +281,8 @@ function put(cells: Cell[], cell: Cell): void {
   cells[at] = cell
 }
 
-function cellOf(cells: readonly Cell[], name: string): Cell | undefined {
-  for (const cell of cells) if (cell.field.name === name) return cell
-  return undefined
-}
+const cellOf = (cells: readonly Cell[], name: string): Cell | undefined =>
+  cells.find(({ field }) => field.name === name)
 
 /** "age: expected an integer" without the name, which the error body puts in front again. */
 function reason(error: AppError): string {
