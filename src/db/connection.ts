@@ -206,6 +206,24 @@ export function setPipelining(client: pg.ClientBase, isOn: boolean): void {
   ;(client as { pipeline?: boolean }).pipeline = isOn
 }
 
+/**
+ * Waits until the server is done with the statement before: pg tells of an error when it comes, and the server may take a
+ * moment longer. False where the connection is lost meanwhile.
+ */
+export async function becomesReady(client: pg.ClientBase): Promise<boolean> {
+  const { readyForQuery, _activeQuery } = insides(client as pg.Client)
+  if (readyForQuery === true && !_activeQuery) return true
+  const settled = Promise.withResolvers<boolean>()
+  const ready = () => settled.resolve(true)
+  const lost = () => settled.resolve(false)
+  client.once('drain', ready).once('end', lost)
+  try {
+    return await settled.promise
+  } finally {
+    client.off('drain', ready).off('end', lost)
+  }
+}
+
 /** The server's process at the other end. */
 export const processOf = (client: pg.ClientBase): number => insides(client as pg.Client).processID ?? 0
 

@@ -29,6 +29,7 @@ export type Pipeline = {
 }
 
 type PipelineOptions = {
+  /** Gives a connection on which the last statement has ended. */
   readonly acquire: () => Promise<pg.PoolClient>
   /** Most connections at a time. */
   readonly connections: number

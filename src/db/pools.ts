@@ -9,7 +9,7 @@ import type { Config } from '../config/config.ts'
 import { AppError, errors } from '../errors.ts'
 import { oncePer } from '../language/once.ts'
 import { cancellable } from './cancel.ts'
-import { Connection, type ConnectionConfig, processOf, sessionNotice } from './connection.ts'
+import { becomesReady, Connection, type ConnectionConfig, processOf, sessionNotice } from './connection.ts'
 import { AnswerLost, isChangedResult, isConnectionLoss, isNameError } from './errors.ts'
 import { openPipeline, type Pipeline } from './pipeline.ts'
 import { type Line, openLine, type SessionSettings, settingsOf } from './poolers/line.ts'
@@ -227,7 +227,7 @@ export function openDatabase(pool: pg.Pool, options: DatabaseOptions): Database 
 /** Half of the connections of a pool, so that what is slow always finds others. */
 const pipelineOf = oncePer((pool: pg.Pool) =>
   openPipeline({
-    acquire: () => acquire(pool, undefined),
+    acquire: () => acquireReady(pool),
     connections: Math.max(1, Math.floor(pool.options.max / 2)),
     nameOn,
     forgetName: (client, text) => preparedTexts(client).set(text, false),
@@ -393,6 +393,15 @@ export async function acquire(pool: pg.Pool, signal: AbortSignal | undefined): P
     return await (signal === undefined || pool.waitingCount === 0 ? coming : unlessGone(coming, signal))
   } catch (error) {
     throw error instanceof AppError ? error : Object.assign(errors.unavailable(), { cause: error })
+  }
+}
+
+/** One that the server works on nothing for any more, as pipelining requires. */
+async function acquireReady(pool: pg.Pool): Promise<pg.PoolClient> {
+  for (;;) {
+    const client = await acquire(pool, undefined)
+    if (await becomesReady(client)) return client
+    client.release(true)
   }
 }
 

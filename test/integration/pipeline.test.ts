@@ -5,6 +5,7 @@ import { goneSignal, workFor } from '../../src/admission/asker.ts'
 import { cancelQuery } from '../../src/db/cancel.ts'
 import { openBatches } from '../../src/db/long-reads.ts'
 import { type Database, openDatabase, openPool } from '../../src/db/pools.ts'
+import { openDatabaseLine } from '../support/database-line.ts'
 import { createDatabase, type TestDatabase } from '../support/postgres.ts'
 import { testConfig } from '../support/prepare.ts'
 import { withClient } from '../support/server.ts'
@@ -22,12 +23,12 @@ beforeAll(async () => {
 })
 afterAll(() => Promise.all(closing.map((close) => close())))
 
-type Opening = { max?: number; gone?: AbortSignal; env?: Record<string, string> }
+type Opening = { max?: number; gone?: AbortSignal; env?: Record<string, string>; url?: string }
 
-function open({ max = 4, gone, env = {} }: Opening = {}): Database & { readonly program: string } {
+function open({ max = 4, gone, env = {}, url = database.url }: Opening = {}): Database & { readonly program: string } {
   const log = pino({ level: 'silent' })
   const name = randomUUID()
-  const pool = openPool({ config: testConfig(database.url, env), log, max, readOnly: true, name })
+  const pool = openPool({ config: testConfig(url, env), log, max, readOnly: true, name })
   closing.push(() => pool.end())
   return Object.assign(openDatabase(pool, { log, logSql: false, onLoss: 'repeat', ends: () => gone }), {
     program: `daybook ${name}`,
@@ -73,6 +74,37 @@ it('a failed statement fails alone, with its own error', async () => {
     { status: 'rejected', reason: { code: '22012' } },
     { status: 'fulfilled', value: [{ part: 5 }] },
   ])
+})
+
+/**
+ * The server sends an error at once, and when it is done with the statement, it says so: on a line that delays that, a
+ * connection has failed and comes back before it may be shared. `then` is done before the delayed message arrives.
+ */
+async function afterFailure(then: (pid: number) => Promise<unknown>) {
+  const line = await openDatabaseLine(database.url)
+  const db = open({ max: 1, url: line.url })
+  const shared = () => Promise.all([1, 2, 3].map(async (n) => (await db.runQuick<Pid>(pidSql, [n], true))[0]!.pid))
+  const [pid] = (await shared()) as [number, number, number]
+  const letThrough = line.holdAfterErrors()
+  await expect(db.run('select 1 / 0', [])).rejects.toMatchObject({ code: '22012' })
+  expect(line.holding()).toBe(1)
+  const answers = shared()
+  await waitFor(() => db.pool.idleCount === 0)
+  await then(pid)
+  letThrough()
+  return { before: pid, after: new Set(await answers) }
+}
+
+it('a connection whose statement failed is shared when the server is done with it', async () => {
+  const { before, after } = await afterFailure(() => Promise.resolve())
+  expect(after).toEqual(new Set([before]))
+})
+
+it('a connection that is lost before the server is done with its failed statement is not shared', async () => {
+  const { before, after } = await afterFailure((pid) =>
+    withClient(database.url, (client) => client.query('select pg_terminate_backend($1)', [pid])),
+  )
+  expect([after.size, after.has(before)]).toEqual([1, false])
 })
 
 it('a statement cannot write', async () => {

@@ -24,6 +24,10 @@ export type DatabaseLine = {
   swallow(program?: RegExp): number
   /** The same, and on all that are opened from now on, until called without a name. */
   keepSwallowing(program?: RegExp): void
+  /** Holds back, on every connection, what the server sends after an error, until the answer is called. */
+  holdAfterErrors(): () => void
+  /** On how many connections something is held back. */
+  holding(): number
 }
 
 export type Loss = { readonly happened: boolean }
@@ -37,6 +41,15 @@ export async function openDatabaseLine(url: string): Promise<DatabaseLine> {
   const pairs = new Set<Pair>()
   let next: Exchange | undefined
   let swallowing: RegExp | undefined
+  let held: Map<Socket, Buffer[]> | undefined
+  const give = (client: Socket, chunk: Buffer) => {
+    const waiting = held?.get(client)
+    if (waiting !== undefined) return void waiting.push(chunk)
+    const end = held === undefined ? -1 : endOfError(chunk)
+    if (end < 0) return void client.write(chunk)
+    client.write(chunk.subarray(0, end))
+    held!.set(client, [chunk.subarray(end)])
+  }
   const listener = createServer((client) => {
     const server = connect(Number(target.port), target.hostname)
     const pair: Pair = { client, server, program: '', swallowed: false }
@@ -65,7 +78,7 @@ export async function openDatabaseLine(url: string): Promise<DatabaseLine> {
     })
     server.on('data', (chunk) => {
       if (pair.swallowed) return
-      if (loses === undefined) return void client.write(chunk)
+      if (loses === undefined) return give(client, chunk)
       client.resetAndDestroy()
       end()
     })
@@ -94,5 +107,24 @@ export async function openDatabaseLine(url: string): Promise<DatabaseLine> {
       swallowing = program
       if (program !== undefined) swallow(program)
     },
+    holding: () => held?.size ?? 0,
+    holdAfterErrors: () => {
+      held = new Map()
+      return () => {
+        const waiting = held ?? new Map<Socket, Buffer[]>()
+        held = undefined
+        for (const [client, chunks] of waiting) client.write(Buffer.concat(chunks))
+      }
+    },
   }
+}
+
+/** Where the first error among these messages ends; -1 where there is none. */
+function endOfError(messages: Buffer): number {
+  for (let at = 0; at + 5 <= messages.length; ) {
+    const end = at + 1 + messages.readInt32BE(at + 1)
+    if (messages[at] === 'E'.charCodeAt(0)) return end
+    at = end
+  }
+  return -1
 }
