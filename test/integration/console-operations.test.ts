@@ -8,7 +8,7 @@ import { queueMail } from '../../src/features/messaging/mail/mail.ts'
 import { type QueueRun, runQueue } from '../../src/workers/loop.ts'
 import { openWebhooks } from '../../src/workers/webhooks.ts'
 import { describeWithBrowser } from '../support/browser.ts'
-import { type Console, expectFits, startConsole } from '../support/console.ts'
+import { type Console, expectFits, holdChanges, startConsole } from '../support/console.ts'
 import { chain, node } from '../support/flows.ts'
 import { plain } from '../support/images.ts'
 import { migrationsDir } from '../support/migrations.ts'
@@ -149,6 +149,16 @@ describeWithBrowser('the operations area', { timeout: 120_000 }, () => {
       .poll(async () => (await one('select body from "svc_Template" where id = $1', [id])).body)
       .toContain('alert(3)')
     expect(wrong.filter((text) => text.includes('dialog'))).toEqual([])
+    // What is typed while it is saved.
+    const letThrough = await holdChanges(page)
+    await page.getByLabel('Subject').fill('First')
+    await page.getByRole('button', { name: 'Save' }).click()
+    await page.getByLabel('Subject').fill('Second')
+    letThrough()
+    const subject = async () => (await one('select subject from "svc_Template" where id = $1', [id])).subject
+    await expect.poll(subject).toBe('First')
+    await page.getByRole('button', { name: 'Save' }).click()
+    await expect.poll(subject).toBe('Second')
   })
 
   it('makes a webhook, shows its secret once, and delivers again what failed', async () => {
@@ -247,6 +257,16 @@ describeWithBrowser('the operations area', { timeout: 120_000 }, () => {
       project_logo_light: { originalFilename: 'logo.png' },
     })
     await expectFits(page, 'operations-settings')
+    // What is typed while it is saved.
+    const letThrough = await holdChanges(page)
+    const name = async () => (await api.admin('GET', '/settings')).body.data.project_name
+    await page.getByLabel('project_name').fill('First')
+    await page.getByRole('button', { name: 'Save' }).click()
+    await page.getByLabel('project_name').fill('Second')
+    letThrough()
+    await expect.poll(name).toBe('First')
+    await page.getByRole('button', { name: 'Save' }).click()
+    await expect.poll(name).toBe('Second')
     expect(wrong).toEqual([])
   })
 

@@ -3,7 +3,14 @@ import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { createAccount, plant } from '../support/accounts.ts'
 import { startApi } from '../support/api.ts'
 import { describeWithBrowser } from '../support/browser.ts'
-import { buildConsole, type Console, expectAccessible, expectFits, startConsole } from '../support/console.ts'
+import {
+  buildConsole,
+  type Console,
+  expectAccessible,
+  expectFits,
+  holdChanges,
+  startConsole,
+} from '../support/console.ts'
 import { unseenFocus } from '../support/layout.ts'
 import { administrator } from '../support/prepare.ts'
 import { appCode } from '../support/totp.ts'
@@ -425,6 +432,23 @@ describeWithBrowser('the console', { timeout: 120_000 }, () => {
     await page.getByRole('dialog').getByRole('button', { name: 'Bring it back' }).click()
     await waitFor(async () => (await it_.api.admin('GET', product(30))).status === 200)
     expect(wrong.filter((text) => !/status of (403|412)/.test(text))).toEqual([])
+  })
+
+  it('keeps what is typed while a record is being saved, as a change of what was saved', async () => {
+    const { page, wrong } = await it_.visit(`/data/product/${key(31)}`)
+    await page.getByLabel(/^name/).fill('First')
+    const letThrough = await holdChanges(page)
+    await page.getByRole('button', { name: 'Save' }).click()
+    await page.getByLabel(/^name/).fill('Second')
+    await page.getByLabel(/^stock/).fill('77')
+    letThrough()
+    await page.getByText('Saved').waitFor()
+    expect(await read(31)).toMatchObject({ name: 'First' })
+    await page.getByText('2 changes').waitFor()
+    await page.getByRole('button', { name: 'Save' }).click()
+    await page.getByText('2 changes').waitFor({ state: 'detached' })
+    expect(await read(31)).toMatchObject({ name: 'Second', stock: 77 })
+    expect(wrong).toEqual([])
   })
 
   it('runs nothing of what is stored', async () => {

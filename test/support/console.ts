@@ -31,6 +31,19 @@ export type Console = {
 
 const root = join(import.meta.dirname, '../..')
 
+/** Keeps what a page sends to change something from going on, until the answer is called. */
+export async function holdChanges(page: Page): Promise<() => void> {
+  const held = Promise.withResolvers<void>()
+  await page.route(
+    () => true,
+    async (route) => {
+      if (route.request().method() === 'PATCH') await held.promise
+      await route.continue()
+    },
+  )
+  return held.resolve
+}
+
 /** A web process with the console, and a browser; both are closed after the file. */
 export async function startConsole(env: Record<string, string> = {}): Promise<Console> {
   await buildConsole()

@@ -6,7 +6,9 @@ import type { Row } from './query.ts'
 const pathOf = (collection: string, id: string) => `/items/${encodeURIComponent(collection)}/${encodeURIComponent(id)}`
 
 /** A row with the version that a write may name. */
-export async function readVersion(collection: string, id: string, fields: readonly string[] = ['*']) {
+export type Version = { readonly row: Row; readonly etag: string | undefined }
+
+export async function readVersion(collection: string, id: string, fields: readonly string[] = ['*']): Promise<Version> {
   const { body, headers } = await client.send<{ data: Row }>(pathOf(collection, id), {
     query: { fields: fields.join(',') },
   })
@@ -21,6 +23,12 @@ export async function patchRow(collection: string, id: string, change: Row, etag
     headers: etag === undefined ? {} : { 'if-match': etag },
   })
   told('Saved', answer)
+}
+
+/** What was typed, by the name of its field, less what has been sent: the rest was typed while that was on its way. */
+export function typedSince<Typed extends object>(typed: Typed, sent: Partial<Typed>): Typed {
+  const left = Object.entries(typed).filter(([name, value]) => sent[name as keyof Typed] !== value)
+  return Object.fromEntries(left) as Typed
 }
 
 export async function createRow(collection: string, row: Row): Promise<string> {

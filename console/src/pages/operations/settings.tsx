@@ -7,7 +7,7 @@ import { Field, Input, Select, TextArea } from '../../ui/field.tsx'
 import { Loading, Problem } from '../../ui/states.tsx'
 import { Upload } from '../data/editor.tsx'
 import { RelationPicker } from '../data/relation-picker.tsx'
-import { told } from '../data/writes.ts'
+import { told, typedSince } from '../data/writes.ts'
 import styles from './operations.module.css'
 import { type Draft, groupsOf, labelOf, type Setting, textOfSetting, valueOfSetting } from './settings-form.ts'
 
@@ -24,16 +24,10 @@ async function readSettings(): Promise<{ readonly settings: readonly Setting[]; 
 
 /** A form of all settings; only what was changed is sent. */
 export function Settings() {
-  const { data, error, refetch, dataUpdatedAt } = useQuery({
-    queryKey: ['operations', 'settings'],
-    queryFn: readSettings,
-    // A newer answer replaces the typed text.
-    refetchOnWindowFocus: false,
-    refetchOnReconnect: false,
-  })
+  const { data, error, refetch } = useQuery({ queryKey: ['operations', 'settings'], queryFn: readSettings })
   if (error !== null) return <Problem error={error} onRetry={() => void refetch()} />
   if (data === undefined) return <Loading />
-  return <Form key={dataUpdatedAt} {...data} onSaved={async () => void (await refetch())} />
+  return <Form {...data} onSaved={async () => void (await refetch())} />
 }
 
 type FormProps = {
@@ -60,6 +54,7 @@ function Form({ settings, values, onSaved }: FormProps) {
       const body = Object.fromEntries(read.map(({ setting, value }) => [setting.name, value]))
       told('Saved', await client.send('/settings', { method: 'PATCH', body }))
       await Promise.all([onSaved(), queryClient.invalidateQueries({ queryKey: infoQuery.queryKey })])
+      setDraft((typed) => typedSince(typed, draft))
     } catch (error) {
       setFailure(error)
     } finally {

@@ -8,7 +8,7 @@ import { Checkbox, Field, Select, TextArea, TextField } from '../../ui/field.tsx
 import { Loading, Note, Problem } from '../../ui/states.tsx'
 import { Badge } from '../../ui/table.tsx'
 import { notifyError } from '../../ui/toast.tsx'
-import { createRow, deleteRows, patchRow, readVersion } from '../data/writes.ts'
+import { createRow, deleteRows, patchRow, readVersion, typedSince, type Version } from '../data/writes.ts'
 import { List, type Listing, moment, refreshLists } from './list.tsx'
 import styles from './operations.module.css'
 import type { SectionProps } from './operations.tsx'
@@ -146,25 +146,34 @@ function Editor({ id, onClose }: EditorProps) {
   const { data, error, refetch } = useQuery({
     queryKey: ['operations', 'template', id],
     queryFn: () => readVersion(collection, id),
-    // A newer answer replaces the typed text.
-    refetchOnWindowFocus: false,
-    refetchOnReconnect: false,
   })
   if (error !== null) return <Problem error={error} onRetry={() => void refetch()} />
   if (data === undefined) return <Loading />
-  return <EditorOf key={data.etag} template={data.row as Template} etag={data.etag} onClose={onClose} />
+  return <EditorOf live={data} onSaved={async () => (await refetch()).data} onClose={onClose} />
 }
 
-type EditorOfProps = { readonly template: Template; readonly etag: string | undefined; readonly onClose: () => void }
+type EditorOfProps = {
+  readonly live: Version
+  /** Gives the template as it is now. */
+  readonly onSaved: () => Promise<Version | undefined>
+  readonly onClose: () => void
+}
 
-function EditorOf({ template, etag, onClose }: EditorOfProps) {
-  const { id, type } = template
+type Content = Pick<Template, 'subject' | 'body' | 'isActive'>
+
+function EditorOf({ live, onSaved, onClose }: EditorOfProps) {
   const { data: types } = useQuery(typesQuery)
-  const [draft, setDraft] = useState({
-    subject: template.subject,
-    body: template.body,
-    isActive: template.isActive,
-  })
+  const [typed, setTyped] = useState<Partial<Content>>({})
+  // As it was when the first letter was typed: a later change by others must not be replaced by this one unseen.
+  const [begun, setBegun] = useState(live)
+  const { row, etag } = Object.keys(typed).length === 0 ? live : begun
+  const template = row as Template
+  const { id, type } = template
+  const draft: Content = { subject: template.subject, body: template.body, isActive: template.isActive, ...typed }
+  const change = (members: Partial<Content>) => {
+    if (Object.keys(typed).length === 0) setBegun(live)
+    setTyped((before) => ({ ...before, ...members }))
+  }
   const [isBusy, setBusy] = useState(false)
   const [isRemoving, setRemoving] = useState(false)
   const isChanged =
@@ -176,8 +185,10 @@ function EditorOf({ template, etag, onClose }: EditorOfProps) {
   const save = async () => {
     setBusy(true)
     try {
-      await patchRow(collection, id, draft, etag)
-      await refreshLists()
+      await patchRow(collection, id, typed, etag)
+      const [now] = await Promise.all([onSaved(), refreshLists()])
+      if (now !== undefined) setBegun(now)
+      setTyped((since) => typedSince(since, typed))
     } catch (error) {
       notifyError(error)
     } finally {
@@ -205,7 +216,7 @@ function EditorOf({ template, etag, onClose }: EditorOfProps) {
           <TextField
             label="Subject"
             value={draft.subject}
-            onChange={({ target }) => setDraft({ ...draft, subject: target.value })}
+            onChange={({ target }) => change({ subject: target.value })}
           />
           <Field label="HTML" hint={`Variables: ${variables.join(', ')}`}>
             {(attributes) => (
@@ -213,14 +224,14 @@ function EditorOf({ template, etag, onClose }: EditorOfProps) {
                 {...attributes}
                 isCode
                 value={draft.body}
-                onChange={({ target }) => setDraft({ ...draft, body: target.value })}
+                onChange={({ target }) => change({ body: target.value })}
               />
             )}
           </Field>
           <Checkbox
             label="Used; the built-in text otherwise"
             checked={draft.isActive}
-            onChange={({ target }) => setDraft({ ...draft, isActive: target.checked })}
+            onChange={({ target }) => change({ isActive: target.checked })}
           />
         </div>
         <Preview id={id} subject={draft.subject} body={draft.body} />

@@ -12,7 +12,7 @@ import type { Row } from '../data/query.ts'
 import { type Choice, choiceOf, RelationsPicker } from '../data/relation-picker.tsx'
 import { Value } from '../data/value.tsx'
 import { textOf } from '../data/values.ts'
-import { patchRow, readVersion } from '../data/writes.ts'
+import { patchRow, readVersion, typedSince, type Version } from '../data/writes.ts'
 import styles from './record.module.css'
 
 const FieldEditor = lazy(async () => ({ default: (await import('../../extensions/field-editor.tsx')).FieldEditor }))
@@ -25,7 +25,8 @@ type FormProps = {
   readonly etag?: string | undefined
   /** Of the past: shown, not changed. */
   readonly isFixed?: boolean
-  readonly onSaved?: () => void
+  /** Gives the record as it is now. */
+  readonly onSaved?: () => Promise<Version | undefined>
   readonly onCreate?: (row: Row) => Promise<void>
 }
 
@@ -45,7 +46,7 @@ export function RecordForm({
   const [drafts, setDrafts] = useState<Drafts>({})
   const [links, setLinks] = useState<Links>({})
   // As it was when the first field was touched: what others write since must neither replace nor be replaced by what is typed.
-  const [begun, setBegun] = useState({ row: live, etag: liveEtag })
+  const [begun, setBegun] = useState<Version>({ row: live, etag: liveEtag })
   const count = Object.keys(drafts).length + Object.keys(links).length
   const { row, etag } = count === 0 ? { row: live, etag: liveEtag } : begun
   const [error, setError] = useState<unknown>()
@@ -81,6 +82,13 @@ export function RecordForm({
   }
   const editors = useEditors()
   useWarning(count > 0)
+  // What is typed while it is saved stays, as a change of what was saved.
+  const settle = async (sent: { readonly drafts: Drafts; readonly links: Links }) => {
+    const now = await onSaved?.()
+    if (now !== undefined) setBegun(now)
+    setDrafts((typed) => typedSince(typed, sent.drafts))
+    setLinks((chosen) => typedSince(chosen, sent.links))
+  }
   const save = async (event?: FormEvent) => {
     event?.preventDefault()
     setBusy(true)
@@ -89,9 +97,7 @@ export function RecordForm({
     try {
       if (onCreate !== undefined) return await onCreate(change)
       await patchRow(collection.name, String(row[collection.key]), change, etag)
-      setDrafts({})
-      setLinks({})
-      onSaved?.()
+      await settle({ drafts, links })
     } catch (failure) {
       if (!(failure instanceof DaybookError && failure.status === 412)) return setError(failure)
       const theirs = await readVersion(collection.name, String(row[collection.key]))
@@ -173,9 +179,7 @@ export function RecordForm({
           onMerged={async (merged, version) => {
             if (Object.keys(merged).length > 0)
               await patchRow(collection.name, String(row[collection.key]), merged, version)
-            setDrafts({})
-            setLinks({})
-            onSaved?.()
+            await settle({ drafts, links })
           }}
         />
       )}

@@ -114,7 +114,7 @@ function Record({ catalog, collection, id }: RecordProps) {
               <RecordForm
                 key={asOf ?? 'now'}
                 {...{ catalog, collection, row: data.row, etag: data.etag, isFixed: asOf !== undefined }}
-                onSaved={() => void refetch()}
+                onSaved={async () => (await refetch()).data}
               />
               <Related {...{ catalog, collection, row: data.row, asOf }} />
             </>
