@@ -11,7 +11,8 @@ import { waitFor } from '../support/wait.ts'
  */
 
 const seed = Number(process.env.TEST_SEED ?? Date.now() % 1_000_000)
-const rowsOfTally = 20_000
+/** Enough for a report to cost clearly more than a look at the log, on any machine. */
+const rowsOfTally = 60_000
 let api: Api
 let other: Api
 let psql: pg.Client
