@@ -47,7 +47,13 @@ describe('the limit of sessions', () => {
     const { id, email } = await api.user()
     await limitUser(id, { [type]: 2 })
     const before = await api.position()
-    const logins = Array.from({ length: 50 }, (_, i) => login(email, type, i % 2 === 0 ? api : other))
+    const logins = Array.from({ length: 50 }, (_, i) =>
+      waitFor(async () => {
+        const answer = await login(email, type, i % 2 === 0 ? api : other)
+        // Too many at once, for a slow machine: that decides nothing.
+        return answer.status !== 503 && answer
+      }),
+    )
     const answers = await Promise.all(logins)
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(2)
     for (const answer of answers.filter(({ status }) => status !== 200)) expect(answer).toMatchObject(full(type, 2))
