@@ -188,6 +188,8 @@ type Insides = {
   readonly port: number
   readonly readyForQuery?: boolean
   readonly _activeQuery?: { readonly state?: string } | null
+  /** False once the connection is lost. */
+  readonly _queryable: boolean
   readonly _txStatus?: string | null
 }
 
@@ -211,7 +213,8 @@ export function setPipelining(client: pg.ClientBase, isOn: boolean): void {
  * moment longer. False where the connection is lost meanwhile.
  */
 export async function becomesReady(client: pg.ClientBase): Promise<boolean> {
-  const { readyForQuery, _activeQuery } = insides(client as pg.Client)
+  const { readyForQuery, _activeQuery, _queryable } = insides(client as pg.Client)
+  if (!_queryable) return false
   if (readyForQuery === true && !_activeQuery) return true
   const settled = Promise.withResolvers<boolean>()
   const ready = () => settled.resolve(true)
