@@ -84,11 +84,15 @@ describe('attempts', () => {
   it('success takes nothing of what an address may fail', async () => {
     const other = await configured(api.database, limited)
     const ip = '192.0.2.40'
-    // Sprayed guesses beside them, by the same address.
-    const spray = (from: number, to: number) =>
-      statuses(times(to - from, (i) => login(i % 2 ? api.app : other, `spray${from + i}@example.com`, 'wrong', { ip })))
-    expect(await spray(0, 30)).toEqual({ 400: 30 })
-    expect(await spray(30, 60)).toEqual({ 400: 30 })
+    // Sprayed guesses beside them, by the same address. Of more at a time, a slow machine turns some away before they count.
+    const spray = async (from: number, to: number) => {
+      for (let at = from; at < to; at += 10) {
+        const count = Math.min(10, to - at)
+        const guess = (i: number) => login(i % 2 ? api.app : other, `spray${at + i}@example.com`, 'wrong', { ip })
+        expect(await statuses(times(count, guess))).toEqual({ 400: count })
+      }
+    }
+    await spray(0, 60)
     const people = await Promise.all(times(60, () => createAccount(api)))
     for (let i = 0; i < 60; i += 10) {
       const some = people.slice(i, i + 10)
@@ -98,8 +102,7 @@ describe('attempts', () => {
         200: 10,
       })
     }
-    expect(await spray(60, 90)).toEqual({ 400: 30 })
-    expect(await spray(90, 99)).toEqual({ 400: 9 })
+    await spray(60, 99)
     expect(await statuses(times(3, (i) => login(other, `more${i}@example.com`, 'wrong', { ip })))).toEqual({
       400: 1,
       429: 2,

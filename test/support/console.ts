@@ -74,7 +74,7 @@ export async function startConsole(env: Record<string, string> = {}): Promise<Co
         await context.addCookies(cookies)
       }
       // Less than a test has, so that a failure names its step.
-      page.setDefaultTimeout(15_000)
+      page.setDefaultTimeout(40_000)
       const wrong: string[] = []
       page.on('console', (message) => {
         if (message.type() === 'error' || message.type() === 'warning') wrong.push(message.text())

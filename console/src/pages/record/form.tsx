@@ -84,10 +84,10 @@ export function RecordForm({
   useWarning(count > 0)
   // What is typed while it is saved stays, as a change of what was saved.
   const settle = async (sent: { readonly drafts: Drafts; readonly links: Links }) => {
-    const now = await onSaved?.()
-    if (now !== undefined) setBegun(now)
     setDrafts((typed) => typedSince(typed, sent.drafts))
     setLinks((chosen) => typedSince(chosen, sent.links))
+    const now = await onSaved?.()
+    if (now !== undefined) setBegun(now)
   }
   const save = async (event?: FormEvent) => {
     event?.preventDefault()
