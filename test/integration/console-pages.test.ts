@@ -225,6 +225,8 @@ describeWithBrowser('the console', { timeout: 120_000 }, () => {
     await expectFits(page)
     await page.getByRole('button', { name: 'Save' }).click()
     await waitFor(async () => (await read(1199)).stock === 7000)
+    // Until then leaving the page would be asked about.
+    await page.getByText('1 change', { exact: true }).waitFor({ state: 'detached' })
     await it_.api.sql('update product set stock = 1199 where stock = 7000')
     await page.goto(`${it_.address}/console/data/tag`)
     await page.getByRole('link', { name: 'New', exact: true }).waitFor()
