@@ -203,8 +203,7 @@ export const streamOf = (client: pg.ClientBase): Socket => insides(client as pg.
  * works on nothing: pg asks for it at every statement, and no cursor can be opened while it is on.
  */
 export function setPipelining(client: pg.ClientBase, isOn: boolean): void {
-  const { readyForQuery, _activeQuery } = insides(client as pg.Client)
-  if (isOn && (readyForQuery !== true || _activeQuery)) throw new Error('this connection is in use')
+  if (isOn && !isAtRest(client)) throw new Error('this connection is in use')
   ;(client as { pipeline?: boolean }).pipeline = isOn
 }
 
@@ -213,9 +212,8 @@ export function setPipelining(client: pg.ClientBase, isOn: boolean): void {
  * moment longer. False where the connection is lost meanwhile.
  */
 export async function becomesReady(client: pg.ClientBase): Promise<boolean> {
-  const { readyForQuery, _activeQuery, _queryable } = insides(client as pg.Client)
-  if (!_queryable) return false
-  if (readyForQuery === true && !_activeQuery) return true
+  if (!insides(client as pg.Client)._queryable) return false
+  if (isAtRest(client)) return true
   const settled = Promise.withResolvers<boolean>()
   const ready = () => settled.resolve(true)
   const lost = () => settled.resolve(false)
@@ -225,6 +223,12 @@ export async function becomesReady(client: pg.ClientBase): Promise<boolean> {
   } finally {
     client.off('drain', ready).off('end', lost)
   }
+}
+
+/** Whether the server works on nothing for the connection, and has said so. */
+function isAtRest(client: pg.ClientBase): boolean {
+  const { readyForQuery, _activeQuery } = insides(client as pg.Client)
+  return readyForQuery === true && !_activeQuery
 }
 
 /** The server's process at the other end. */

@@ -1,3 +1,4 @@
+import { useState } from 'react'
 import type { Answer } from '../../../../clients/client.ts'
 import { client, queryClient } from '../../app/client.ts'
 import { notify, notifyError } from '../../ui/toast.tsx'
@@ -8,6 +9,7 @@ const pathOf = (collection: string, id: string) => `/items/${encodeURIComponent(
 /** A row with the version that a write may name. */
 export type Version = { readonly row: Row; readonly etag: string | undefined }
 
+/** Reads a row as it is now. */
 export async function readVersion(collection: string, id: string, fields: readonly string[] = ['*']): Promise<Version> {
   const { body, headers } = await client.send<{ data: Row }>(pathOf(collection, id), {
     query: { fields: fields.join(',') },
@@ -29,6 +31,23 @@ export async function patchRow(collection: string, id: string, change: Row, etag
 export function typedSince<Typed extends object>(typed: Typed, sent: Partial<Typed>): Typed {
   const left = Object.entries(typed).filter(([name, value]) => sent[name as keyof Typed] !== value)
   return Object.fromEntries(left) as Typed
+}
+
+/**
+ * The row that a form changes: `live` until something is typed, then as it was at that moment. What others write since must
+ * neither replace nor be replaced by what is typed.
+ */
+export function useBegun(live: Version, isTouched: boolean) {
+  const [begun, setBegun] = useState(live)
+  return {
+    ...(isTouched ? begun : live),
+    /** Before something is typed. */
+    begin: () => {
+      if (!isTouched) setBegun(live)
+    },
+    /** What is still typed is a change of this. */
+    beginAt: setBegun,
+  }
 }
 
 export async function createRow(collection: string, row: Row): Promise<string> {

@@ -8,7 +8,7 @@ import { Checkbox, Field, Select, TextArea, TextField } from '../../ui/field.tsx
 import { Loading, Note, Problem } from '../../ui/states.tsx'
 import { Badge } from '../../ui/table.tsx'
 import { notifyError } from '../../ui/toast.tsx'
-import { createRow, deleteRows, patchRow, readVersion, typedSince, type Version } from '../data/writes.ts'
+import { createRow, deleteRows, patchRow, readVersion, typedSince, useBegun, type Version } from '../data/writes.ts'
 import { List, type Listing, moment, refreshLists } from './list.tsx'
 import styles from './operations.module.css'
 import type { SectionProps } from './operations.tsx'
@@ -164,14 +164,12 @@ type Content = Pick<Template, 'subject' | 'body' | 'isActive'>
 function EditorOf({ live, onSaved, onClose }: EditorOfProps) {
   const { data: types } = useQuery(typesQuery)
   const [typed, setTyped] = useState<Partial<Content>>({})
-  // As it was when the first letter was typed: a later change by others must not be replaced by this one unseen.
-  const [begun, setBegun] = useState(live)
-  const { row, etag } = Object.keys(typed).length === 0 ? live : begun
+  const { row, etag, begin, beginAt } = useBegun(live, Object.keys(typed).length > 0)
   const template = row as Template
   const { id, type } = template
   const draft: Content = { subject: template.subject, body: template.body, isActive: template.isActive, ...typed }
   const change = (members: Partial<Content>) => {
-    if (Object.keys(typed).length === 0) setBegun(live)
+    begin()
     setTyped((before) => ({ ...before, ...members }))
   }
   const [isBusy, setBusy] = useState(false)
@@ -187,7 +185,7 @@ function EditorOf({ live, onSaved, onClose }: EditorOfProps) {
     try {
       await patchRow(collection, id, typed, etag)
       const [now] = await Promise.all([onSaved(), refreshLists()])
-      if (now !== undefined) setBegun(now)
+      if (now !== undefined) beginAt(now)
       setTyped((since) => typedSince(since, typed))
     } catch (error) {
       notifyError(error)

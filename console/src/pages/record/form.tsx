@@ -12,7 +12,7 @@ import type { Row } from '../data/query.ts'
 import { type Choice, choiceOf, RelationsPicker } from '../data/relation-picker.tsx'
 import { Value } from '../data/value.tsx'
 import { textOf } from '../data/values.ts'
-import { patchRow, readVersion, typedSince, type Version } from '../data/writes.ts'
+import { patchRow, readVersion, typedSince, useBegun, type Version } from '../data/writes.ts'
 import styles from './record.module.css'
 
 const FieldEditor = lazy(async () => ({ default: (await import('../../extensions/field-editor.tsx')).FieldEditor }))
@@ -45,10 +45,8 @@ export function RecordForm({
 }: FormProps) {
   const [drafts, setDrafts] = useState<Drafts>({})
   const [links, setLinks] = useState<Links>({})
-  // As it was when the first field was touched: what others write since must neither replace nor be replaced by what is typed.
-  const [begun, setBegun] = useState<Version>({ row: live, etag: liveEtag })
   const count = Object.keys(drafts).length + Object.keys(links).length
-  const { row, etag } = count === 0 ? { row: live, etag: liveEtag } : begun
+  const { row, etag, begin, beginAt } = useBegun({ row: live, etag: liveEtag }, count > 0)
   const [error, setError] = useState<unknown>()
   const [isBusy, setBusy] = useState(false)
   const [conflict, setConflict] = useState<Conflict>()
@@ -87,7 +85,7 @@ export function RecordForm({
     setDrafts((typed) => typedSince(typed, sent.drafts))
     setLinks((chosen) => typedSince(chosen, sent.links))
     const now = await onSaved?.()
-    if (now !== undefined) setBegun(now)
+    if (now !== undefined) beginAt(now)
   }
   const save = async (event?: FormEvent) => {
     event?.preventDefault()
@@ -106,7 +104,6 @@ export function RecordForm({
       setBusy(false)
     }
   }
-  const begin = () => count === 0 && setBegun({ row: live, etag: liveEtag })
   const change = (field: FieldOf, draft: Draft) => {
     begin()
     setDrafts((before) => ({ ...before, [field.name]: draft }))
