@@ -41,7 +41,10 @@ it('the young generation does not grow with what stays beyond 64 MB', () => {
       largest = Math.max(largest, youngMB())
     }
     console.log(JSON.stringify({ largest, stays: stays.length }))`)
-  expect({ largest, stays }).toEqual({ largest: 64, stays: 200 })
+  expect(stays).toBe(200)
+  // By default it would be 128 MB. Some pages come to it that a collection under way holds besides.
+  expect(largest).toBeGreaterThanOrEqual(64)
+  expect(largest).toBeLessThan(80)
 })
 
 it('a process that streams loads under the flags of all others, so that each starts from what another one has compiled', () => {
