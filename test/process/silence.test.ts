@@ -60,7 +60,9 @@ it('SIGTERM ends the process in its time whatever is silent', async () => {
 
 it('services that take connections and say nothing hold up neither requests nor the end of a process', async () => {
   const far = await startSilent()
-  const cluster = await startCluster({ workers: ['mail', 'webhooks'], env: far.env })
+  const mailServer = await startSilent()
+  const env = { ...silentServices(far), FAR_SMTP_PORT: String(mailServer.port) }
+  const cluster = await startCluster({ workers: ['mail', 'webhooks'], env })
   const web = cluster.web[0]!
   const ask = async (method: string, path: string, body?: unknown) => {
     const { status, text, body: answered } = await web.call(method, path, body)
@@ -81,7 +83,8 @@ it('services that take connections and say nothing hold up neither requests nor 
   const wanted = [/^POST \/hook/, /^PUT \/bucket\//, /^POST \/v1\/traces/, /hello/, /application_name/]
   await waitFor(() => wanted.every((start) => far.heard().some((text) => start.test(text))))
   // It waits to be greeted.
-  await waitFor(async () => (await mailsOf(cluster, ['active'])) === 1)
+  await waitFor(() => mailServer.heard().length === 1)
+  expect(await mailsOf(cluster, ['active'])).toBe(1)
   expect(await ask('GET', '/ready')).toMatchObject({
     status: 'ready',
     realtime: { ok: true, rooms: { shared: true, available: false } },
@@ -124,9 +127,8 @@ async function startSilent() {
     for (const socket of said.keys()) socket.destroy()
   })
   const { port } = server.address() as AddressInfo
-  const url = `http://127.0.0.1:${port}`
   const redis = `redis://127.0.0.1:${port}`
-  return { url, heard: () => [...said.values()], env: silentServices({ port, url, redis }) }
+  return { port, url: `http://127.0.0.1:${port}`, redis, heard: () => [...said.values()] }
 }
 
 const silentServices = ({ port, url, redis }: { port: number; url: string; redis: string }) => ({
@@ -137,7 +139,7 @@ const silentServices = ({ port, url, redis }: { port: number; url: string; redis
   ...{ SOCKET_REDIS_ENABLED: 'true', SOCKET_REDIS_URL: redis },
   ...{ DATABASE_READ_REPLICA_ENABLED: 'true', DATABASE_READ_REPLICA_URLS: `postgres://a:b@127.0.0.1:${port}/x` },
   ...{ OTEL_EXPORTER_OTLP_ENDPOINT: url, OTEL_BSP_SCHEDULE_DELAY: '100' },
-  ...{ MAIL_SENDERS_ENABLED: 'far', FAR_SMTP_HOST: '127.0.0.1', FAR_SMTP_PORT: String(port) },
+  ...{ MAIL_SENDERS_ENABLED: 'far', FAR_SMTP_HOST: '127.0.0.1' },
   ...{ FAR_SMTP_SECURE: 'false', FAR_SMTP_USER: 'user', FAR_SMTP_PASS: 'password', FAR_FROM_ADDRESS: 'us@far.example' },
   ...{ STORAGE_SERVICES_ENABLED: 'local,far', FAR_STORAGE_DRIVER: 'S3', FAR_STORAGE_ENDPOINT: url },
   ...{ FAR_STORAGE_REGION: 'here', FAR_STORAGE_BUCKET: 'bucket' },
