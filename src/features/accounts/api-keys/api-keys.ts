@@ -52,7 +52,7 @@ async function readKey(deps: ApiKeyReads, hash: string): Promise<KeyPrincipal | 
 async function readRow(deps: ReservedReads & CurrentCatalog, hash: string): Promise<FoundRow | undefined> {
   return withFreshPlan(deps.catalog, async () => {
     const text = keySql(deps.catalog.current())
-    const [row] = await deps.reserved.run<FoundRow>(text, [hash], 'prepared')
+    const [row] = await deps.reserved.runQuick<FoundRow>(text, [hash])
     return row
   })
 }

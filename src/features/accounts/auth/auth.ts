@@ -407,7 +407,7 @@ async function verify(deps: AuthWrites, request: FastifyRequest, held: Held): Pr
 async function principalRow(deps: AuthWrites, known: ProvenPassword): Promise<PrincipalRow | undefined> {
   return withFreshPlan(deps.catalog, async () => {
     const values = [known.userId, known.password, known.userRoleId]
-    const [row] = await deps.reserved.run<PrincipalRow>(holderSql(deps.catalog.current()), values, 'prepared')
+    const [row] = await deps.reserved.runQuick<PrincipalRow>(holderSql(deps.catalog.current()), values)
     return row
   })
 }

@@ -128,7 +128,7 @@ export async function readOwnRow(db: Database, catalog: Catalog, userId: string)
     select ${ownRowSql(catalog.collections.get('svc_User')!, 'u')} as "user",
       u."lastAccess" is null or u."lastAccess" < now() - interval '5 minutes' as idle
     from "svc_User" u where u.id = $1`
-  const [row] = await db.run<OwnRow>(text, [userId], 'prepared')
+  const [row] = await db.runQuick<OwnRow>(text, [userId])
   return row
 }
 
