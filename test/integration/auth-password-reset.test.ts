@@ -113,7 +113,12 @@ describe('POST /auth/password/reset/{token}', () => {
     const secret = await plant(api, 'password-reset', email)
     const answers = await Promise.all(
       Array.from({ length: 50 }, (_, n) =>
-        (n % 2 === 0 ? api : other).anonymous('POST', `/auth/password/reset/${secret}`, { password: `password ${n}` }),
+        waitFor(async () => {
+          const { anonymous } = n % 2 === 0 ? api : other
+          const answer = await anonymous('POST', `/auth/password/reset/${secret}`, { password: `password ${n}` })
+          // Too many at once, for a slow machine: that decides nothing.
+          return answer.status !== 503 && answer
+        }),
       ),
     )
     const winner = answers.findIndex(({ status }) => status === 200)
