@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest'
-import { type Answer, type Cluster, startCluster, untilAdmitted, type Web } from '../support/cluster.ts'
+import { type Answer, type Cluster, startCluster, type Web } from '../support/cluster.ts'
 import { chain, node } from '../support/flows.ts'
 import { describeWithPgbouncer, startPgbouncer, type TestPgbouncer } from '../support/pgbouncer.ts'
 import { createDatabase } from '../support/postgres.ts'
@@ -11,7 +11,7 @@ import { startProcess } from '../support/processes.ts'
 import { startReceiver } from '../support/receiver.ts'
 import { withClient } from '../support/server.ts'
 import { connect } from '../support/socket.ts'
-import { waitFor } from '../support/wait.ts'
+import { untilAdmitted, waitFor } from '../support/wait.ts'
 
 const collections = Array.from({ length: 8 }, (_, i) => `thing${i}`)
 const rowsOfEach = 5

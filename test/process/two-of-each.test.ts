@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { deadLetterQueues, queues } from '../../src/events/jobs.ts'
 import { workerNames } from '../../src/workers/names.ts'
-import { type Cluster, startCluster, untilAdmitted } from '../support/cluster.ts'
+import { type Cluster, startCluster } from '../support/cluster.ts'
 import { changesOf, logFaults, streamFaults } from '../support/ledger.ts'
 import { createEmptyDatabase } from '../support/postgres.ts'
 import { administrator, testEnv } from '../support/prepare.ts'
@@ -9,6 +9,7 @@ import { startProcess, waitFor } from '../support/processes.ts'
 import { withClient } from '../support/server.ts'
 import { type SmtpDouble, startSmtp } from '../support/smtp.ts'
 import { connect } from '../support/socket.ts'
+import { untilAdmitted } from '../support/wait.ts'
 
 describe('two web processes and two of each worker', () => {
   let cluster: Cluster

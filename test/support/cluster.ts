@@ -168,14 +168,6 @@ function isReady({ msg }: OutputLine): boolean {
   return msg === 'ready'
 }
 
-/** Asks again for as long as the answer is a refusal by admission, as clients of a busy machine do. */
-export async function untilAdmitted(ask: () => Promise<Answer>): Promise<Answer> {
-  for (;;) {
-    const answer = await ask()
-    if (answer.status !== 503 || (answer.body.code ?? answer.body.error.code) !== 'OVERLOADED') return answer
-  }
-}
-
 async function signIn({ address }: Web): Promise<string> {
   const { body } = await request(address, null, 'POST', '/auth/login', administrator)
   return body.token

@@ -33,4 +33,15 @@ export async function waitFor<T>(condition: () => T | Promise<T>, options: WaitO
   throw new Error(`waited ${timeout} ms in vain for ${what}; last: ${String(last)}`, { cause: last })
 }
 
+/** Asks again for as long as the answer is a refusal by admission, as clients of a busy machine do. */
+export async function untilAdmitted<Answer extends { readonly status: number; readonly body: any }>(
+  ask: () => Promise<Answer>,
+): Promise<Answer> {
+  for (;;) {
+    const answer = await ask()
+    if (answer.status !== 503 || (answer.body.code ?? answer.body.error.code) !== 'OVERLOADED') return answer
+    await delay(shortestPause)
+  }
+}
+
 type Truthy<T> = Exclude<T, undefined | null | false | 0 | ''>
