@@ -92,6 +92,13 @@ describeWithBrowser('the page in a browser', { timeout: 60_000 }, () => {
     await page.click('.execute')
     await page.waitForSelector('.live-responses-table .response-col_status:has-text("200")')
     expect(await page.locator('.live-responses-table').textContent()).toContain('Sweep')
+    // An operation is shown from the part of the document that it needs, and has all of it.
+    const documented = page.locator('.responses-table:not(.live-responses-table)')
+    expect(await documented.locator('[data-code="200"]').textContent()).toContain('title')
+    const refused = await documented.locator('[data-code="403"]').textContent()
+    expect(refused).toContain('The caller may not do this.')
+    expect(refused).toContain('"message"')
+    expect(await page.locator('.errors-wrapper').count()).toBe(0)
     expect(await page.evaluate('[localStorage.length, document.cookie]')).toEqual([0, ''])
     await page.click('#sign-out')
     await page.locator('.opblock-tag:has-text("chore")').waitFor({ state: 'detached' })

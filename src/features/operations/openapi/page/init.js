@@ -38,6 +38,52 @@ function opsFilter(tagged, text) {
     .filter((tag) => tag.get('operations').size > 0)
 }
 
+/**
+ * The part of a document that `path` needs: that part and the components it names. The viewer reads the whole of what it is
+ * given for each reference it follows, which takes seconds for a document of a megabyte.
+ */
+function excerpt(document, path) {
+  const kinds = Object.keys(document.components ?? {})
+  const components = Object.fromEntries(kinds.map((kind) => [kind, {}]))
+  const part = { ...document, paths: {}, components }
+  const take = ([section, ...names]) => {
+    // Of `/paths` the whole item, of `/components` one of its kind or all of them.
+    const name = names[section === 'paths' ? 0 : 1]
+    const at = (whole) => (section === 'paths' ? whole.paths : whole.components[names[0]])
+    const from = at(document) ?? {}
+    const into = at(part)
+    for (const key of name === undefined ? Object.keys(from) : [name]) {
+      if (key in into) continue
+      into[key] = from[key]
+      JSON.stringify(from[key], (word, value) => {
+        if (word === '$ref') take(value.slice('#/'.length).split('/'))
+        return value
+      })
+    }
+  }
+  take(path)
+  return part
+}
+
+const viewerPlugin = {
+  fn: { opsFilter },
+  statePlugins: {
+    // Its own parser is one of YAML, and much slower.
+    spec: {
+      wrapActions: {
+        parseToJson:
+          (_, { specActions }) =>
+          (text) =>
+            specActions.updateJsonSpec(JSON.parse(text)),
+      },
+    },
+  },
+  afterLoad() {
+    const { resolveSubtree } = this.fn
+    this.fn.resolveSubtree = (document, path, options) => resolveSubtree(excerpt(document, path), path, options)
+  },
+}
+
 async function show() {
   const spec = await call('openapi')
   showHidden(spec['x-hidden-families'] ?? [])
@@ -47,7 +93,7 @@ async function show() {
     // What is tried here goes here, whatever the public address of the API is.
     spec: { ...spec, servers: [{ url: base }] },
     presets: [SwaggerUIBundle.presets.apis],
-    plugins: [() => ({ fn: { opsFilter } })],
+    plugins: [viewerPlugin],
     layout: 'BaseLayout',
     docExpansion: 'none',
     defaultModelsExpandDepth: -1,
