@@ -362,6 +362,37 @@ describeWithBrowser('the console', { timeout: 120_000 }, () => {
     expect(wrong.filter((text) => !/status of 412/.test(text))).toEqual([])
   })
 
+  it('edits lists as lines, and as JSON where lines would lose something', async () => {
+    const fields = { name: { type: 'String' }, tags: { type: 'Array_String' }, sizes: { type: 'Array_Integer' } }
+    await it_.api.admin('POST', '/schemas', { collectionName: 'parcel', schema: { fields } })
+    await it_.api.admin('POST', '/items/parcel', { name: 'First', tags: ['red', 'very large'], sizes: [3, 5] })
+    await it_.api.admin('POST', '/items/parcel', { name: 'Second', tags: ['two\nlines'], sizes: null })
+    const stored = async (name: string) =>
+      (await it_.api.sql(`select tags, sizes from parcel where name = '${name}'`))[0]
+    const { page, wrong } = await it_.visit('/data/parcel?columns=name,tags,sizes')
+    const before = await it_.api.position()
+    await page.getByRole('gridcell', { name: /very large/ }).dblclick()
+    const editor = page.getByLabel('tags', { exact: true })
+    expect(await editor.inputValue()).toBe('red\nvery large')
+    await editor.fill('red\n\n  very large\n"3"')
+    await page.keyboard.press('Control+Enter')
+    await waitFor(async () => (await stored('First')).tags.length === 3)
+    expect((await stored('First')).tags).toEqual(['red', 'very large', '"3"'])
+    expect(await it_.api.log(before)).toMatchObject([{ type: 'data', entity: 'parcel', action: 'update' }])
+    await page.getByRole('gridcell', { name: /two lines/ }).dblclick()
+    expect(await editor.inputValue()).toBe('["two\\nlines"]')
+    await page.keyboard.press('Escape')
+    // In a form.
+    await page.getByRole('link', { name: 'Open First' }).click()
+    await page.getByRole('textbox', { name: /^sizes/ }).fill('3\nfive')
+    await page.getByText('This must be a whole number.').waitFor()
+    await page.getByRole('textbox', { name: /^sizes/ }).fill('3\n5\n8')
+    await expectAccessible(page)
+    await page.getByRole('button', { name: 'Save' }).click()
+    await waitFor(async () => (await stored('First')).sizes.length === 3)
+    expect(wrong).toEqual([])
+  })
+
   it('changes and deletes many rows after showing what that does, and takes it back', async () => {
     const { page, wrong } = await it_.visit('/data/product?filter={"stock":{"between":[20,22]}}&columns=name,stock')
     await cell(page, 'Engine 20').click()

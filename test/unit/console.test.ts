@@ -74,6 +74,31 @@ describe('values that are edited in the console', () => {
     ] as const)
       expect(() => parseValue({ kind }, text)).toThrow(/^This /)
   })
+
+  it('of lists are one member per line, where that gives the same list again', () => {
+    for (const [element, value, text] of [
+      ['text', ['a', 'b c', '5'], 'a\nb c\n5'],
+      ['integer', [1, '9007199254740993'], '1\n9007199254740993'],
+      ['decimal', ['12.50'], '12.50'],
+      ['boolean', [true, false], 'true\nfalse'],
+      ['date', ['2026-03-14'], '2026-03-14'],
+      ['text', [], '[]'],
+      ['text', ['a', null], '["a",null]'],
+      ['text', ['', ' a'], '[""," a"]'],
+      ['text', ['[x]', 'y'], '["[x]","y"]'],
+      ['text', ['x', '[y]'], 'x\n[y]'],
+      ['text', [['a'], ['b']], '[["a"],["b"]]'],
+      ['datetime', ['2026-03-14T09:26:53.123Z'], '["2026-03-14T09:26:53.123Z"]'],
+    ] as const) {
+      const field = { kind: 'array', element } as const
+      expect(textOf(field, value)).toBe(text)
+      expect(parseValue(field, text)).toEqual(value)
+    }
+    expect(parseValue({ kind: 'array', element: 'text' }, ' \n')).toBeNull()
+    expect(() => parseValue({ kind: 'array', element: 'integer' }, '1\ntwo')).toThrow('This must be a whole number.')
+    expect(() => parseValue({ kind: 'array', element: 'boolean' }, 'yes')).toThrow('This must be true or false.')
+    expect(() => parseValue({ kind: 'array', element: 'text' }, '[x')).toThrow(/^This is no JSON/)
+  })
 })
 
 describe('files that are imported in the console', () => {

@@ -7,6 +7,8 @@ export type Field = {
   readonly name: string
   readonly type: string
   readonly kind: FieldKind
+  /** How the members of an array behave. */
+  readonly element: FieldKind | undefined
   readonly isKey: boolean
   readonly isRequired: boolean
   /** Nobody reads it, or the caller may not. */
@@ -172,6 +174,7 @@ function fieldOf(name: string, entry: Entry, relations: readonly Relation[], acc
     name,
     type,
     kind: kindOf(type),
+    element: elementOf(type),
     isKey,
     isRequired: entry.allowNull === false && entry.defaultValue === undefined && !isKey,
     isHidden: entry.hidden === true || !access.reads(name),
@@ -230,6 +233,12 @@ export function kindOf(type: string): FieldKind {
   if (/Vec(tor)?$/.test(type)) return 'vector'
   if (/Point|Line|Polygon|Geo/.test(type)) return 'geometry'
   return 'text'
+}
+
+/** How the members of an array type behave, where they have a type. */
+function elementOf(type: string): FieldKind | undefined {
+  const [, element] = /^Array_(.+)$/.exec(type) ?? []
+  return element === undefined ? undefined : kindOf(element)
 }
 
 const relationKinds: Readonly<Record<string, Relation['kind']>> = {

@@ -7,7 +7,7 @@ import { type Draft, Editor, noteOf } from './editor.tsx'
 import type { Row } from './query.ts'
 import { References } from './references.tsx'
 import { Value } from './value.tsx'
-import { parseValue } from './values.ts'
+import { attempt, parseValue } from './values.ts'
 import { changeRows, deleteRows } from './writes.ts'
 
 type BulkProps = {
@@ -107,12 +107,4 @@ export function EditRows({ collection, catalog, rows, onClose, onDone }: BulkPro
       </div>
     </ConfirmDialog>
   )
-}
-
-export function attempt<T>(work: () => T): { readonly value: T } | { readonly error: Error } {
-  try {
-    return { value: work() }
-  } catch (error) {
-    return { error: error as Error }
-  }
 }

@@ -2,12 +2,11 @@ import { type KeyboardEvent, useEffect, useRef, useState } from 'react'
 import { DaybookError } from '../../../../clients/client.ts'
 import type { Catalog, Collection, Field } from '../../app/catalog.ts'
 import { notifyError } from '../../ui/toast.tsx'
-import { attempt } from './bulk.tsx'
 import styles from './cell-editor.module.css'
 import { chosenRow, type Draft, Editor } from './editor.tsx'
 import type { Conflict } from './merge.tsx'
 import type { Row } from './query.ts'
-import { isStructured, parseValue, sameValue, textOf } from './values.ts'
+import { attempt, isStructured, parseValue, sameValue, textOf } from './values.ts'
 import { patchRow, readVersion } from './writes.ts'
 
 type CellEditorProps = {
@@ -107,7 +106,9 @@ export function CellEditor({ collection, catalog, field, row: live, onClose, onS
         autoFocus
       />
       {'error' in value && <p role="alert">{value.error.message}</p>}
-      {isLong && <p className={styles.hint}>Ctrl Enter saves, Esc does not</p>}
+      {isLong && (
+        <p className={styles.hint}>{field.element !== undefined && 'One per line. '}Ctrl Enter saves, Esc does not</p>
+      )}
     </div>
   )
 }

@@ -78,7 +78,7 @@ export function Editor({ field, draft, onChange, attributes, isDisabled, autoFoc
     return (
       <TextArea
         {...common}
-        isCode={isStructured(field)}
+        isCode={isStructured(field) && field.element === undefined}
         rows={field.kind === 'json' || field.kind === 'long text' ? 6 : 2}
       />
     )
@@ -131,7 +131,12 @@ export function chosenRow({ relation, name }: Field, row: Row, catalog: Catalog)
 }
 
 /** The notes on a field beside its name. */
-export const noteOf = ({ type, isRequired, kind }: Field): string =>
-  [type, kind === 'datetime' && Intl.DateTimeFormat().resolvedOptions().timeZone, isRequired && 'required']
+export const noteOf = ({ type, isRequired, kind, element }: Field): string =>
+  [
+    type,
+    element !== undefined && 'one per line',
+    (kind === 'datetime' || element === 'datetime') && Intl.DateTimeFormat().resolvedOptions().timeZone,
+    isRequired && 'required',
+  ]
     .filter(Boolean)
     .join(' · ')

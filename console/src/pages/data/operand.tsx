@@ -183,7 +183,8 @@ function TypedInput({ label, initial, placeholder, type = 'text', onText }: Type
 function valueIn(field: Field | undefined, text: string): unknown {
   if (field === undefined || text.startsWith('$') || text === '') return text
   try {
-    return parseValue(field, text)
+    // What a list is compared with are its members.
+    return parseValue({ kind: field.element ?? field.kind }, text)
   } catch {
     return text
   }

@@ -2,6 +2,7 @@ import { Link } from '@tanstack/react-router'
 import { Check, Minus } from 'lucide-react'
 import { useState } from 'react'
 import type { Catalog, Field } from '../../app/catalog.ts'
+import type { FieldKind } from '../../app/definition.ts'
 import { Badge } from '../../ui/table.tsx'
 import type { Row } from './query.ts'
 import styles from './value.module.css'
@@ -22,11 +23,26 @@ export function Value({ field, row, catalog }: ValueProps) {
       <Minus className={styles.none} size={16} aria-label="no" />
     )
   if (field.kind === 'enum') return <Badge>{String(value)}</Badge>
+  if (field.element !== undefined && Array.isArray(value) && value.length > 0)
+    return <Members kind={field.element} members={value} />
   const text = shortText(field, value)
   const isCode = isStructured(field) || field.kind === 'uuid'
   return (
     <span className={isCode ? styles.code : undefined} title={field.kind === 'datetime' ? String(value) : text}>
       {text.length > 300 ? `${text.slice(0, 300)}…` : text}
+    </span>
+  )
+}
+
+const shownMembers = 20
+
+function Members({ kind, members }: { readonly kind: FieldKind; readonly members: readonly unknown[] }) {
+  return (
+    <span className={styles.members}>
+      {members.slice(0, shownMembers).map((member, place) => (
+        <Badge key={place}>{shortText({ kind }, member).slice(0, 300)}</Badge>
+      ))}
+      {members.length > shownMembers && <span>and {(members.length - shownMembers).toLocaleString()} more</span>}
     </span>
   )
 }

@@ -1,6 +1,9 @@
 import type { Field } from '../../app/definition.ts'
 
-/** Kinds whose values are written as JSON. */
+/** What a text and a value of it need to know of a field. */
+type Typed = Pick<Field, 'kind'> & Partial<Pick<Field, 'element'>>
+
+/** Kinds whose values are written as JSON; lists whose members have a type also as one member per line. */
 const structured = new Set(['json', 'array', 'range', 'geometry', 'vector'])
 
 export const isStructured = ({ kind }: Pick<Field, 'kind'>): boolean => structured.has(kind)
@@ -9,12 +12,31 @@ export const isNumeric = ({ kind }: Pick<Field, 'kind'>): boolean =>
   kind === 'integer' || kind === 'decimal' || kind === 'float'
 
 /** A value as the text that a control edits. Empty for none. */
-export function textOf(field: Pick<Field, 'kind'>, value: unknown): string {
+export function textOf(field: Typed, value: unknown): string {
   if (value === null || value === undefined) return ''
+  const lines = linesOf(field, value)
+  if (lines !== undefined) return lines
   if (isStructured(field)) return JSON.stringify(value, null, field.kind === 'json' ? 2 : undefined)
   if (field.kind === 'datetime' && typeof value === 'string') return localTime(value)
   if (field.kind === 'datetime without zone' && typeof value === 'string') return value.slice(0, 19)
   return String(value)
+}
+
+/** A list with one member per line, if that gives the same list again: a member of two lines does not. */
+function linesOf({ element, kind }: Typed, value: unknown): string | undefined {
+  if (element === undefined || !Array.isArray(value) || value.length === 0) return undefined
+  const text = value.map((member) => textOf({ kind: element }, member)).join('\n')
+  const back = attempt(() => parseValue({ kind, element }, text))
+  return 'value' in back && sameValue(back.value, value) ? text : undefined
+}
+
+/** What `read` returns, or the error that it throws. */
+export function attempt<Value>(read: () => Value): { readonly value: Value } | { readonly error: Error } {
+  try {
+    return { value: read() }
+  } catch (error) {
+    return { error: error as Error }
+  }
 }
 
 /**
@@ -22,7 +44,14 @@ export function textOf(field: Pick<Field, 'kind'>, value: unknown): string {
  *
  * @throws {Error} in words for whoever typed it
  */
-export function parseValue(field: Pick<Field, 'kind'>, text: string): unknown {
+export function parseValue(field: Typed, text: string): unknown {
+  const { element } = field
+  if (element !== undefined && text.trim() !== '' && !text.trimStart().startsWith('['))
+    return text
+      .split('\n')
+      .map((line) => line.trim())
+      .filter((line) => line !== '')
+      .map((line) => parseValue({ kind: element }, line))
   if (isStructured(field)) return text.trim() === '' ? null : parsed(text)
   if (field.kind === 'text' || field.kind === 'long text') return text
   const trimmed = text.trim()
@@ -39,6 +68,7 @@ export function parseValue(field: Pick<Field, 'kind'>, text: string): unknown {
       if (!/^[+-]?(\d+\.?\d*|\.\d+)$/.test(trimmed)) throw new Error('This must be a number such as 12.50.')
       return trimmed
     case 'boolean':
+      if (trimmed !== 'true' && trimmed !== 'false') throw new Error('This must be true or false.')
       return trimmed === 'true'
     case 'datetime': {
       const time = new Date(trimmed)

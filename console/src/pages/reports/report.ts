@@ -249,6 +249,7 @@ export function resultCollection(report: Report, collection: Collection, catalog
   const field = (name: string, kind: Field['kind']): Field => ({
     name,
     kind,
+    element: undefined,
     type: 'String',
     isKey: false,
     isRequired: false,
