@@ -12,6 +12,8 @@ type UrlRequest = {
   readonly allowPrivate: boolean
   /** Of the whole request, redirects and body included. Milliseconds. */
   readonly timeoutMs: number
+  /** Ends the request, as if its time were over. */
+  readonly signal?: AbortSignal
   /** Of each redirect and of the answer until they begin, and of each pause of the body. Without it `timeoutMs` is all. */
   readonly firstByteMs?: number
   /** Of the decoded body. Bytes. */
@@ -50,7 +52,8 @@ export class UrlFetchError extends Error {
  * cookies, and credentials in URLs are refused.
  */
 export async function fetchUrlStream(address: string | URL, wanted: UrlRequest): Promise<UrlResponse> {
-  const signal = AbortSignal.timeout(wanted.timeoutMs)
+  const inTime = AbortSignal.timeout(wanted.timeoutMs)
+  const signal = wanted.signal === undefined ? inTime : AbortSignal.any([inTime, wanted.signal])
   let url = webAddress(address)
   for (let left = wanted.redirects ?? 0; ; left -= 1) {
     const answer = await answerOf(url, wanted, signal)

@@ -17,6 +17,8 @@ const dueMs = 250
 const tidyMs = 300_000
 /** How often webhooks are looked for whose place retention has taken. */
 const tellMs = 10_000
+/** The time in which deliveries are given back whose endpoint has not answered before the process ends. */
+const graceMs = 5000
 
 /**
  * The worker of webhooks: each follows the log by itself, so that one that is paused or lags keeps its own place, and has
@@ -44,10 +46,12 @@ export async function openWebhooks(deps: WorkerWrites): Promise<OpenedService> {
 
 function openLanes(deps: WorkerWrites) {
   const stopping = new AbortController()
+  const ending = new AbortController()
+  const signals = { stopping: stopping.signal, ending: ending.signal }
   const running = new Map<string, Promise<void>>()
   const { wake, wait } = openWakeup()
   const start = (id: string) => {
-    const lane = deliverTo(deps, id, stopping.signal)
+    const lane = deliverTo(deps, id, signals)
       .catch((error: unknown) => deps.log.warn({ err: error, webhook: id }, 'deliveries stopped; they go on'))
       .finally(() => running.delete(id))
     running.set(id, lane)
@@ -69,6 +73,8 @@ function openLanes(deps: WorkerWrites) {
       stopping.abort()
       wake()
       await within(waitMs, worked)
+      ending.abort()
+      await within(graceMs, worked)
     },
   }
 }

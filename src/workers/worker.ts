@@ -53,6 +53,8 @@ async function runWorker(worker: WorkerName): Promise<void> {
     }
     const runtime = await openRuntime({ config, log, name: worker, worker: true })
     await serveMeasured({ stop, begin }, runtime, worker).finally(runtime.close)
+    // Requests to services that are silent have had their time.
+    process.exit()
   } catch (error) {
     if (error instanceof ConfigError) process.stderr.write(`${error.message}\n`)
     else log.fatal({ err: error }, `the worker failed: ${(error as Error).message}`)

@@ -6,8 +6,10 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Cluster, type Member, startCluster, type Web } from '../support/cluster.ts'
+import { chain, node } from '../support/flows.ts'
 import { changesOf, follow, type Ledger, logFaults, openLedger, report, streamFaults } from '../support/ledger.ts'
 import { waitFor } from '../support/processes.ts'
+import { startReceiver } from '../support/receiver.ts'
 import { type SmtpDouble, startSmtp } from '../support/smtp.ts'
 import { connect } from '../support/socket.ts'
 
@@ -230,6 +232,31 @@ describe('workers that are asked to stop', () => {
     await worker.restart()
     await waitFor(() => smtp.accepted.length === 1)
     expect(smtp.received.map(({ messageId }) => messageId)).toEqual(Array(2).fill(smtp.accepted[0]!.messageId))
+  })
+
+  it('wait no longer for receivers that are silent, and give back what they were to get', async () => {
+    const receiver = await startReceiver()
+    receiver.answer = () => undefined
+    const env = { SSRF_ALLOW_PRIVATE_URL_FETCH: 'true', TASK_SHUTDOWN_WAIT_TIME: '1' }
+    const cluster = await startCluster({ env, workers: ['webhooks', 'workflows'] })
+    const [web] = cluster.web
+    const [webhooks, workflows] = cluster.workers as [Member, Member]
+    const hook = await web!.call('POST', '/webhooks', { name: 'w', url: receiver.url, collections: ['svc_Template'] })
+    const call = node('call', 'http', { url: receiver.url, method: 'POST', timeout: 120_000 })
+    const flow = { id: 'flow', name: 'Flow', status: 'active', flow_data: chain(call) }
+    expect((await web!.call('POST', '/workflows', flow)).status).toBe(201)
+    expect((await web!.call('POST', '/workflows/flow/execute', {})).status).toBe(200)
+    expect((await web!.call('POST', `/webhooks/${hook.body.data.id}/test`)).status).toBe(202)
+    await waitFor(() => receiver.received.length === 2)
+    expect(await Promise.all([webhooks, workflows].map((one) => one.kill('SIGTERM')))).toEqual([ended, ended])
+    const delivery = `select status, attempts, "claimToken" as claim from "svc_WebhookDelivery"`
+    expect(await cluster.sql(delivery)).toEqual([{ status: 'pending', attempts: 0, claim: null }])
+    receiver.answer = (_request, response) => response.writeHead(204).end()
+    await webhooks.restart()
+    await waitFor(() => receiver.accepted.length === 1)
+    const ids = receiver.received.flatMap(({ id }) => (id === '' ? [] : [id]))
+    expect(ids).toEqual(Array(2).fill(receiver.accepted[0]!.id))
+    await receiver.close()
   })
 })
 

@@ -265,16 +265,21 @@ const aheadMs = 500
 const longestWaitMs = 2000
 
 /**
- * Sends what is due for one endpoint until there is nothing more, or `signal` aborts. Endpoints do not wait for each other:
+ * Sends what is due for one endpoint until there is nothing more, or `stopping` aborts. What is on its way then may end, until
+ * `ending` aborts: deliveries that are not answered by then are given back, not counted. Endpoints do not wait for each other:
  * each has slots of its own. Claiming, composing and noting cost a statement each, so they are done for many at once.
  */
-export async function deliverTo(deps: DeliveryWrites, webhookId: string, signal: AbortSignal): Promise<void> {
+export async function deliverTo(
+  deps: DeliveryWrites,
+  webhookId: string,
+  { stopping, ending }: { readonly stopping: AbortSignal; readonly ending: AbortSignal },
+): Promise<void> {
   const lane: EndpointLane = {
-    ...{ deps, webhookId, token: randomUUID(), queue: [], running: new Set(), noting: new Set() },
+    ...{ deps, webhookId, ending, token: randomUUID(), queue: [], running: new Set(), noting: new Set() },
     ...{ settle: openSettling(deps), claiming: undefined, isDry: false, changes: 0 },
     ...{ ahead: slotsOfEndpoint, meanMs: undefined },
   }
-  while (!signal.aborted) {
+  while (!stopping.aborted) {
     if (lane.claiming === undefined && !lane.isDry && lane.queue.length * 2 < lane.ahead) lane.claiming = refill(lane)
     sendFrom(lane)
     const work = [...lane.running, ...lane.noting, ...(lane.claiming === undefined ? [] : [lane.claiming])]
@@ -289,6 +294,7 @@ export async function deliverTo(deps: DeliveryWrites, webhookId: string, signal:
 type EndpointLane = {
   readonly deps: DeliveryWrites
   readonly webhookId: string
+  readonly ending: AbortSignal
   /** Of its claims. */
   readonly token: string
   /** Composed, and waiting for a slot. */
@@ -447,7 +453,7 @@ type SigningWebhook = Webhook & { readonly secrets: readonly string[] }
 
 /** Sends one. A slot is free again when the endpoint has answered; what it took is noted together with others. */
 async function attempt(lane: EndpointLane, { webhook, delivery, text }: WaitingDelivery): Promise<void> {
-  const { deps, token } = lane
+  const { deps, ending, token } = lane
   const { id } = delivery
   const settle = async (result: DeliveryResult) => {
     const settled = await settleDelivery(deps, webhook.id, { id, token }, result)
@@ -460,7 +466,8 @@ async function attempt(lane: EndpointLane, { webhook, delivery, text }: WaitingD
     return
   }
   const startedAt = performance.now()
-  const answer = await post(deps, webhook, delivery, text)
+  const answer = await post(deps, webhook, delivery, text, ending)
+  if (ending.aborted && answer.status === undefined) return returnClaims(deps, token, [id])
   const verdict = verdictOn(answer, { attempts: delivery.attempts, ageMs: delivery.ageMs, chance: Math.random() })
   const { response, error } = answer
   const responseStatus = answer.status
@@ -521,6 +528,7 @@ async function post(
   { url, secrets }: SigningWebhook,
   { id: deliveryId, depth, request }: ClaimedDelivery,
   text: string,
+  signal: AbortSignal,
 ): Promise<EndpointAnswer> {
   const at = Math.floor(clock().getTime() / 1000)
   const headers = {
@@ -534,7 +542,7 @@ async function post(
   const clean = (said: string) => withoutSecrets(said, secrets)
   try {
     const answer = await fetchBeginning(url, {
-      ...{ method: 'POST', headers, body: text, timeoutMs, maxBytes: responseBytes },
+      ...{ method: 'POST', headers, body: text, timeoutMs, signal, maxBytes: responseBytes },
       allowPrivate: config.files.allowPrivateUrlFetch,
     })
     const { status } = answer
