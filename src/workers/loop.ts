@@ -8,7 +8,7 @@ import { actorOfJob, type JobData, type Jobs, misfitOf, putBackJobs, type QueueN
 import type { Actor } from '../events/types.ts'
 import type { Meters } from '../features/operations/metrics/metrics.ts'
 import type { WorkerWrites } from './capabilities.ts'
-import { openWakeup, within } from './wakeup.ts'
+import { endWithin, graceMs, openWakeup, within } from './wakeup.ts'
 
 /** One claim of a job by this process. It lapses when the queue's time limit is over, or when the job was given away. */
 type JobAttempt = {
@@ -77,8 +77,6 @@ const defaultPollMs = 2000
 const defaultHeartbeatMs = 10_000
 const backoff = { firstMs: 100, longestMs: 10_000 }
 const afterRefusalMs = 100
-/** The time for an aborted handler to clean up, and for the last outcomes to be written. */
-const graceMs = 5000
 
 /**
  * Works on a queue until stopped: fetches batches, runs them with bounded concurrency and reports their outcomes in
@@ -176,10 +174,10 @@ async function stop<Name extends QueueName>(
   const idle = worked.then(() => Promise.all(running.values()))
   loop.isStopping = true
   wake()
-  await within(waitMs, idle)
-  loop.isEnding = true
-  for (const controller of running.keys()) controller.abort(stopReason())
-  await within(graceMs, idle)
+  await endWithin(waitMs, idle, () => {
+    loop.isEnding = true
+    for (const controller of running.keys()) controller.abort(stopReason())
+  })
   if (running.size > 0)
     deps.log.warn({ queue: options.queue, jobs: running.size }, 'jobs did not stop; they will be run again')
   heartbeat.stop()

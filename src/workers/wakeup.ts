@@ -33,6 +33,16 @@ export async function within(ms: number, work: Promise<unknown>): Promise<void> 
   clearTimeout(timer)
 }
 
+/** The time for work that is aborted to clean up and to hand back what it holds. */
+export const graceMs = 5000
+
+/** Lets work end within `waitMs`. Then `abort` ends what is left of it, for which it has `graceMs`. */
+export async function endWithin(waitMs: number, work: Promise<unknown>, abort: () => unknown): Promise<void> {
+  await within(waitMs, work)
+  await abort()
+  await within(graceMs, work)
+}
+
 /** Runs `work` again and again, `ms` after its last end. A failure is only logged. */
 export function repeat({ log }: Logs, ms: number, work: () => Promise<void>) {
   let isClosed = false

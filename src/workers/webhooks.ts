@@ -8,7 +8,7 @@ import {
 } from '../features/messaging/webhooks/webhooks.ts'
 import type { OpenedService, WorkerWrites } from './capabilities.ts'
 import { openConsumers } from './consumers.ts'
-import { openWakeup, repeat, within } from './wakeup.ts'
+import { endWithin, openWakeup, repeat } from './wakeup.ts'
 
 /** How often webhooks are looked for that were made, changed, paused or deleted. */
 const lookMs = 1000
@@ -17,8 +17,6 @@ const dueMs = 250
 const tidyMs = 300_000
 /** How often webhooks are looked for whose place retention has taken. */
 const tellMs = 10_000
-/** The time in which deliveries are given back whose endpoint has not answered before the process ends. */
-const graceMs = 5000
 
 /**
  * The worker of webhooks: each follows the log by itself, so that one that is paused or lags keeps its own place, and has
@@ -72,9 +70,7 @@ function openLanes(deps: WorkerWrites) {
     stop: async (waitMs: number) => {
       stopping.abort()
       wake()
-      await within(waitMs, worked)
-      ending.abort()
-      await within(graceMs, worked)
+      await endWithin(waitMs, worked, () => ending.abort())
     },
   }
 }

@@ -407,7 +407,8 @@ describeWithPgbouncer('a pooler', () => {
     const { url } = await startPgbouncer((await startStandby(primary)).url)
     // Without answers from memory, which a slow machine finds worth keeping.
     const replicas = {
-      ...{ DATABASE_READ_REPLICA_ENABLED: 'true', DATABASE_READ_REPLICA_URLS: url },
+      DATABASE_READ_REPLICA_ENABLED: 'true',
+      DATABASE_READ_REPLICA_URLS: url,
       DATA_CACHE_AUTO: 'false',
     }
     const api = await startApi(replicas, { url: primary.url, name: 'daybook', drop: async () => undefined })

@@ -10,7 +10,7 @@ import {
   nextDueMs,
   recoverTasks,
 } from '../../features/work/tasks/tasks.ts'
-import { openWakeup, repeat, within } from '../wakeup.ts'
+import { endWithin, openWakeup, repeat } from '../wakeup.ts'
 import {
   type CircuitBreaker,
   type Claims,
@@ -34,7 +34,6 @@ type TaskWorker = {
 }
 
 const pauseAfterErrorMs = 2000
-const graceMs = 5000
 /** Of the slots of a process; at least one. */
 const isolatedShare = 1 / 4
 
@@ -76,12 +75,12 @@ export async function openTasks(deps: TaskWorkerWrites): Promise<TaskWorker> {
       refreshes.close()
       wake()
       const idle = Promise.all([worked.then(() => Promise.all(worker.running)), schedules.stop()])
-      await within(waitMs, idle)
-      worker.isEnding = true
-      service.stop()
-      claims.giveUp()
-      await Promise.all([worker.runners.stop(), worker.quarantine.stop(), schedules.kill()])
-      await within(graceMs, idle)
+      await endWithin(waitMs, idle, () => {
+        worker.isEnding = true
+        service.stop()
+        claims.giveUp()
+        return Promise.all([worker.runners.stop(), worker.quarantine.stop(), schedules.kill()])
+      })
       claims.close()
       await lock.release()
     },

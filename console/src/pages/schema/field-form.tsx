@@ -5,6 +5,7 @@ import { extensionsQuery } from '../../extensions/extensions.ts'
 import { Button } from '../../ui/button.tsx'
 import { Drawer } from '../../ui/dialog.tsx'
 import { Checkbox, Field, Select, TextArea, TextField } from '../../ui/field.tsx'
+import { attempt } from '../data/values.ts'
 import { DefaultValue, defaultOf, type StatedDefault, withDefault } from './default-value.tsx'
 import { type Entry, objectOf, types, withMember, withPart } from './definitions.ts'
 import { Rules } from './rules.tsx'
@@ -30,16 +31,18 @@ export function FieldForm({ collection, name: known, entry: before, taken, actio
   const [stated, setStated] = useState<StatedDefault>(defaultOf(before ?? {}))
   const [json, setJson] = useState<string>()
   const result = attempt(() => (json === undefined ? withDefault(entry, stated) : entryIn(json)))
+  const value = 'value' in result ? result.value : undefined
+  const problem = 'error' in result ? result.error.message : undefined
   const nameError =
     known === undefined && taken.includes(name.trim()) ? `${collection} has a ${name.trim()}` : undefined
   const toggle = () => {
-    if (json === undefined) return setJson(JSON.stringify(result.value ?? entry, null, 2))
-    if (result.value === undefined) return
-    setEntry(result.value)
-    setStated(defaultOf(result.value))
+    if (json === undefined) return setJson(JSON.stringify(value ?? entry, null, 2))
+    if (value === undefined) return
+    setEntry(value)
+    setStated(defaultOf(value))
     setJson(undefined)
   }
-  const isWhole = name.trim() !== '' && nameError === undefined && result.value !== undefined
+  const isWhole = name.trim() !== '' && nameError === undefined && value !== undefined
   return (
     <Drawer
       isOpen
@@ -47,10 +50,10 @@ export function FieldForm({ collection, name: known, entry: before, taken, actio
       title={known === undefined ? 'New field' : `${collection}.${known}`}
       footer={
         <>
-          <Button kind="ghost" disabled={result.value === undefined} onClick={toggle}>
+          <Button kind="ghost" disabled={value === undefined} onClick={toggle}>
             {json === undefined ? 'As JSON' : 'As a form'}
           </Button>
-          <Button kind="primary" disabled={!isWhole} onClick={() => onDone(name.trim(), result.value!)}>
+          <Button kind="primary" disabled={!isWhole} onClick={() => onDone(name.trim(), value!)}>
             {action}
           </Button>
         </>
@@ -67,9 +70,9 @@ export function FieldForm({ collection, name: known, entry: before, taken, actio
           />
         )}
         {json === undefined ? (
-          <Members entry={entry} stated={stated} problem={result.problem} onChange={setEntry} onDefault={setStated} />
+          <Members entry={entry} stated={stated} problem={problem} onChange={setEntry} onDefault={setStated} />
         ) : (
-          <Field label="Definition" note="JSON" error={result.problem}>
+          <Field label="Definition" note="JSON" error={problem}>
             {(attributes) => (
               <TextArea
                 {...attributes}
@@ -234,12 +237,4 @@ function entryIn(text: string): Entry {
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     throw new Error('A field is a JSON object, such as {"type": "String"}')
   return value as Entry
-}
-
-function attempt<Value>(work: () => Value): { readonly value?: Value; readonly problem?: string } {
-  try {
-    return { value: work() }
-  } catch (error) {
-    return { problem: (error as Error).message }
-  }
 }

@@ -452,7 +452,8 @@ const signs: ReadonlySet<string> = new Set(['test', 'resync'])
 type SigningWebhook = Webhook & { readonly secrets: readonly string[] }
 
 /** Sends one. A slot is free again when the endpoint has answered; what it took is noted together with others. */
-async function attempt(lane: EndpointLane, { webhook, delivery, text }: WaitingDelivery): Promise<void> {
+async function attempt(lane: EndpointLane, one: WaitingDelivery): Promise<void> {
+  const { webhook, delivery, text } = one
   const { deps, ending, token } = lane
   const { id } = delivery
   const settle = async (result: DeliveryResult) => {
@@ -467,7 +468,11 @@ async function attempt(lane: EndpointLane, { webhook, delivery, text }: WaitingD
   }
   const startedAt = performance.now()
   const answer = await post(deps, webhook, delivery, text, ending)
-  if (ending.aborted && answer.status === undefined) return returnClaims(deps, token, [id])
+  if (ending.aborted && answer.status === undefined) {
+    // Given back together with what waits.
+    lane.queue.push(one)
+    return
+  }
   const verdict = verdictOn(answer, { attempts: delivery.attempts, ageMs: delivery.ageMs, chance: Math.random() })
   const { response, error } = answer
   const responseStatus = answer.status
