@@ -1,6 +1,7 @@
 import { defineConfig } from 'vitest/config'
 import LongestFirst from './test/support/sequencer.ts'
 import { keepTemporaryFilesInMemory } from './test/support/temporary.ts'
+import { longestWaitMs } from './test/support/wait.ts'
 
 keepTemporaryFilesInMemory()
 
@@ -17,15 +18,14 @@ const shared = {
   // What a test makes is garbage after it: with more room for it to die in, less of the time goes into collecting it. Threads that
   // help to collect take their time from the other processes, and more of it than they spare their own.
   execArgv: ['--min-semi-space-size=64', '--max-semi-space-size=128', '--no-parallel-scavenge'],
-  // What is waited for comes, also on a machine that others keep busy; one second was not enough there.
-  expect: { poll: { timeout: 30_000 } },
+  expect: { poll: { timeout: longestWaitMs } },
 }
 
 /** Test files at a time: many wait for processes to start and faults to be noticed, so more than there are cores. */
 const atOnce = 4
 
-/** Only a test that fails anyway lasts so long, also on a machine that others keep busy. */
-const patienceMs = 120_000
+/** Of a test or a hook, which may wait more than once. */
+const patienceMs = 3 * longestWaitMs
 
 /** What needs no server runs first, so that a broken rule shows before a process is started. */
 export default defineConfig({

@@ -388,7 +388,7 @@ describe('the module', () => {
 /** As text: what loads modules for the tests has no business in a page. */
 const load = `import('/client.js').then(({ createClient }) => { window.client = createClient() })`
 
-describeWithBrowser('in a browser', { timeout: 60_000 }, () => {
+describeWithBrowser('in a browser', () => {
   it('shares the session between tabs, keeps rows over a reload without a network, and catches up', async () => {
     const browser = await startBrowser()
     const context = await browser.newContext()

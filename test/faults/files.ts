@@ -44,7 +44,7 @@ export async function runF42(seed: number, { kills }: Size): Promise<Result> {
   try {
     for (let n = 0; n < kills * kinds.length; n += 1) {
       const from = counts.answered
-      await waitFor(() => counts.answered > from + 2, { timeout: 60_000, what: 'more changes of files' })
+      await waitFor(() => counts.answered > from + 2, { what: 'more changes of files' })
       const kind = kinds[n % kinds.length]!
       const { victim, hit } = await victimAt(kind, { cluster, underWay, runtime, random })
       const kill = victim.kill('SIGKILL')

@@ -222,7 +222,7 @@ async function startFollower(env: Readonly<Record<string, string>>): Promise<Vic
   let life: TestProcess
   const restart = async () => {
     life = startProcess('test/faults/follower-main.ts', [], env)
-    await life.waitForLine(({ msg }) => msg === 'ready', { timeout: 60_000 })
+    await life.waitForLine(({ msg }) => msg === 'ready')
   }
   await restart()
   return {

@@ -27,7 +27,7 @@ export async function runF01(seed: number, { kills }: Size): Promise<Result> {
   )
   for (let kill = 0; kill < kills; kill += 1) {
     const limit = ledger.begun() + 1 + Math.floor(random() * 15)
-    await waitFor(() => ledger.begun() >= limit, { timeout: 60_000, what: 'more registrations' })
+    await waitFor(() => ledger.begun() >= limit, { what: 'more registrations' })
     await delay(random() * 50)
     const victim = cluster.web[Math.floor(random() * cluster.web.length)]!
     await victim.kill('SIGKILL')

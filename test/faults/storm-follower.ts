@@ -56,7 +56,7 @@ export async function follow(name: string, { address }: Cluster['web'][number], 
     cutLine: line.cut,
     faults: async (committed, rows) => {
       const awaited = copyFaults.bind(null, held, rows)
-      await waitFor(() => awaited().length === 0, { timeout: 60_000 }).catch(() => undefined)
+      await waitFor(() => awaited().length === 0).catch(() => undefined)
       // Where rows were read again, the changes until then are told by them.
       const stream = streamFaults(told as unknown as Frame[], committed)
       const promised = counts.snapshots === 1 ? stream : stream.filter((fault) => !fault.startsWith('missing'))

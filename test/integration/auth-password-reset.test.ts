@@ -112,7 +112,6 @@ describe('POST /auth/password/reset/{token}', () => {
     const { email } = await createAccount(api)
     const secret = await plant(api, 'password-reset', email)
     const answers = await Promise.all(
-      // Of so many at once, a slow machine turns some away, which decides nothing.
       Array.from({ length: 50 }, (_, n) =>
         untilAdmitted(() =>
           (n % 2 === 0 ? api : other).anonymous('POST', `/auth/password/reset/${secret}`, {

@@ -47,7 +47,6 @@ describe('the limit of sessions', () => {
     const { id, email } = await api.user()
     await limitUser(id, { [type]: 2 })
     const before = await api.position()
-    // Of so many at once, a slow machine turns some away, which decides nothing.
     const logins = Array.from({ length: 50 }, (_, i) =>
       untilAdmitted(() => login(email, type, i % 2 === 0 ? api : other)),
     )

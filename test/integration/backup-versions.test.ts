@@ -76,7 +76,7 @@ describe.skipIf(version === undefined)(`PostgreSQL ${version ?? 15}, where it is
     await waitFor(async () => (await verifySealsOf(old.runtime.config, { keys: [], heads: [] })).unsealed === 0)
     await seals.stop(2000)
     moved = await createEmptyDatabase()
-  }, 240_000)
+  })
 
   afterAll(async () => {
     await rm(dir, { recursive: true, force: true })

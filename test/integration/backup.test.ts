@@ -133,7 +133,7 @@ beforeAll(async () => {
   await storeFile(api, { content: Buffer.alloc(300_000, 7), name: 'c.png' })
   await placeConsumers()
   restored = await createEmptyDatabase()
-}, 120_000)
+})
 
 afterAll(() => rm(dir, { recursive: true }))
 

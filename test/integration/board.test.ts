@@ -12,12 +12,12 @@ import { type Api, startApi } from '../support/api.ts'
 import { describeWithBrowser, startBrowser } from '../support/browser.ts'
 import { administrator } from '../support/prepare.ts'
 import { type SmtpDouble, startSmtp } from '../support/smtp.ts'
-import { waitFor } from '../support/wait.ts'
+import { longestWaitMs, waitFor } from '../support/wait.ts'
 
 const root = resolve(import.meta.dirname, '../..')
 
 /** The example of examples/board, as its README says: its variables, its setup, and two people with a browser each. */
-describeWithBrowser('the board', { timeout: 120_000 }, () => {
+describeWithBrowser('the board', () => {
   let api: Api
   let smtp: SmtpDouble
   let worker: QueueRun
@@ -44,7 +44,7 @@ describeWithBrowser('the board', { timeout: 120_000 }, () => {
     // It may run again.
     for (const times of [1, 2]) expect(await setUp(), `time ${times}`).toBe(0)
     browser = await startBrowser()
-  }, 60_000)
+  })
 
   afterAll(async () => {
     await worker.stop(10_000)
@@ -63,7 +63,7 @@ describeWithBrowser('the board', { timeout: 120_000 }, () => {
     const context = await browser.newContext()
     onTestFinished(() => context.close())
     const page = await context.newPage()
-    page.setDefaultTimeout(20_000)
+    page.setDefaultTimeout(longestWaitMs)
     const faults: string[] = []
     page.on('pageerror', (error) => faults.push(error.message))
     onTestFinished(() => expect(faults).toEqual([]))

@@ -10,7 +10,7 @@ const openConsole = (): Promise<Console> => {
   return started
 }
 
-describeWithBrowser('the permissions page', { timeout: 90_000 }, () => {
+describeWithBrowser('the permissions page', () => {
   let console_: Console
   let user: Awaited<ReturnType<Console['api']['user']>>
   const ids: string[] = []
@@ -95,7 +95,7 @@ async function shot(page: { screenshot(options: { path: string }): Promise<unkno
   await page.screenshot({ path: `${folder}/administration-${name}.png` })
 }
 
-describeWithBrowser('the log explorer', { timeout: 90_000 }, () => {
+describeWithBrowser('the log explorer', () => {
   it('leads from counts to one request, and undoes it', async () => {
     const console_ = await openConsole()
     const { api } = console_
@@ -126,7 +126,7 @@ describeWithBrowser('the log explorer', { timeout: 90_000 }, () => {
 /** Runs wherever it is taken for HTML. */
 const attack = `"><img src=x onerror=alert(1)><svg onload=alert(2)>`
 
-describeWithBrowser('the schema page', { timeout: 150_000 }, () => {
+describeWithBrowser('the schema page', () => {
   const fieldsOf = async (console_: Console, collection: string) =>
     (await console_.api.admin('GET', `/schemas/${collection}`)).body.data.schema.fields
 

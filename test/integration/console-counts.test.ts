@@ -54,7 +54,7 @@ describe('GET /estimates', () => {
   })
 })
 
-describeWithBrowser('counts in the console', { timeout: 120_000 }, () => {
+describeWithBrowser('counts in the console', () => {
   let console_: Console
   beforeAll(async () => {
     console_ = await startConsole()

@@ -98,7 +98,7 @@ results.unnumbered = unnumbered.join()
 results.done = 'yes'
 `
 
-describeWithBrowser('extensions of the console', { timeout: 120_000 }, () => {
+describeWithBrowser('extensions of the console', () => {
   let it_: Console
   let directory: string
   const frame = (shown: Page, title: string) => shown.frameLocator(`iframe[title="${title}"]`)
@@ -222,7 +222,7 @@ describeWithBrowser('extensions of the console', { timeout: 120_000 }, () => {
     const [{ id }] = (await api.admin('GET', '/items/note?filter={"title":"seen"}')).body.data
     const { page: shown } = await it_.visit(`/data/note/${id}`)
     const inside = frame(shown, 'rating').locator('body')
-    await expect.poll(() => inside.evaluate('globalThis.context?.kind'), { timeout: 15_000 }).toBe('editor')
+    await expect.poll(() => inside.evaluate('globalThis.context?.kind')).toBe('editor')
     const context = await inside.evaluate('globalThis.context')
     expect(context).toMatchObject({ extension: 'hostile', collection: 'note', value: null, field: { name: 'rating' } })
     expect((context as { record: object }).record).toEqual(
@@ -251,7 +251,7 @@ describeWithBrowser('extensions of the console', { timeout: 120_000 }, () => {
     // A request that the policy refuses is begun, and never answered.
     shown.on('response', (response) => requests.push(response.url().replace(it_.address, '')))
     const inside = frame(shown, 'Hostile').locator('body')
-    await expect.poll(() => inside.evaluate('globalThis.results?.done'), { timeout: 30_000 }).toBe('yes')
+    await expect.poll(() => inside.evaluate('globalThis.results?.done')).toBe('yes')
     const results = (await inside.evaluate('globalThis.results')) as Record<string, string>
     const { declared, unnumbered, ...others } = results
     expect(JSON.parse(declared!).data).toContainEqual({ title: 'seen' })

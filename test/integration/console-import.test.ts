@@ -7,7 +7,7 @@ import { connect } from '../support/log.ts'
 import { waitFor } from '../support/wait.ts'
 
 /** Files of rows in the console: tried, imported, cancelled. */
-describeWithBrowser('imports in the console', { timeout: 120_000 }, () => {
+describeWithBrowser('imports in the console', () => {
   let console_: Console
 
   beforeAll(async () => {
@@ -80,7 +80,7 @@ describeWithBrowser('imports in the console', { timeout: 120_000 }, () => {
     // The same file again, to its end.
     await page.getByRole('button', { name: 'Import 1,200 rows' }).click()
     // The count above the list may be given up on a busy machine.
-    await page.getByRole('dialog', { name: '1,200 rows imported' }).waitFor({ timeout: 40_000 })
+    await page.getByRole('dialog', { name: '1,200 rows imported' }).waitFor()
     expect(await total()).toBe(1200)
     expect(wrong.filter((text) => !/status of 400/.test(text))).toEqual([])
   })

@@ -6,7 +6,7 @@ import { type Console, expectAccessible, expectFits, startConsole } from '../sup
 import { waitFor } from '../support/wait.ts'
 
 /** The log explorer: follow it, brush a time, share and save what is found, undo against what others have done since. */
-describeWithBrowser('the log explorer', { timeout: 120_000 }, () => {
+describeWithBrowser('the log explorer', () => {
   let console_: Console
 
   beforeAll(async () => {

@@ -19,7 +19,7 @@ import { waitFor } from '../support/wait.ts'
 /** Runs wherever it is taken for HTML. */
 const attack = `<img src=x onerror=alert(1)><script>alert(2)</script>`
 
-describeWithBrowser('the operations area', { timeout: 120_000 }, () => {
+describeWithBrowser('the operations area', () => {
   let console_: Console
   let smtp: SmtpDouble
   let receiver: Receiver

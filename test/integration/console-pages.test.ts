@@ -58,7 +58,7 @@ describe('GET /console', () => {
 /** Runs wherever it is taken for HTML. */
 const attack = `"><img src=x onerror=alert(1)><svg onload=alert(2)>{{7*7}}`
 
-describeWithBrowser('the console', { timeout: 120_000 }, () => {
+describeWithBrowser('the console', () => {
   let it_: Console
   const key = (row: number) => `00000000-0000-4000-8000-${String(row).padStart(12, '0')}`
   const product = (row: number) => `/items/product/${key(row)}`

@@ -9,7 +9,7 @@ import { appCode } from '../support/totp.ts'
 const attack = `"><img src=x onerror=alert(1)><svg onload=alert(2)>`
 const password = 'password of a user'
 
-describeWithBrowser('people', { timeout: 120_000 }, () => {
+describeWithBrowser('people', () => {
   let it_: Console
   const roles: Record<string, string> = {}
   const rows = async (query: string) => (await it_.api.admin('GET', `/items/${query}`)).body.data

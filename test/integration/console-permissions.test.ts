@@ -6,7 +6,7 @@ import { type Console, expectAccessible, expectFits, startConsole } from '../sup
 /** Runs wherever it is taken for HTML. */
 const attack = `"><img src=x onerror=alert(1)><svg onload=alert(2)>`
 
-describeWithBrowser('the editor of permissions', { timeout: 120_000 }, () => {
+describeWithBrowser('the editor of permissions', () => {
   let console_: Console
   let author: Awaited<ReturnType<Console['api']['user']>>
   let reader: typeof author

@@ -7,7 +7,7 @@ import { type Console, expectFits, startConsole } from '../support/console.ts'
 /** Runs wherever it is taken for HTML. */
 const attack = `"><img src=x onerror=alert(1)><svg onload=alert(2)>`
 
-describeWithBrowser('reports and dashboards', { timeout: 120_000 }, () => {
+describeWithBrowser('reports and dashboards', () => {
   let console_: Console
   let user: Awaited<ReturnType<Console['api']['user']>>
   const sell = (amount: number, at: string, state: string, customer?: object) =>

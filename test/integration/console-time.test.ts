@@ -6,7 +6,7 @@ import { type Console, expectAccessible, expectFits, startConsole } from '../sup
 import { waitFor } from '../support/wait.ts'
 
 /** Going through the past in the console: lists, records and reports as of a moment. */
-describeWithBrowser('the past in the console', { timeout: 120_000 }, () => {
+describeWithBrowser('the past in the console', () => {
   let console_: Console
   let lamp: string
 

@@ -8,7 +8,7 @@ import { chain, flowOf, node } from '../support/flows.ts'
 /** Runs wherever it is taken for HTML. */
 const attack = `"><img src=x onerror=alert(1)><svg onload=alert(2)>`
 
-describeWithBrowser('workflows', { timeout: 120_000 }, () => {
+describeWithBrowser('workflows', () => {
   let it_: Console
   let worker: Awaited<ReturnType<typeof openWorkflows>>
   const stored = async (id: string) => (await it_.api.admin('GET', `/items/svc_Workflow/${id}`)).body.data

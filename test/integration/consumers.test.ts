@@ -132,9 +132,7 @@ describe('a consumer', () => {
     const sizes: number[] = []
     await host(consumerOf('many', { before: ({ events }) => sizes.push(events.length) }))
     await insert(1, 20_000)
-    await waitFor(async () => (await api.sql('select count(*)::int as n from seen'))[0].n === 20_000, {
-      timeout: 60_000,
-    })
+    await waitFor(async () => (await api.sql('select count(*)::int as n from seen'))[0].n === 20_000)
     const [{ n, distinct }] = await api.sql(
       'select count(*)::int as n, count(distinct position)::int as distinct from seen',
     )

@@ -4,7 +4,7 @@ import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { type Api, startApi } from '../support/api.ts'
 import { describeWithBrowser, startBrowser } from '../support/browser.ts'
 import { administrator } from '../support/prepare.ts'
-import { waitFor } from '../support/wait.ts'
+import { longestWaitMs, waitFor } from '../support/wait.ts'
 
 let api: Api
 let address: string
@@ -48,7 +48,7 @@ describe('GET /docs', () => {
   })
 })
 
-describeWithBrowser('the page in a browser', { timeout: 60_000 }, () => {
+describeWithBrowser('the page in a browser', () => {
   let browser: Browser
   beforeAll(async () => {
     browser = await startBrowser()
@@ -60,7 +60,7 @@ describeWithBrowser('the page in a browser', { timeout: 60_000 }, () => {
     onTestFinished(() => context.close())
     const page = await context.newPage()
     // Less than the test has, so that a failure names its step.
-    page.setDefaultTimeout(20_000)
+    page.setDefaultTimeout(longestWaitMs)
     const wrong: string[] = []
     page.on('console', (message) => {
       if (message.type() === 'error' || message.type() === 'warning') wrong.push(message.text())

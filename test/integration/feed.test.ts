@@ -296,7 +296,7 @@ describe.each<[string, (options?: Partial<FeedOptions>) => Promise<Feed>]>([
     const big = db.query('insert into items select i, 1 from generate_series(1000, 30999) i')
     for (let id = 0; id < 50; id += 1) await insert(id, small)
     await big
-    await waitFor(() => positions.length === 30_050, { timeout: 20_000 })
+    await waitFor(() => positions.length === 30_050)
     expect(largest).toBeLessThanOrEqual(1000)
     expect(new Set(positions).size).toBe(30_050)
     expect(await eventsAfter(after)).toBe(30_050)

@@ -20,7 +20,7 @@ beforeAll(async () => {
   })
   url = `${await api.app.listen({ host: '127.0.0.1', port: 0 })}/mcp`
   token = (await api.anonymous('POST', '/auth/login', administrator)).body.token
-}, 60_000)
+})
 
 async function connect(credential = token): Promise<McpClient> {
   const mcp = await connectMcp(url, bearer(credential), '2026-07-28')

@@ -36,7 +36,7 @@ beforeAll(async () => {
   }
   expect((await api.admin('POST', '/schemas', { collectionName: 'note', schema })).status).toBe(201)
   adminToken = (await api.anonymous('POST', '/auth/login', administrator)).body.token
-}, 60_000)
+})
 
 const asAdmin = (generation?: Generation) => connectMcp(url, bearer(adminToken), generation)
 
@@ -582,7 +582,7 @@ async function startSignedProxy(target: string, token: string): Promise<string> 
 }
 
 describe('the conformance suite', () => {
-  it('passes the scenarios of a server with tools', { timeout: 180_000 }, async () => {
+  it('passes the scenarios of a server with tools', async () => {
     const target = await startSignedProxy(url, adminToken)
     const suite = join(import.meta.dirname, '../../node_modules/@modelcontextprotocol/conformance/dist/index.js')
     const directory = await mkdtemp(join(tmpdir(), 'daybook-conformance-'))

@@ -21,7 +21,7 @@ import { type OpenId, startOpenId, visit } from '../support/openid.ts'
 import { administrator, testConfig } from '../support/prepare.ts'
 import { createRole, createTenant, createUser, grant } from '../support/tenants.ts'
 import { appCode } from '../support/totp.ts'
-import { waitFor } from '../support/wait.ts'
+import { longestWaitMs, waitFor } from '../support/wait.ts'
 
 let api: Api
 let base: string
@@ -1177,7 +1177,7 @@ const savePasskey = `async ({ token, currentPassword }) => {
   await post('verify', { response: credential.toJSON(), name: 'a key' })
 }`
 
-describeWithBrowser('in a browser', { timeout: 60_000 }, () => {
+describeWithBrowser('in a browser', () => {
   let browser: Browser
   beforeAll(async () => {
     browser = await startBrowser()
@@ -1198,7 +1198,7 @@ describeWithBrowser('in a browser', { timeout: 60_000 }, () => {
     const context = await browser.newContext()
     onTestFinished(() => context.close())
     const page = await context.newPage()
-    page.setDefaultTimeout(20_000)
+    page.setDefaultTimeout(longestWaitMs)
     const devtools = await context.newCDPSession(page)
     await devtools.send('WebAuthn.enable')
     const authenticator = { protocol: 'ctap2', transport: 'internal', hasResidentKey: true } as const
@@ -1236,7 +1236,7 @@ describeWithBrowser('in a browser', { timeout: 60_000 }, () => {
     const context = await browser.newContext({ viewport: { width: 390, height: 844 } })
     onTestFinished(() => context.close())
     const page = await context.newPage()
-    page.setDefaultTimeout(20_000)
+    page.setDefaultTimeout(longestWaitMs)
     const wrong: string[] = []
     page.on('console', (message) => {
       if (message.type() === 'error' && !/status of 4\d\d/.test(message.text())) wrong.push(message.text())

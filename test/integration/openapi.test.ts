@@ -61,7 +61,7 @@ beforeAll(async () => {
     expect(text).toContain('created')
     expect(status).toBe(201)
   }
-}, 60_000)
+})
 
 const documentOf = async (call: Call) => {
   const { status, body } = await call('GET', '/openapi')
@@ -250,7 +250,7 @@ describe('GET /openapi', () => {
     for (let n = 0; n < 5; n += 1) times.push(await timed())
     // The least of five: others use the machine too.
     expect(Math.min(...times)).toBeLessThan(50)
-  }, 60_000)
+  })
 
   it('is no route with OPENAPI_ENABLED=false', async () => {
     const off = await startApi({ OPENAPI_ENABLED: 'false' }, api.database)
@@ -295,7 +295,7 @@ describe('generators that read the document', () => {
       export const lacking: components['schemas']['product.new'] = {}`,
     )
     expect(compiled(join(directory, 'use.ts'))).toEqual([])
-  }, 90_000)
+  })
 
   it('gives a client by openapi-ts that compiles and works', async () => {
     const extensions = join(directory, 'extensions')
@@ -343,7 +343,7 @@ describe('generators that read the document', () => {
     })
     const [{ count }] = await api.sql(`select count(*)::int from "svc_AuditLog" where entity = 'product'`)
     expect(count).toBe(3)
-  }, 120_000)
+  })
 })
 
 const weather = `

@@ -166,5 +166,5 @@ describe('a server that was restarted', () => {
     await server.start()
     expect([await ending(done), await ending(begun)]).toEqual(['unknown', 'aborted'])
     await pool.end()
-  }, 120_000)
+  })
 })

@@ -425,7 +425,7 @@ describeWithPgbouncer('a pooler', () => {
       return replica().reads > 0
     })
     expect(replica().faults).toBe(0)
-  }, 120_000)
+  })
 
   describe('is told of by the doctor', () => {
     const look = async (env: Record<string, string>) => {

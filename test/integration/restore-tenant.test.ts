@@ -59,7 +59,7 @@ beforeAll(async () => {
   const config = testConfig(api.database.url, env)
   await writeBackup({ config, log: pino({ level: 'silent' }), storages: openStorages(config) }, place)
   at = (await api.admin('GET', '/history/now')).body.data.time
-}, 120_000)
+})
 
 afterAll(() => rm(dir, { recursive: true }))
 

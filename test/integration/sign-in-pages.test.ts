@@ -15,10 +15,10 @@ import { plain } from '../support/images.ts'
 import { startProcess } from '../support/processes.ts'
 import { type SmtpDouble, startSmtp } from '../support/smtp.ts'
 import { appCode } from '../support/totp.ts'
-import { waitFor } from '../support/wait.ts'
+import { longestWaitMs, waitFor } from '../support/wait.ts'
 
 /** The pages of docs/sign-in-pages.md as a reader would copy them: their files, their variables, and real mails. */
-describeWithBrowser('the sign-in pages of the guide', { timeout: 90_000 }, () => {
+describeWithBrowser('the sign-in pages of the guide', () => {
   const blocks = blocksOf('sign-in-pages.md')
   let smtp: SmtpDouble
   let api: Api
@@ -51,7 +51,7 @@ describeWithBrowser('the sign-in pages of the guide', { timeout: 90_000 }, () =>
       ),
     )
     browser = await startBrowser()
-  }, 60_000)
+  })
 
   afterAll(async () => {
     await worker.stop(10_000)
@@ -65,7 +65,7 @@ describeWithBrowser('the sign-in pages of the guide', { timeout: 90_000 }, () =>
     const context = await browser.newContext()
     onTestFinished(() => context.close())
     const page = await context.newPage()
-    page.setDefaultTimeout(15_000)
+    page.setDefaultTimeout(longestWaitMs)
     await page.goto(frontend + path)
     return page
   }

@@ -60,7 +60,7 @@ beforeAll(async () => {
     `insert into step (text, "recipe_Id", "tenant_Id") select E'knead\\n"ü"\\t\\\\', id, $1 from recipe where "tenant_Id" = $1`,
     [bakery],
   )
-}, 120_000)
+})
 
 afterAll(() => rm(dir, { recursive: true }))
 

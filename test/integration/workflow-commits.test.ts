@@ -56,7 +56,7 @@ const over = (ids: readonly string[]) =>
       const found = await statuses(ids)
       return [...found.values()].every(({ status }) => !['queued', 'running'].includes(status)) ? found : undefined
     },
-    { what: 'the end of all', timeout: 30_000 },
+    { what: 'the end of all' },
   )
 const ledger = (where: string) => api.sql(`select id, run, step from ledger where ${where} order by id`)
 

@@ -91,9 +91,7 @@ async function leaveWork({ web: [web], sql }: Cluster, url: string): Promise<voi
   await runtime.close()
 }
 
-it('nothing leaves it, and nothing begins by itself, until it is released; then all of it is done', {
-  timeout: 240_000,
-}, async () => {
+it('nothing leaves it, and nothing begins by itself, until it is released; then all of it is done', async () => {
   const source = await createDatabase()
   await leaveWork(await startCluster({ database: source, env }), source.url)
   const place = join(dir, 'production.daybook')

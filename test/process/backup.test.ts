@@ -43,7 +43,7 @@ beforeAll(async () => {
 afterAll(() => rm(dir, { recursive: true }))
 
 describe('a backup that is killed', () => {
-  it('leaves the one from before, and nothing that could be taken for one', { timeout: 240_000 }, async () => {
+  it('leaves the one from before, and nothing that could be taken for one', async () => {
     const env = testEnv(source.url)
     expect(await ended(daybook(['backup', file, '--verify-by-restore'], env))).toMatchObject({
       code: 0,
@@ -78,7 +78,7 @@ describe('a backup that is killed', () => {
 })
 
 describe('a restore that is killed', () => {
-  it('leaves the database empty, and can be made again', { timeout: 240_000 }, async () => {
+  it('leaves the database empty, and can be made again', async () => {
     const target = await createEmptyDatabase()
     const env = testEnv(target.url)
     const doing = (what: RegExp) =>
@@ -113,7 +113,7 @@ describe('a restore that is killed', () => {
 })
 
 describe('an installation on the embedded server', () => {
-  it('is restored and backed up while it is stopped', { timeout: 240_000 }, async () => {
+  it('is restored and backed up while it is stopped', async () => {
     const { DATABASE_URL: _, ...env } = testEnv(source.url)
     const own = { ...env, DAYBOOK_DATA_DIR: join(dir, 'data'), LOCAL_STORAGE_PATH: join(dir, 'files') }
     const restored = await ended(daybook(['restore', file], own, dir))
@@ -142,9 +142,9 @@ describe('the export of a tenant', () => {
         [id],
       )
     })
-  }, 240_000)
+  })
 
-  it('that is killed has no name, and goes on in less than 200 MiB', { timeout: 240_000 }, async () => {
+  it('that is killed has no name, and goes on in less than 200 MiB', async () => {
     const own = await mkdtemp(join(dir, 'tenant-'))
     const out = join(own, 'bakery')
     const args = ['export-tenant', 'Bakery', '--out', out]

@@ -73,7 +73,7 @@ it('lists consumers of the log, and tells them where to go on', async () => {
   ])
 })
 
-it('shows, follows, exports and proves the log', { timeout: 120_000 }, async () => {
+it('shows, follows, exports and proves the log', async () => {
   const { url } = await createDatabase()
   const dir = await mkdtemp(join(tmpdir(), 'daybook-log-'))
   onTestFinished(() => rm(dir, { recursive: true }))
@@ -134,7 +134,7 @@ it('shows, follows, exports and proves the log', { timeout: 120_000 }, async () 
     const [state] = await sql('select number::int, sweep is null as "isWhole" from svc_log.seal_state')
     return state.number > 0 && state.isWhole && newest !== undefined && JSON.parse(newest).number === state.number
   }
-  await waitFor(isSealed, { timeout: 60_000, what: 'the head of the seals' })
+  await waitFor(isSealed, { what: 'the head of the seals' })
   await worker.kill()
   const head = await run(['log', 'head'], env)
   expect(head.code).toBe(0)

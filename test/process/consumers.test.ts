@@ -57,7 +57,7 @@ it('a place outlives a crash of the server that gives transaction numbers out ag
       await server.stop('immediate')
       await server.start()
       for (let i = 0; i < 60; i += 1) await write()
-      await waitFor(async () => (await seen()).length >= (await written()).length, { timeout: 40_000 })
+      await waitFor(async () => (await seen()).length >= (await written()).length)
       expect(await seen()).toEqual(await written())
       // The cache looks again only now, when snapshots can't tell that there was a crash.
       await watch.look(0)
@@ -84,4 +84,4 @@ it('a place outlives a crash of the server that gives transaction numbers out ag
     await consumers.stop(5000)
     await runtime.close()
   }
-}, 120_000)
+})

@@ -115,7 +115,7 @@ describeWithRedis('two processes with one Redis', () => {
             `select 1 from pgboss.job where name = 'cache-invalidation' and state in ('created', 'active', 'retry')`,
           )
         ).length === 0,
-      { what: 'the worker to have done its jobs', timeout: 40_000 },
+      { what: 'the worker to have done its jobs' },
     )
   })
 })

@@ -68,7 +68,7 @@ describe('npm run demo', () => {
   it('removes everything on Ctrl-C, also from the server of DATABASE_URL', { timeout: longest }, async () => {
     const { url } = await createEmptyDatabase()
     const demo = play({ DATABASE_URL: url })
-    await demo.waitForLine(({ text }) => text.startsWith('✓'), { timeout: 60_000 })
+    await demo.waitForLine(({ text }) => text.startsWith('✓'))
     const name = /daybook_demo_\w+/.exec(demo.lines.map(({ text }) => text).join('\n'))?.[0]
     expect(await exists(name)).toBe(true)
     demo.kill('SIGINT')

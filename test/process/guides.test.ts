@@ -84,7 +84,7 @@ describe.each(guides())('$title ($page)', ({ page }) => {
     await waitFor(() => answers(`${addresses.server}/ready`))
     expect(await follow(stepsOf(blocks, addresses), directory, env)).toBeUndefined()
     await Promise.all([web, ...workers].map((one) => one.kill()))
-  }, 180_000)
+  })
 })
 
 const answers = (address: string): Promise<boolean> =>

@@ -336,7 +336,7 @@ describe('PostgreSQL that goes away', () => {
 
   async function succeeds(ledger: Ledger, times: number): Promise<void> {
     const goal = ledger.count('acknowledged') + times
-    await waitFor(() => ledger.count('acknowledged') >= goal, { timeout: 30_000, what: `${times} writes to succeed` })
+    await waitFor(() => ledger.count('acknowledged') >= goal, { what: `${times} writes to succeed` })
   }
 
   async function write(

@@ -49,12 +49,12 @@ async function variables(): Promise<Record<string, string>> {
 }
 
 const isUp = ({ text }: { text: string }) => text.includes('Ctrl-C stops everything')
-const nothingRuns = () => waitFor(() => survivors().length === 0, { timeout: 90_000 })
+const nothingRuns = () => waitFor(() => survivors().length === 0)
 
 describe('npm start', () => {
   it.each<NodeJS.Signals>(['SIGTERM', 'SIGKILL'])('stops everything when npm gets %s', async (signal) => {
     const started = startProcess(npm(), ['start'], await variables())
-    await started.waitForLine(isUp, { timeout: 90_000 })
+    await started.waitForLine(isUp)
     expect(survivors().length).toBeGreaterThan(3)
     await Promise.all([started.kill(signal), nothingRuns()])
   })
@@ -65,7 +65,7 @@ describe('the launcher without npm', () => {
     const shell = startProcess('test/support/leaving.ts', [join(root, 'src/start.ts')], await variables())
     const { text } = await shell.waitForLine((line) => /^started \d+$/.test(line.text))
     const launcher = Number(text.split(' ')[1])
-    await shell.waitForLine(isUp, { timeout: 90_000 })
+    await shell.waitForLine(isUp)
     process.kill(shell.pid, 'SIGKILL')
     await waitFor(() => parentOf(launcher) !== shell.pid)
     const [web] = webs()

@@ -13,7 +13,6 @@ import { processesWith, root, startProcess, survivors, type TestProcess, waitFor
  */
 
 const execute = promisify(execFile)
-const waitMs = { timeout: 90_000 }
 
 /** Without what belongs to the checkout: the Node that came with the machine's npm. */
 const machinePath = process.env
@@ -77,7 +76,7 @@ beforeAll(async () => {
   tarball = await pack(root)
   files = (await done('tar', ['-tzf', tarball], { cwd: place })).trim().split('\n')
   await done('tar', ['-xzf', tarball], { cwd: place })
-}, 300_000)
+})
 
 afterAll(async () => {
   for (const pid of survivors()) process.kill(pid, 'SIGKILL')
@@ -104,7 +103,7 @@ type Installed = { readonly process: TestProcess; readonly url: string; readonly
 async function start({ ours = false } = {}): Promise<Installed> {
   const PATH = ours ? `${dirname(process.execPath)}${delimiter}${machinePath}` : machinePath
   const started = startProcess(npm, ['start'], { ...env, PATH, NODE_ENV: 'development', PORT: '0' }, { cwd: app })
-  await started.waitForLine(({ text }) => text.includes('Ctrl-C stops everything'), waitMs)
+  await started.waitForLine(({ text }) => text.includes('Ctrl-C stops everything'))
   const lines = started.lines.map(({ text }) => /^ {4}([A-Z][\w-]+) +(.*)$/.exec(text)).filter((row) => row !== null)
   const rows = Object.fromEntries(lines.map(([, label, value]) => [label!, value!]))
   return { process: started, url: rows.URL!, rows }
@@ -112,7 +111,7 @@ async function start({ ours = false } = {}): Promise<Installed> {
 
 async function stop({ process }: Installed): Promise<void> {
   await process.kill('SIGTERM')
-  await waitFor(() => survivors().length === 0 && processesWith(app).length === 0, waitMs)
+  await waitFor(() => survivors().length === 0 && processesWith(app).length === 0)
 }
 
 describe('the package', () => {
@@ -205,7 +204,7 @@ describe('a project', () => {
     expect(running.rows['Sign-in']).toMatch(/\/console\/welcome#[0-9a-f]+ /)
     expect(await (await fetch(`${running.url}/client.js`)).text()).toContain('export{')
     for (const page of ['/docs', '/console']) expect((await fetch(`${running.url}${page}`)).status).toBe(200)
-  }, 300_000)
+  })
 
   it('is used: a collection, items, an extension, a migration, mail', async () => {
     const password = running.rows.Password!.split(' ')[0]
@@ -225,10 +224,7 @@ describe('a project', () => {
     // Written in a thread of its own.
     const asked = await call('POST', '/auth/magiclink', { email: running.rows.Admin, mode: 'code' })
     expect(asked.status).toBe(200)
-    await waitFor(
-      async () => JSON.stringify((await call('GET', '/items/svc_EmailLog')).body).includes('"sent"'),
-      waitMs,
-    )
+    await waitFor(async () => JSON.stringify((await call('GET', '/items/svc_EmailLog')).body).includes('"sent"'))
   })
 
   it('has types for what it writes, of its own collections too', async () => {
@@ -262,7 +258,7 @@ export const hook: HookExtension = (service: number) => service
 
   it('runs its commands beside the start, and by themselves', async () => {
     const worker = startProcess(bin(), ['worker', 'mail'], env, { cwd: app })
-    await worker.waitForLine(({ msg }) => msg === 'ready', waitMs)
+    await worker.waitForLine(({ msg }) => msg === 'ready')
     expect(await worker.kill('SIGTERM')).toEqual({ code: 0, signal: null })
     await stop(running)
     expect(await said(bin(), ['web'], { ours: true })).toMatchObject({
@@ -295,7 +291,7 @@ export const hook: HookExtension = (service: number) => service
     expect(refused.lines.map(({ text }) => text).join('\n')).toContain(
       'Daybook 0.99.2 has set this database up (migration 0.99.1), and this is',
     )
-  }, 300_000)
+  })
 
   /** This one with another version and one more system migration. */
   async function nextVersion(): Promise<string> {
@@ -330,7 +326,7 @@ describe('the client on its own', () => {
     const packed = await pack(join(place, 'package/dist/clients'))
     // Of what npm has fetched before: the package names nothing else.
     await done(npm, ['install', '--offline', packed], { cwd: own })
-  }, 120_000)
+  })
 
   it('is installed into an empty directory without a line to any registry, and brings the client alone', async () => {
     const at = join(own, 'node_modules/@daybook/client')

@@ -48,7 +48,7 @@ for (const size of [4, 1])
         const rows = Array.from({ length: rowsOfEach }, (_, n) => ({ n, [`of_${name}`]: `${name} ${n}` }))
         expect((await two.call('POST', `/items/${name}/bulk`, rows)).status).toBe(201)
       }
-    }, 180_000)
+    })
 
     afterAll(() => Promise.all([...cluster.web, ...cluster.workers].map((member) => member.kill())))
 
@@ -148,7 +148,7 @@ for (const size of [4, 1])
       expect(rows).toBe(collections.length * rowsOfEach + written)
       const [pool] = (await pooler.console('show pools')).filter(({ database }) => database !== 'pgbouncer')
       expect(Number(pool.sv_active) + Number(pool.sv_idle) + Number(pool.sv_used)).toBeLessThanOrEqual(size)
-    }, 180_000)
+    })
 
     const ok = async (asked: Promise<Answer>): Promise<Answer> => {
       const answer = await asked
@@ -184,7 +184,7 @@ for (const size of [4, 1])
       const copies = `select n from thing2 where of_thing2 = 'copied' order by n`
       await waitFor(async () => (await cluster.sql(copies)).length === numbers.length)
       expect((await cluster.sql(copies)).map(({ n }) => n)).toEqual(numbers)
-    }, 120_000)
+    })
 
     it('keep files, undo requests, repeat a key, answer repeats as things are, and seal the log', async () => {
       const form = new FormData()
@@ -223,7 +223,7 @@ for (const size of [4, 1])
         return code === 0 && JSON.parse(said).unsealed === 0
       })
       expect(await command('log', 'verify')).toMatchObject({ code: 0 })
-    }, 120_000)
+    })
 
     it('are backed up and restored', async () => {
       const dir = await mkdtemp(join(tmpdir(), 'daybook-pooled-'))
@@ -231,7 +231,7 @@ for (const size of [4, 1])
       const { code, text } = await command('backup', join(dir, 'one.daybook'), '--verify-by-restore')
       expect(text).toContain('written and read again')
       expect(code).toBe(0)
-    }, 120_000)
+    })
 
     it('leave nothing to the sessions that they have used', async () => {
       const look = () =>

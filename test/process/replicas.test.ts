@@ -57,7 +57,7 @@ beforeAll(async () => {
     fields: '*',
   })
   await settled()
-}, 180_000)
+})
 
 const publicRole = async () => (await cluster.sql(`select id from "svc_Role" where name = 'public'`))[0].id
 const servingAt = async (web: Web) => (await web.call('GET', '/ready', undefined, null)).body.replicas.serving

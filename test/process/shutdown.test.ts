@@ -112,7 +112,7 @@ describe('a web process that is asked to stop', () => {
     expect(failures).toEqual([])
     expect(begun).toBeGreaterThanOrEqual(3500)
     expect(await cluster.sql(`select count(*)::int as n from note where text = 'kept'`)).toEqual([{ n: written }])
-  }, 300_000)
+  })
 
   it('answers what an idle client sends after the signal, and says that it is the last answer', async () => {
     const client = openKeeper(0)
@@ -192,7 +192,7 @@ async function restartInTurn(
   let [isOver, isStarting] = [false, false]
   const more = () => {
     const limit = requests.begun() + requests.each
-    return waitFor(() => requests.begun() >= limit, { timeout: 60_000 })
+    return waitFor(() => requests.begun() >= limit)
   }
   const working = work({ isOver: () => isOver, leisure: async () => (isStarting ? delay(20) : undefined) })
   for (const one of members) {

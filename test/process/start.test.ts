@@ -38,7 +38,7 @@ function launch(cwd: string, env: Record<string, string> = {}): TestProcess {
 
 /** The rows of the banner once it is complete, e.g. `{ URL: 'http://…', Password: '…' }`. */
 async function banner(launcher: TestProcess): Promise<Record<string, string>> {
-  await launcher.waitForLine(({ text }) => text.includes('Ctrl-C stops everything'), { timeout: 90_000 })
+  await launcher.waitForLine(({ text }) => text.includes('Ctrl-C stops everything'))
   const rows = launcher.lines.map(({ text }) => /^ {4}(URL|Console|Docs|Admin|Password|Sign-in|Data) +(.*)$/.exec(text))
   return Object.fromEntries(rows.filter((row) => row !== null).map((row) => [row[1], row[2]]))
 }

@@ -107,10 +107,9 @@ async function empty(): Promise<void> {
 }
 
 const reached = (name: string, times = 1) =>
-  waitFor(async () => (await bed.sql('select from point where name = $1', [name])).length >= times, { timeout: 60_000 })
+  waitFor(async () => (await bed.sql('select from point where name = $1', [name])).length >= times)
 const goOn = () => bed.sql(`insert into point (name) values ('go on')`)
-const becomes = (id: number, status: string) =>
-  waitFor(async () => (await bed.row(id)).task_status === status, { timeout: 60_000 })
+const becomes = (id: number, status: string) => waitFor(async () => (await bed.row(id)).task_status === status)
 const claims = `select from "svc_AuditLog" where entity = 'svc_Tasks' and "entityId" = $1
   and changes->'before'->>'task_status' = 'Not started'`
 const effects = () => bed.sql('select task, attempt from effect order by id')
@@ -153,7 +152,7 @@ const killPoints: Record<string, { type: string; until: (id: number) => Promise<
 }
 
 // Each starts a worker with two processes, the first one two.
-describe('a worker that is killed after', { timeout: 180_000 }, () => {
+describe('a worker that is killed after', () => {
   it.each(Object.keys(killPoints))('%s: the task ends, its effect happens once', async (name) => {
     const { type, until, attempts } = killPoints[name]!
     const killed = await anyWorker()
@@ -242,7 +241,7 @@ describe('a task of a tenant', () => {
       await reached('before')
       await bed.sql(change)
       await goOn()
-      await worker.waitForLine((line) => line.taskId === id && line.outcome === outcome, { timeout: 40_000 })
+      await worker.waitForLine((line) => line.taskId === id && line.outcome === outcome)
       expect([how, await effects()]).toEqual([how, []])
       const refused = { task_status: 'Error', error_data: { message: expect.stringContaining('not in its tenant') } }
       expect(await bed.row(id)).toEqual(outcome === 'lost' ? undefined : expect.objectContaining(refused))
@@ -324,7 +323,7 @@ async function openOutside() {
     get keys() {
       return keys
     },
-    asked: (path: string) => waitFor(() => paths.includes(path), { timeout: 60_000 }),
+    asked: (path: string) => waitFor(() => paths.includes(path)),
     open: () => gate.resolve(),
     reset() {
       ;[keys, paths, gate] = [[], [], Promise.withResolvers()]

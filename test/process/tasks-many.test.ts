@@ -1,7 +1,7 @@
 import { afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { startApi } from '../support/api.ts'
 import { type TaskBed, taskBed } from '../support/tasks.ts'
-import { waitFor } from '../support/wait.ts'
+import { longestWaitMs, waitFor } from '../support/wait.ts'
 
 /*
  * A backlog and several workers. TASKS says how many tasks; 10,000 take about a minute on two
@@ -69,7 +69,7 @@ describe('four workers with a backlog', () => {
       await bed.sql('analyze "svc_Tasks"')
       const workers = await Promise.all([1, 2, 3, 4].map(() => bed.start()))
       const open = `select from "svc_Tasks" where task_status in ('Not started', 'Running') limit 1`
-      await waitFor(async () => (await bed.sql(open)).length === 0, { timeout: 40_000 + tasks * 25 })
+      await waitFor(async () => (await bed.sql(open)).length === 0, { timeout: longestWaitMs + tasks * 25 })
       const done = await steps()
       const claims = done.filter(({ status }) => status === 'Running')
       expect(done.filter(({ status }) => status === 'Completed')).toHaveLength(tasks)

@@ -55,7 +55,7 @@ async function ended(id: number): Promise<Record<string, any>> {
       const row = await bed.row(id)
       return ['Completed', 'Error'].includes(row.task_status) ? row : undefined
     },
-    { timeout: 30_000, what: `the end of task ${id}` },
+    { what: `the end of task ${id}` },
   )
 }
 

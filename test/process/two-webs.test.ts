@@ -33,7 +33,7 @@ for (const [setUp, isSkipped, env] of setUps)
       cluster = await startCluster({ database, web: 2, env: { ...limited, ...(await env(database.url)) } })
       ;[one, two] = cluster.web as [Web, Web]
       await one.call('POST', '/schemas', { collectionName: 'note', schema: fields('text') })
-    }, 120_000)
+    })
 
     afterAll(() => Promise.all(cluster.web.map((web) => web.kill())))
 

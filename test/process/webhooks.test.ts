@@ -17,7 +17,7 @@ beforeAll(async () => {
   const fields = { id: { type: 'Integer', primaryKey: true }, n: { type: 'Integer' } }
   const { status } = await cluster.web[0]!.call('POST', '/schemas', { collectionName: 'thing', schema: { fields } })
   expect(status).toBe(201)
-}, 120_000)
+})
 
 afterAll(() => {
   for (const child of children) child.kill()
@@ -52,7 +52,7 @@ it('a webhook to ourselves comes to an end', async () => {
   )
   expect(depths.map(({ depth }) => depth)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8])
   await web!.call('DELETE', `/webhooks/${id}`)
-}, 60_000)
+})
 
 describe('the receiver of the documentation', () => {
   const hasPython = (() => {

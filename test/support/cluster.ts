@@ -140,7 +140,7 @@ async function startMember(
   const life = () => lives.at(-1)!
   const restart = async () => {
     lives.push(startProcess(script, args, env))
-    await life().waitForLine(isReady, { timeout: startTimeoutMs })
+    await life().waitForLine(isReady)
   }
   await restart()
   return {
@@ -162,7 +162,6 @@ async function startMember(
 }
 
 /** Several processes that start at once share what the machine has. */
-const startTimeoutMs = 60_000
 
 function isReady({ msg }: OutputLine): boolean {
   return msg === 'ready'

@@ -11,6 +11,7 @@ import { startBrowser } from './browser.ts'
 import { layoutFaults } from './layout.ts'
 import { openPagePool } from './page-pool.ts'
 import { administrator } from './prepare.ts'
+import { longestWaitMs } from './wait.ts'
 
 export type Visit = {
   readonly page: Page
@@ -74,7 +75,7 @@ export async function startConsole(env: Record<string, string> = {}): Promise<Co
         await context.addCookies(cookies)
       }
       // Less than a test has, so that a failure names its step.
-      page.setDefaultTimeout(40_000)
+      page.setDefaultTimeout(longestWaitMs)
       const wrong: string[] = []
       page.on('console', (message) => {
         if (message.type() === 'error' || message.type() === 'warning') wrong.push(message.text())

@@ -124,7 +124,7 @@ export async function follow({ address }: Web, token: string, collection: string
   const interruptions = { lines: 0, resyncs: 0 }
   const subscribe = async () =>
     !socket.connected || (await client.subscribe(collection, frames.at(-1)?.cursor ?? start)).status === 'success'
-  const resume = () => void waitFor(subscribe, { timeout: 30_000, what: 'a subscriber to resume' })
+  const resume = () => void waitFor(subscribe, { what: 'a subscriber to resume' })
   socket.on('connected', resume)
   socket.on('resync', () => {
     interruptions.resyncs += 1
@@ -144,7 +144,7 @@ export async function follow({ address }: Web, token: string, collection: string
         const received = new Set(frames.map(({ position }) => position))
         return committed.every(({ position }) => received.has(position))
       }
-      await waitFor(isComplete, { timeout: 20_000 }).catch(() => undefined)
+      await waitFor(isComplete).catch(() => undefined)
     },
   }
 }

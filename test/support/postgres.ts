@@ -105,10 +105,7 @@ async function dropUnused(serverUrl: string, name: string): Promise<void> {
   const statement = 'select application_name, state, query from pg_stat_activity where datname = $1'
   await withClient(serverUrl, async (client) => {
     const sessions = async () => (await client.query(statement, [name])).rows
-    const leaked = await waitFor(async () => (await sessions()).length === 0, { timeout: 5_000 }).then(
-      () => [],
-      sessions,
-    )
+    const leaked = await waitFor(async () => (await sessions()).length === 0).then(() => [], sessions)
     if (leaked.length > 0) fail(`connections to ${name} were left open: ${JSON.stringify(leaked)}`)
     await client.query(`drop database ${name}`)
   })

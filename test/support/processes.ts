@@ -9,7 +9,7 @@ import { compiledDirectory } from '../../src/process/start-up.ts'
 import { compiledTests } from './compiled.ts'
 // First, so that its hook runs after ours: a database is dropped when the processes that use it have ended.
 import './postgres.ts'
-import { waitFor } from './wait.ts'
+import { longestWaitMs, waitFor } from './wait.ts'
 
 export { waitFor } from './wait.ts'
 
@@ -111,7 +111,7 @@ type Source = Pick<TestProcess, 'lines' | 'exited'> & { script: string }
 async function findLine(
   { lines, exited, script }: Source,
   predicate: Predicate,
-  timeout = 40_000,
+  timeout = longestWaitMs,
 ): Promise<OutputLine> {
   let over = false
   void exited.then(() => {

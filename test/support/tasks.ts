@@ -74,7 +74,7 @@ export async function taskBed(files: Readonly<Record<string, string>>): Promise<
         ...env,
       })
       workers.push(worker)
-      await worker.waitForLine(({ msg }) => msg === 'ready', { timeout: 80_000 })
+      await worker.waitForLine(({ msg }) => msg === 'ready')
       return worker
     },
     stopAll: async (spared) => {
