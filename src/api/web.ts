@@ -4,7 +4,7 @@ import { ConfigError, loadEnv, parseConfig } from '../config/config.ts'
 import { sql } from '../db/sql.ts'
 import { loadExtensions } from '../extensions/extensions.ts'
 import { checkRegisteredRole } from '../features/accounts/auth/auth.ts'
-import { migrateAtStart } from '../features/data/migrations/migrations.ts'
+import { findInterrupted } from '../features/data/migrations/migrations.ts'
 import { senderOf } from '../features/messaging/mail/mail.ts'
 import { openRuntime, type Runtime } from '../process/runtime.ts'
 import { exitWithParent, growWithWork } from '../process/start-up.ts'
@@ -21,7 +21,7 @@ async function main(): Promise<void> {
   for (const warning of config.warnings) log.warn(warning)
   if (config.migrations.autoRun) await setUpAndMigrate({ config, log, env }, tellAdministrator)
   const runtime = await openRuntime({ config, log, name: 'web', worker: false, env })
-  if (!config.migrations.autoRun) await migrateAtStart(runtime)
+  if (!config.migrations.autoRun) await findInterrupted(runtime)
   checkVerificationMail(runtime)
   checkRegisteredRole(runtime)
   await warnAboutSuperuser(runtime)

@@ -1,9 +1,7 @@
-import type { Logger } from 'pino'
-import { retryTransient } from '../adapters/retry.ts'
-import { type Config, ConfigError } from '../config/config.ts'
+import type { Config } from '../config/config.ts'
 import { Connection } from './connection.ts'
 import { settingsOf } from './poolers/line.ts'
-import { databaseUrl, directUrl, type PgClient, tlsOptions, withoutOwnParameters, withoutSslMode } from './pools.ts'
+import { directUrl, type PgClient, tlsOptions, withoutOwnParameters } from './pools.ts'
 
 /**
  * Works on a connection of its own, past any pooler and without a limit on the time of a transaction. It only reads, unless
@@ -30,42 +28,4 @@ export async function onSoleConnection<T>(
   } finally {
     await client.end()
   }
-}
-
-const connectTimeoutMs = 10_000
-
-/**
- * Waits until the database accepts connections: DATABASE_MAX_RETRY attempts, DATABASE_RETRY_INTERVAL apart, so that a
- * process may be started before or together with its database. Throws a ConfigError that names DATABASE_URL.
- */
-export async function reachDatabase(config: Config, log: Logger): Promise<void> {
-  const { maxRetry, retryIntervalMs } = config.database
-  const attempts = Math.max(1, maxRetry)
-  await retryTransient(() => connectOnce(config), {
-    backoff: { firstMs: retryIntervalMs, longestMs: retryIntervalMs },
-    attempts,
-    onRetry: (error, _pauseMs, attempt) =>
-      log.warn({ attempt, reason: reasonOf(error) }, 'the database cannot be reached yet'),
-  }).catch((error: unknown) => {
-    throw new ConfigError(`DATABASE_URL: the database cannot be reached (attempts: ${attempts}): ${reasonOf(error)}`)
-  })
-}
-
-async function connectOnce(config: Config): Promise<void> {
-  const client = new Connection({
-    connectionString: withoutSslMode(databaseUrl(config)),
-    ssl: tlsOptions(config),
-    connectionTimeoutMillis: connectTimeoutMs,
-    application_name: 'daybook start',
-  })
-  try {
-    await client.connect()
-  } finally {
-    await client.end()
-  }
-}
-
-function reasonOf(error: unknown): string {
-  const { message, code } = error as { message: string; code?: string }
-  return message || (code ?? 'unknown')
 }

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
+import type { Logger } from 'pino'
 import type * as manager from '../catalog/change.ts'
 import type { Config } from '../config/config.ts'
 import { Connection, processOf } from '../db/connection.ts'
@@ -55,11 +56,11 @@ const goneAfterMs = 1000
 
 /**
  * Opens the session of a setup or a migration run; its statements are not bound by TRANSACTION_TIMEOUT_MS. Throws a
- * ConfigError where a pooler would give it to others as well.
+ * ConfigError where a pooler would give it to others as well. With `waitingLog` it waits for a database that is not there yet.
  */
-export async function openDirectSession(config: Config): Promise<DirectSession> {
+export async function openDirectSession(config: Config, waitingLog?: Logger): Promise<DirectSession> {
   const url = directUrl(config)
-  const { keepsSettings } = await requireOwnSessions(config)
+  const { keepsSettings } = await requireOwnSessions(config, waitingLog)
   const settings = settingsOf(url, { transactionTimeoutMs: 0, readOnly: false })
   const options = keepsSettings ? settings.ofSession : settings.ofAddress
   const client = new Connection({

@@ -35,7 +35,6 @@ import {
 } from '../db/pools.ts'
 import { openReplicas, type ReplicaReads, type Replicas } from '../db/replicas/replicas.ts'
 import { loadWritePositions, openWritePositions } from '../db/replicas/write-positions.ts'
-import { reachDatabase } from '../db/sole-connection.ts'
 import { sql, type UnloggedWrites } from '../db/sql.ts'
 import { forgetWritePositions, storeWritePositions } from '../db/unlogged/processes.ts'
 import { keyOf, openWritePool, type WritePool } from '../db/write-pool.ts'
@@ -103,7 +102,6 @@ type RuntimeOptions = {
 export async function openRuntime(options: RuntimeOptions): Promise<Runtime> {
   const { config, log, name, worker, env = {} } = options
   const mailLogo = readLogo(config.server.extensionsDir)
-  await reachDatabase(config, log)
   const line = await lookAtDatabase(config, log)
   const closers: (() => Promise<void>)[] = []
   const opened: NoteClose = (value, close) => {

@@ -12,7 +12,6 @@ import type { Env } from '../config/variable.ts'
 import { openLine } from '../db/poolers/line.ts'
 import { requireOwnSessions } from '../db/poolers/poolers.ts'
 import { directUrl, openPool } from '../db/pools.ts'
-import { reachDatabase } from '../db/sole-connection.ts'
 import { rawQuery, sql, type Tx } from '../db/sql.ts'
 import { replaceSecret } from '../db/unlogged/secrets.ts'
 import { AppError } from '../errors.ts'
@@ -25,9 +24,9 @@ import {
   createBaseline,
   type MigrationHost,
   type MigrationRunner,
-  migrateAtStart,
   pendingSystemMigrations,
   refuseNewer,
+  runPending,
   runSystemMigrations,
   withRunner,
 } from '../features/data/migrations/migrations.ts'
@@ -55,8 +54,7 @@ const partitionsAhead = 3
  * number of processes at once: an advisory lock lets one after the other through, and each part looks before it acts.
  */
 export async function runSetup(config: Config, log: Logger): Promise<SetupResult> {
-  await reachDatabase(config, log)
-  const session = await openDirectSession(config)
+  const session = await openDirectSession(config, log)
   try {
     await checkServer(session)
     await session.lock('daybook setup')
@@ -82,7 +80,7 @@ export async function setUpAndMigrate(
   tell: (result: SetupResult) => void,
 ) {
   tell(await runSetup(config, log))
-  await migrateAtStart({ config, log, env })
+  await runPending({ config, log, env })
 }
 
 async function createSystemSchema(runner: MigrationRunner): Promise<void> {

@@ -17,20 +17,26 @@ import { sql } from '../sql.ts'
 import { type Line, type LineFacts, neededSettings, openLine, plainLine, settingsOf } from './line.ts'
 
 /**
- * Looks at the ways to the database before anything relies on them. Throws a ConfigError that names the variable where
- * sessions are needed and what lies in between gives none.
+ * Looks at the ways to the database before anything relies on them, and waits for one that is not there yet:
+ * DATABASE_MAX_RETRY attempts, DATABASE_RETRY_INTERVAL apart, so that a process may be started before or together with its
+ * database. Throws a ConfigError that names the variable where it can't be reached, and where sessions are needed and what
+ * lies in between gives none.
  */
 export async function lookAtDatabase(config: Config, log: Logger): Promise<Line> {
   const url = databaseUrl(config)
   const facts = await lookAt('DATABASE_URL', config, url, log)
-  if (config.database.directUrl !== undefined || !facts.keepsSessions) await requireOwnSessions(config)
+  if (config.database.directUrl !== undefined || !facts.keepsSessions) await requireOwnSessions(config, log)
   if (facts.isPooled) log.info(facts, 'there is a pooler on the way to the database')
   return openLine({ facts, named: config.database.preparedStatements, log })
 }
 
-/** Checks the direct way to the database. Throws a ConfigError where that leads to sessions that others get as well. */
-export async function requireOwnSessions(config: Config): Promise<LineFacts> {
-  const facts = await lookAt('DATABASE_DIRECT_URL', config, directUrl(config))
+/**
+ * Checks the direct way to the database. Throws a ConfigError where that leads to sessions that others get as well. With
+ * `waitingLog` it waits for the database as {@link lookAtDatabase} does; without one a database that is not there is an error.
+ */
+export async function requireOwnSessions(config: Config, waitingLog?: Logger): Promise<LineFacts> {
+  const variable = config.database.directUrl === undefined ? 'DATABASE_URL' : 'DATABASE_DIRECT_URL'
+  const facts = await lookAt(variable, config, directUrl(config), waitingLog)
   if (facts.keepsSessions) return facts
   throw new ConfigError(
     config.database.directUrl === undefined
@@ -42,23 +48,33 @@ export async function requireOwnSessions(config: Config): Promise<LineFacts> {
 const lacksSessions = (variable: string) =>
   `${variable} leads through a pooler in transaction mode, and LISTEN, advisory locks, replication, setup and migrations need sessions of their own: name the server itself, or a pooler in session mode, in DATABASE_DIRECT_URL (docs/poolers.md)`
 
-/** A pooler whose connections are all taken is waited for as a database is that is not there yet. */
-async function lookAt(variable: string, config: Config, url: string, log?: Logger): Promise<LineFacts> {
+/** A pooler whose connections are all taken is waited for; so is a database that is not there yet, with `waitingLog`. */
+async function lookAt(variable: string, config: Config, url: string, waitingLog?: Logger): Promise<LineFacts> {
   const { maxRetry, retryIntervalMs } = config.database
+  const attempts = Math.max(1, maxRetry)
+  const waits = waitingLog !== undefined
   try {
     return await retryTransient(() => lookAtLine({ config, url }), {
       backoff: { firstMs: retryIntervalMs, longestMs: retryIntervalMs },
-      attempts: Math.max(1, maxRetry),
-      mayRetry: isTimeout,
-      onRetry: (_error, _pauseMs, attempt) =>
-        log?.warn({ attempt }, `${variable}: the pooler has no connection to give yet`),
+      attempts,
+      mayRetry: (error) => isTimeout(error) || (waits && !(error instanceof ConfigError)),
+      onRetry: (error, _pauseMs, attempt) => {
+        if (isTimeout(error)) waitingLog?.warn({ attempt }, `${variable}: the pooler has no connection to give yet`)
+        else waitingLog?.warn({ attempt, reason: reasonOf(error) }, 'the database cannot be reached yet')
+      },
     })
   } catch (error) {
     if (error instanceof ConfigError) throw new ConfigError(`${variable}: ${error.message}`)
     if (isTimeout(error))
       throw new ConfigError(`${variable}: the pooler has no connection to give: all of them are taken`)
-    throw error
+    if (!waits) throw error
+    throw new ConfigError(`${variable}: the database cannot be reached (attempts: ${attempts}): ${reasonOf(error)}`)
   }
+}
+
+function reasonOf(error: unknown): string {
+  const { message, code } = error as { message: string; code?: string }
+  return message || (code ?? 'unknown')
 }
 
 /** The settings that statements of a pool run under, as the server says. */
@@ -157,7 +173,7 @@ export async function lookAtLine(options: LookOptions): Promise<LineFacts> {
 
 /** PgBouncer takes no startup parameters but its own, unless it is told to. */
 const refusedParameter = '08P01'
-const defaultPatienceMs = 5000
+const defaultPatienceMs = 10_000
 
 function clientOf({ config, url, timeoutMs = defaultPatienceMs }: LookOptions, withOptions: boolean): pg.Client {
   const { transactionTimeoutMs } = config.database

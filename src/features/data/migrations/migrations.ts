@@ -39,19 +39,12 @@ import {
   storeRunning,
   systemVersions,
 } from './records.ts'
-import {
-  findInterrupted,
-  finishRun,
-  type MigrationHost,
-  type MigrationRunner,
-  migrationsOf,
-  withRunner,
-} from './runner.ts'
+import { finishRun, type MigrationHost, type MigrationRunner, migrationsOf, withRunner } from './runner.ts'
 
 export { createMigration, migrationScript } from './create.ts'
 export { lintSql, type MigrationFinding, readSubject } from './lint.ts'
 export { type MigrationRecord, migrationTypes, pendingOf, statusOf } from './records.ts'
-export { type MigrationHost, type MigrationRunner, readOnce, withRunner } from './runner.ts'
+export { findInterrupted, type MigrationHost, type MigrationRunner, readOnce, withRunner } from './runner.ts'
 
 type RunResult = {
   readonly results: readonly MigrationRecord[]
@@ -86,13 +79,11 @@ export async function newestSystemVersion(): Promise<string> {
 }
 
 /**
- * The step of a process's start after setup: with MIGRATIONS_AUTO_RUN it runs the pending migrations, after any process
- * that already does; without, it only finds interrupted ones.
+ * Runs the user's pending migrations, after any process that already does: the step of a start with MIGRATIONS_AUTO_RUN.
  *
  * @throws AppError when one fails or has failed before: a process must not serve with a schema that it does not fit
  */
-export async function migrateAtStart(host: MigrationHost): Promise<void> {
-  if (!host.config.migrations.autoRun) return findInterrupted(host)
+export async function runPending(host: MigrationHost): Promise<void> {
   await withRunner(host, { requester: systemActor, busy: 'wait' }, async (runner) => {
     throwFailed((await runMigrations(runner, {})).results)
   })

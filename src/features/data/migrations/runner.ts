@@ -1,5 +1,6 @@
 import { adoptTenants } from '../../../catalog/change.ts'
 import type { Config } from '../../../config/config.ts'
+import type { ReservedReads } from '../../../db/pools.ts'
 import { sql } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
 import { type DirectSession, openDirectSession } from '../../../events/direct-session.ts'
@@ -93,11 +94,11 @@ export async function finishRun({ session, config }: MigrationRunner, scripts: r
  * At a process's start: finds the migrations that a killed runner has left `running`. Does nothing
  * while another process is the runner.
  */
-export async function findInterrupted(host: MigrationHost): Promise<void> {
-  const session = await openDirectSession(host.config)
+export async function findInterrupted({ config, log, reserved }: MigrationHost & ReservedReads): Promise<void> {
+  if ((await runningVersions(reserved)).length === 0) return
+  const session = await openDirectSession(config)
   try {
-    if ((await runningVersions(session)).length > 0 && (await session.tryLock(lockName)))
-      await failInterrupted(session, host.log)
+    if (await session.tryLock(lockName)) await failInterrupted(session, log)
   } finally {
     await session.close()
   }
