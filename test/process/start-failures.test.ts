@@ -3,11 +3,12 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, inject, it, onTestFinished } from 'vitest'
 import { asSuperuser } from '../support/log.ts'
 import { createDatabase, createEmptyDatabase } from '../support/postgres.ts'
 import { testEnv } from '../support/prepare.ts'
-import { type OutputLine, root, startProcess, type TestProcess } from '../support/processes.ts'
+import { type OutputLine, root, startProcess, type TestProcess, waitFor } from '../support/processes.ts'
+import { withClient } from '../support/server.ts'
 
 /** Of the packages that the program names; another one belongs behind its first use, or here with a reason. */
 const neededByTheStart = (
@@ -92,6 +93,20 @@ describe('the web process', () => {
       expect(sources).toContain('src/process/runtime.ts')
       expect(sources.filter((file) => ofScripts.test(file) || ofWorkflows.test(file))).toEqual([])
     }
+  })
+
+  it('is ready with one connection of each kind, after one that looks at the database', async () => {
+    const { url, name } = await createDatabase()
+    await readyAndEnded(testEnv(url))
+    const stats = 'select numbackends as open, sessions::int from pg_stat_database where datname = $1'
+    const sessions = await withClient(inject('server').url, (client) =>
+      waitFor(async () => {
+        const [{ open, sessions }] = (await client.query(stats, [name])).rows
+        return open === 0 && sessions
+      }),
+    )
+    // Reserved, listening, reading and writing.
+    expect(sessions).toBe(1 + 4)
   })
 
   it('does not start on a port that is taken, and names it', async () => {
