@@ -76,6 +76,17 @@ describe('POST /auth/password/reset', () => {
   ])('refuses %s', async (_what, body, message) => {
     expect(await ask(body)).toMatchObject({ status: 400, body: { message } })
   })
+
+  it('says what to do about a link that is not trusted, and where none is, and names no address', async () => {
+    const body = { email: 'a@example.com', link: 'http://localhost:3000' }
+    const hints = ['Must be the address of a front end in AUTH_APP_URL', 'trusts no front end yet']
+    const answers = [await ask(body), await other.anonymous('POST', '/auth/password/reset', body)]
+    for (const [i, answer] of answers.entries()) {
+      expect(answer).toMatchObject({ status: 400, body: { message: 'Invalid link' } })
+      expect(answer.body.details).toContain(hints[i])
+      expect(answer.text).not.toContain(new URL(link).host)
+    }
+  })
 })
 
 describe('POST /auth/password/reset/{token}', () => {

@@ -143,7 +143,7 @@ describe('POST /auth/register with REQUIRE_EMAIL_VERIFICATION', () => {
     })
     expect({ status: response.statusCode, body: response.json() }).toEqual({
       status: 400,
-      body: { message: 'Invalid link', code: 'BAD_REQUEST' },
+      body: { message: 'Invalid link', code: 'BAD_REQUEST', details: expect.stringContaining('AUTH_APP_URL') },
     })
   })
 

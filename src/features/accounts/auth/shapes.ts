@@ -202,7 +202,7 @@ export function trustedLink(
 ): string {
   const address = link !== undefined && link.length <= longest ? link.replace(/\/+$/, '') : ''
   if (!trustedAddresses(deps).some((trusted) => address === trusted || isPathAt(new URL(trusted).origin, address)))
-    throw new AppError(400, refusal)
+    throw untrusted(deps, refusal)
   return address
 }
 
@@ -219,13 +219,13 @@ export function trustedReturn(
   const isPlain = /^https?:\/\/[\w.~:/?@!$&'()*+,;=%[\]-]+$/.test(text) && URL.canParse(text)
   const origins = trustedAddresses(deps).map((trusted) => new URL(trusted).origin)
   if (isPlain && origins.some((origin) => text === origin || text.startsWith(`${origin}/`))) return text
-  throw new AppError(400, refusal)
+  throw untrusted(deps, refusal)
 }
 
 /** The first trusted frontend; 400 where the installation names none. */
 export function defaultLink(deps: Configuration & CurrentSettings, refusal = 'Invalid link'): string {
   const [first] = trustedAddresses(deps)
-  if (first === undefined) throw new AppError(400, refusal)
+  if (first === undefined) throw untrusted(deps, refusal)
   return first
 }
 
@@ -253,6 +253,15 @@ function isPathAt(origin: string, address: string): boolean {
   return (
     plainPath.test(path) && URL.canParse(address) && new URL(address).href === (path === '' ? `${origin}/` : address)
   )
+}
+
+/** Says what would be trusted, and not which addresses are. */
+function untrusted(deps: Configuration & CurrentSettings, refusal: string): AppError {
+  const details =
+    trustedAddresses(deps).length === 0
+      ? 'This installation trusts no front end yet: name the address of yours in AUTH_APP_URL, or as app_url in the settings'
+      : 'Must be the address of a front end in AUTH_APP_URL or in the settings (app_url, project_url), or a path there'
+  return new AppError(400, refusal, { details, members: { details } })
 }
 
 function trustedAddresses({ settings, config }: Configuration & CurrentSettings): string[] {
