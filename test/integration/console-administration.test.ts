@@ -173,6 +173,10 @@ describeWithBrowser('the schema page', () => {
       await expectAccessible(page)
     })
     await add('note', 'Text', async () => undefined)
+    await add('tags', 'Array_String', async () => {
+      await page.getByLabel('Default', { exact: true }).selectOption('value')
+      await page.getByLabel('Default value').fill(`new\n${attack}`)
+    })
     await page.getByRole('button', { name: 'Add a relation' }).click()
     await page.getByRole('dialog', { name: 'New relation' }).getByLabel('Name', { exact: true }).fill('customer')
     await page.getByLabel('Leads to', { exact: true }).selectOption('customer')
@@ -188,6 +192,7 @@ describeWithBrowser('the schema page', () => {
       number: { type: 'String', allowNull: false, unique: true, validate: { len: [0, 20] } },
       total: { type: 'Decimal', values: { precision: 10, scale: 2 } },
       state: { type: 'ENUM', values: ['open', attack], defaultValue: 'open' },
+      tags: { type: 'Array_String', defaultValue: { value: ['new', attack] } },
       customer: { relType: 'BelongsTo', target: 'customer' },
     })
     await page.getByRole('heading', { name: attack }).waitFor()

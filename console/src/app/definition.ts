@@ -173,8 +173,7 @@ function fieldOf(name: string, entry: Entry, relations: readonly Relation[], acc
   return {
     name,
     type,
-    kind: kindOf(type),
-    element: elementOf(type),
+    ...kindsOf(type),
     isKey,
     isRequired: entry.allowNull === false && entry.defaultValue === undefined && !isKey,
     isHidden: entry.hidden === true || !access.reads(name),
@@ -233,6 +232,11 @@ export function kindOf(type: string): FieldKind {
   if (/Vec(tor)?$/.test(type)) return 'vector'
   if (/Point|Line|Polygon|Geo/.test(type)) return 'geometry'
   return 'text'
+}
+
+/** How values of a type behave, and the members of those that are lists. */
+export function kindsOf(type: string): Pick<Field, 'kind' | 'element'> {
+  return { kind: kindOf(type), element: elementOf(type) }
 }
 
 /** How the members of an array type behave, where they have a type. */

@@ -1,5 +1,5 @@
-import { kindOf as kindOfType, optionsOf } from '../../app/definition.ts'
-import { Field, Select, TextField } from '../../ui/field.tsx'
+import { kindsOf, optionsOf } from '../../app/definition.ts'
+import { Field, Select, TextArea, TextField } from '../../ui/field.tsx'
 import { isStructured, parseValue, textOf } from '../data/values.ts'
 import { type Entry, objectOf, withMember } from './definitions.ts'
 import styles from './schema.module.css'
@@ -19,8 +19,8 @@ const made: Readonly<Record<string, string>> = {
 
 export function defaultOf(entry: Entry): StatedDefault {
   const { defaultValue: value, type } = entry
-  const kind = kindOfType(String(type ?? 'String'))
-  const text = (literal: unknown) => ({ how: 'value', text: textOf({ kind }, literal) })
+  const kinds = kindsOf(String(type ?? 'String'))
+  const text = (literal: unknown) => ({ how: 'value', text: textOf(kinds, literal) })
   if (value === undefined) return { how: 'none', text: '' }
   // A type that makes its values itself has this for none.
   if (value === null) return { how: 'other', text: '', other: value }
@@ -41,10 +41,10 @@ export function withDefault(entry: Entry, { how, text, other }: StatedDefault): 
   if (how === 'other') return { ...entry, defaultValue: other }
   if (how === 'SQL') return { ...entry, defaultValue: { type: 'SQL', value: text } }
   if (how !== 'value') return { ...entry, defaultValue: { type: how } }
-  const kind = kindOfType(String(entry.type))
-  const value = parseValue({ kind }, text)
+  const kinds = kindsOf(String(entry.type))
+  const value = parseValue(kinds, text)
   if (value === null) throw new Error('Type the value, or choose no default.')
-  return { ...entry, defaultValue: isStructured({ kind }) ? { value } : value }
+  return { ...entry, defaultValue: isStructured(kinds) ? { value } : value }
 }
 
 type DefaultValueProps = {
@@ -56,7 +56,8 @@ type DefaultValueProps = {
 
 /** The value of a row that brings none. */
 export function DefaultValue({ entry, stated, problem, onChange }: DefaultValueProps) {
-  const kind = kindOfType(String(entry.type))
+  const { kind, element } = kindsOf(String(entry.type))
+  const isList = stated.how === 'value' && element !== undefined
   const options = kind === 'boolean' ? ['true', 'false'] : kind === 'enum' ? optionsOf(entry.values) : undefined
   const change = ({ target }: { readonly target: { readonly value: string } }) =>
     onChange({ ...stated, text: target.value })
@@ -83,7 +84,12 @@ export function DefaultValue({ entry, stated, problem, onChange }: DefaultValueP
           {(attributes) => <Select {...attributes} value={stated.text} onChange={change} options={options} />}
         </Field>
       )}
-      {((stated.how === 'value' && options === undefined) || stated.how === 'SQL') && (
+      {isList && (
+        <Field label="Default value" note="one per line" error={problem}>
+          {(attributes) => <TextArea {...attributes} rows={2} value={stated.text} onChange={change} />}
+        </Field>
+      )}
+      {((stated.how === 'value' && options === undefined && !isList) || stated.how === 'SQL') && (
         <TextField
           label={stated.how === 'SQL' ? 'Default expression' : 'Default value'}
           error={problem}
