@@ -159,6 +159,20 @@ describeWithBrowser('the operations area', () => {
     await expect.poll(subject).toBe('First')
     await page.getByRole('button', { name: 'Save' }).click()
     await expect.poll(subject).toBe('Second')
+    // What somebody else changes meanwhile: their text stays, and what both have changed is asked.
+    await expect.poll(() => page.getByRole('button', { name: 'Save' }).isDisabled()).toBe(true)
+    await page.getByLabel('Subject').fill('Mine')
+    const theirs = { subject: 'Theirs', body: '<p>Their text</p>' }
+    expect((await console_.api.admin('PATCH', `/items/svc_Template/${id}`, theirs)).status).toBe(200)
+    await page.getByRole('button', { name: 'Save' }).click()
+    const choice = page.getByRole('group', { name: 'subject' })
+    await choice.getByText('Theirs').last().waitFor()
+    expect(await page.getByRole('group', { name: 'body' }).count()).toBe(0)
+    await choice.getByRole('radio', { name: 'Mine' }).check()
+    await page.getByRole('button', { name: 'Save the result' }).click()
+    await expect.poll(subject).toBe('Mine')
+    expect(await one('select body from "svc_Template" where id = $1', [id])).toEqual({ body: theirs.body })
+    await expect.poll(() => page.getByLabel('HTML').inputValue()).toBe(theirs.body)
   })
 
   it('makes a webhook, shows its secret once, and delivers again what failed', async () => {

@@ -1,5 +1,5 @@
 import { useState } from 'react'
-import type { Collection } from '../../app/catalog.ts'
+import type { Field } from '../../app/catalog.ts'
 import { ConfirmDialog } from '../../ui/dialog.tsx'
 import styles from './merge.module.css'
 import type { Row } from './query.ts'
@@ -18,18 +18,18 @@ const conflicting = ({ base, mine, theirs }: Conflict): readonly string[] =>
   Object.keys(mine).filter((name) => !sameValue(base[name], theirs[name]) && !sameValue(mine[name], theirs[name]))
 
 type MergeProps = {
-  readonly collection: Collection
+  /** Those whose values are not shown as plain text. */
+  readonly fields?: readonly Pick<Field, 'name' | 'kind'>[]
   readonly conflict: Conflict
   readonly onClose: () => void
   readonly onMerged: (change: Row, etag: string | undefined) => Promise<void>
 }
 
 /** Shows both changes of a row, and has somebody choose field by field. */
-export function Merge({ collection, conflict, onClose, onMerged }: MergeProps) {
+export function Merge({ fields = [], conflict, onClose, onMerged }: MergeProps) {
   const disputed = conflicting(conflict)
   const [kept, setKept] = useState<ReadonlySet<string>>(new Set(disputed))
-  const fieldNamed = (name: string) =>
-    collection.fields.find((field) => field.name === name) ?? { kind: 'text' as const }
+  const fieldNamed = (name: string) => fields.find((field) => field.name === name) ?? { kind: 'text' as const }
   const merge = () => {
     const change = Object.entries(conflict.mine).filter(([name]) => !disputed.includes(name) || kept.has(name))
     return onMerged(Object.fromEntries(change), conflict.etag)

@@ -153,7 +153,7 @@ export function RowGrid({
       />
       {conflict !== undefined && (
         <Merge
-          collection={collection}
+          fields={collection.fields}
           conflict={conflict}
           onClose={() => setConflict(undefined)}
           onMerged={async (change, etag) => {

@@ -8,6 +8,7 @@ import { Checkbox, Field, Select, TextArea, TextField } from '../../ui/field.tsx
 import { Loading, Note, Problem } from '../../ui/states.tsx'
 import { Badge } from '../../ui/table.tsx'
 import { notifyError } from '../../ui/toast.tsx'
+import { type Conflict, Merge } from '../data/merge.tsx'
 import { createRow, deleteRows, patchRow, readVersion, typedSince, useBegun, type Version } from '../data/writes.ts'
 import { List, type Listing, moment, refreshLists } from './list.tsx'
 import styles from './operations.module.css'
@@ -180,13 +181,26 @@ function EditorOf({ live, onSaved, onClose }: EditorOfProps) {
     ...(types?.types.find((one) => one.type === type)?.variables ?? []),
     ...(types?.commonVariables ?? []),
   ]
+  const [conflict, setConflict] = useState<Conflict>()
+  const settle = async () => {
+    const [now] = await Promise.all([onSaved(), refreshLists()])
+    if (now !== undefined) beginAt(now)
+    setTyped((since) => typedSince(since, typed))
+  }
+  const store = async () => {
+    try {
+      await patchRow(collection, id, typed, etag)
+      await settle()
+    } catch (error) {
+      if (!(error instanceof DaybookError && error.status === 412)) throw error
+      const theirs = await readVersion(collection, id)
+      setConflict({ base: row, mine: typed, theirs: theirs.row, etag: theirs.etag })
+    }
+  }
   const save = async () => {
     setBusy(true)
     try {
-      await patchRow(collection, id, typed, etag)
-      const [now] = await Promise.all([onSaved(), refreshLists()])
-      if (now !== undefined) beginAt(now)
-      setTyped((since) => typedSince(since, typed))
+      await store()
     } catch (error) {
       notifyError(error)
     } finally {
@@ -234,6 +248,16 @@ function EditorOf({ live, onSaved, onClose }: EditorOfProps) {
         </div>
         <Preview id={id} subject={draft.subject} body={draft.body} />
       </div>
+      {conflict !== undefined && (
+        <Merge
+          conflict={conflict}
+          onClose={() => setConflict(undefined)}
+          onMerged={async (merged, version) => {
+            if (Object.keys(merged).length > 0) await patchRow(collection, id, merged, version)
+            await settle()
+          }}
+        />
+      )}
       {isRemoving && (
         <ConfirmDialog
           isOpen

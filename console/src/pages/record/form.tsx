@@ -169,7 +169,7 @@ export function RecordForm({
       {fixed.length > 0 && onCreate === undefined && <Facts fields={fixed} row={row} catalog={catalog} />}
       {conflict !== undefined && (
         <Merge
-          collection={collection}
+          fields={collection.fields}
           conflict={conflict}
           onClose={() => setConflict(undefined)}
           onMerged={async (merged, version) => {

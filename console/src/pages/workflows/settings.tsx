@@ -60,7 +60,7 @@ export function Settings({ workflow, etag, onClose, onSaved }: SettingsProps) {
   if (conflict !== undefined)
     return (
       <Merge
-        collection={catalog.get('svc_Workflow')!}
+        fields={catalog.get('svc_Workflow')!.fields}
         conflict={conflict}
         onClose={onClose}
         onMerged={async (merged, version) => {
