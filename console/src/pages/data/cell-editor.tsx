@@ -1,5 +1,4 @@
 import { type KeyboardEvent, useEffect, useRef, useState } from 'react'
-import { DaybookError } from '../../../../clients/client.ts'
 import type { Catalog, Collection, Field } from '../../app/catalog.ts'
 import { notifyError } from '../../ui/toast.tsx'
 import styles from './cell-editor.module.css'
@@ -7,7 +6,7 @@ import { chosenRow, type Draft, Editor } from './editor.tsx'
 import type { Conflict } from './merge.tsx'
 import type { Row } from './query.ts'
 import { attempt, isStructured, parseValue, sameValue, textOf } from './values.ts'
-import { patchRow, readVersion } from './writes.ts'
+import { conflictOf, patchRow, readVersion } from './writes.ts'
 
 type CellEditorProps = {
   readonly collection: Collection
@@ -58,9 +57,9 @@ export function CellEditor({ collection, catalog, field, row: live, onClose, onS
       })
       onClose()
     } catch (error) {
-      if (error instanceof DaybookError && error.status === 412) {
-        const theirs = await readVersion(collection.name, id)
-        onConflict({ base: row, mine: change, theirs: theirs.row, etag: theirs.etag })
+      const met = await conflictOf(error, collection.name, id, { base: row, mine: change })
+      if (met !== undefined) {
+        onConflict(met)
         return onClose()
       }
       ended.current = false

@@ -1,7 +1,8 @@
 import { useState } from 'react'
-import type { Answer } from '../../../../clients/client.ts'
+import { type Answer, DaybookError } from '../../../../clients/client.ts'
 import { client, queryClient } from '../../app/client.ts'
 import { notify, notifyError } from '../../ui/toast.tsx'
+import type { Conflict } from './merge.tsx'
 import type { Row } from './query.ts'
 
 const pathOf = (collection: string, id: string) => `/items/${encodeURIComponent(collection)}/${encodeURIComponent(id)}`
@@ -25,6 +26,18 @@ export async function patchRow(collection: string, id: string, change: Row, etag
     headers: etag === undefined ? {} : { 'if-match': etag },
   })
   told('Saved', answer)
+}
+
+/** What a change of `base` has met that was refused because somebody else was first; undefined for any other failure. */
+export async function conflictOf(
+  failure: unknown,
+  collection: string,
+  id: string,
+  { base, mine }: Pick<Conflict, 'base' | 'mine'>,
+): Promise<Conflict | undefined> {
+  if (!(failure instanceof DaybookError && failure.status === 412)) return undefined
+  const { row: theirs, etag } = await readVersion(collection, id)
+  return { base, mine, theirs, etag }
 }
 
 /** What was typed, by the name of its field, less what has been sent: the rest was typed while that was on its way. */

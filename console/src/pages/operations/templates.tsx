@@ -9,7 +9,16 @@ import { Loading, Note, Problem } from '../../ui/states.tsx'
 import { Badge } from '../../ui/table.tsx'
 import { notifyError } from '../../ui/toast.tsx'
 import { type Conflict, Merge } from '../data/merge.tsx'
-import { createRow, deleteRows, patchRow, readVersion, typedSince, useBegun, type Version } from '../data/writes.ts'
+import {
+  conflictOf,
+  createRow,
+  deleteRows,
+  patchRow,
+  readVersion,
+  typedSince,
+  useBegun,
+  type Version,
+} from '../data/writes.ts'
 import { List, type Listing, moment, refreshLists } from './list.tsx'
 import styles from './operations.module.css'
 import type { SectionProps } from './operations.tsx'
@@ -192,9 +201,9 @@ function EditorOf({ live, onSaved, onClose }: EditorOfProps) {
       await patchRow(collection, id, typed, etag)
       await settle()
     } catch (error) {
-      if (!(error instanceof DaybookError && error.status === 412)) throw error
-      const theirs = await readVersion(collection, id)
-      setConflict({ base: row, mine: typed, theirs: theirs.row, etag: theirs.etag })
+      const met = await conflictOf(error, collection, id, { base: row, mine: typed })
+      if (met === undefined) throw error
+      setConflict(met)
     }
   }
   const save = async () => {

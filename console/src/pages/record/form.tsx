@@ -1,5 +1,4 @@
 import { type FormEvent, lazy, Suspense, useEffect, useState } from 'react'
-import { DaybookError } from '../../../../clients/client.ts'
 import type { Catalog, Collection, Field as FieldOf, Relation } from '../../app/catalog.ts'
 import { type FoundEditor, useEditors } from '../../extensions/extensions.ts'
 import { Button } from '../../ui/button.tsx'
@@ -11,7 +10,7 @@ import type { Row } from '../data/query.ts'
 import { type Choice, choiceOf, RelationsPicker } from '../data/relation-picker.tsx'
 import { Value } from '../data/value.tsx'
 import { attempt, textOf } from '../data/values.ts'
-import { patchRow, readVersion, typedSince, useBegun, type Version } from '../data/writes.ts'
+import { conflictOf, patchRow, typedSince, useBegun, type Version } from '../data/writes.ts'
 import styles from './record.module.css'
 
 const FieldEditor = lazy(async () => ({ default: (await import('../../extensions/field-editor.tsx')).FieldEditor }))
@@ -96,9 +95,9 @@ export function RecordForm({
       await patchRow(collection.name, String(row[collection.key]), change, etag)
       await settle({ drafts, links })
     } catch (failure) {
-      if (!(failure instanceof DaybookError && failure.status === 412)) return setError(failure)
-      const theirs = await readVersion(collection.name, String(row[collection.key]))
-      setConflict({ base: row, mine: change, theirs: theirs.row, etag: theirs.etag })
+      const met = await conflictOf(failure, collection.name, String(row[collection.key]), { base: row, mine: change })
+      if (met === undefined) setError(failure)
+      else setConflict(met)
     } finally {
       setBusy(false)
     }

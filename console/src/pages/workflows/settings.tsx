@@ -1,11 +1,10 @@
 import { useState } from 'react'
-import { DaybookError } from '../../../../clients/client.ts'
 import { useCatalog } from '../../app/catalog.ts'
 import { ConfirmDialog } from '../../ui/dialog.tsx'
 import { Field, Select, TextArea, TextField } from '../../ui/field.tsx'
 import { type Conflict, Merge } from '../data/merge.tsx'
 import { sameValue } from '../data/values.ts'
-import { patchRow, readVersion } from '../data/writes.ts'
+import { conflictOf, patchRow } from '../data/writes.ts'
 import type { Workflow } from './workflow.ts'
 import styles from './workflows.module.css'
 
@@ -48,10 +47,7 @@ export function Settings({ workflow, etag, onClose, onSaved }: SettingsProps) {
     try {
       if (changed.length > 0) await patchRow('svc_Workflow', workflow.id, change, etag)
     } catch (error) {
-      if (error instanceof DaybookError && error.status === 412) {
-        const now = await readVersion('svc_Workflow', workflow.id)
-        setConflict({ base: workflow, mine: change, theirs: now.row, etag: now.etag })
-      }
+      setConflict(await conflictOf(error, 'svc_Workflow', workflow.id, { base: workflow, mine: change }))
       // The dialog stays; where both have written, it gives way to the choice.
       throw error
     }
