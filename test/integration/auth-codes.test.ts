@@ -1,6 +1,7 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createAccount, factsSince, plant } from '../support/accounts.ts'
 import { type Api, startApi } from '../support/api.ts'
+import { untilAdmitted } from '../support/wait.ts'
 
 /** Guessing at codes: every try is paid for in the database. */
 
@@ -23,7 +24,8 @@ async function inject(
   payload?: object,
 ): Promise<Answer> {
   const method = payload === undefined ? 'GET' : 'POST'
-  const response = await by.app.inject({ method, url, remoteAddress: ip, headers, ...(payload && { payload }) })
+  const request = { method, url, remoteAddress: ip, headers, ...(payload && { payload }) } as const
+  const response = await untilAdmitted(() => by.app.inject(request))
   return { status: response.statusCode, message: response.json().message, retryAfter: response.headers['retry-after'] }
 }
 
