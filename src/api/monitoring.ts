@@ -79,7 +79,7 @@ const readyRoute = route(
 
 async function readiness(deps: WebReads, feed: Feed | undefined): Promise<Record<string, HealthCheck>> {
   const database = check(deps, async () => {
-    await deps.reserved.one(sql.unsafe`select 1 as one`)
+    await deps.reserved.one(sql`select 1 as one`)
     return { pooler: deps.line.facts().isPooled, preparedStatements: deps.line.isNamed() }
   })
   const migrations = check(deps, async () => {

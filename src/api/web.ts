@@ -65,7 +65,7 @@ function checkVerificationMail(runtime: Runtime): void {
 /** Said here, not by every process: they all sign in alike. */
 async function warnAboutSuperuser({ reserved, log }: Runtime): Promise<void> {
   const { role, superuser } = await reserved.one<{ role: string; superuser: boolean }>(
-    sql.unsafe`select rolname as role, rolsuper as superuser from pg_roles where rolname = current_user`,
+    sql`select rolname as role, rolsuper as superuser from pg_roles where rolname = current_user`,
   )
   if (superuser)
     log.warn(

@@ -279,7 +279,7 @@ export async function executeChange(
 
 /** Lets one change of definitions after the other through; the lock ends with the transaction, readers never wait. */
 export async function lockCatalog(tx: Tx): Promise<void> {
-  await tx.any(sql.unsafe`select pg_advisory_xact_lock(hashtext('daybook catalog'))`)
+  await tx.any(sql`select pg_advisory_xact_lock(hashtext('daybook catalog'))`)
 }
 
 /** Creates collections that may point at each other. 409 when one exists. */
@@ -345,30 +345,27 @@ export async function adoptTenants(tx: Tx): Promise<readonly string[]> {
 
 /** The tables that have a tenant column, whatever MULTI_TENANT is now. */
 async function tablesWithTenants(tx: Tx): Promise<ReadonlySet<string>> {
-  const rows = await tx.any<{ name: string }>(sql.unsafe`
+  const rows = await tx.any<{ name: string }>(sql`
     select table_name as name from information_schema.columns where column_name = 'tenant_Id' and table_schema = 'public'`)
   return new Set(rows.map(({ name }) => name))
 }
 
 async function storeChange(tx: Tx, { collection, change }: CollectionChange, definitions: Definitions): Promise<void> {
   const next = definitions.get(collection)
-  const schema = sql.jsonb((next === undefined ? null : toStored(next)) as never)
+  const schema = sql.jsonb(next === undefined ? null : toStored(next))
   if (change === 'create')
-    await tx.any(
-      sql.unsafe`insert into "svc_SchemaDefinition" ("collectionName", schema) values (${collection}, ${schema})`,
-    )
+    await tx.any(sql`insert into "svc_SchemaDefinition" ("collectionName", schema) values (${collection}, ${schema})`)
   if (change === 'update')
     await tx.any(
-      sql.unsafe`update "svc_SchemaDefinition" set schema = ${schema}, "updatedAt" = now() where "collectionName" = ${collection}`,
+      sql`update "svc_SchemaDefinition" set schema = ${schema}, "updatedAt" = now() where "collectionName" = ${collection}`,
     )
-  if (change === 'delete')
-    await tx.any(sql.unsafe`delete from "svc_SchemaDefinition" where "collectionName" = ${collection}`)
+  if (change === 'delete') await tx.any(sql`delete from "svc_SchemaDefinition" where "collectionName" = ${collection}`)
 }
 
 async function lockedDefinitions(tx: Tx): Promise<readonly CollectionDefinition[]> {
   await lockCatalog(tx)
   const { exists } = await tx.one<{ exists: boolean }>(
-    sql.unsafe`select to_regclass('"svc_SchemaDefinition"') is not null as exists`,
+    sql`select to_regclass('"svc_SchemaDefinition"') is not null as exists`,
   )
   return exists ? readDefinitions(tx) : []
 }

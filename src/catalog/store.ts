@@ -101,7 +101,7 @@ function namesUnknown(error: unknown): boolean {
 
 async function readStamp(db: Reader): Promise<string> {
   const { stamp } = await db.one<{ stamp: string }>(
-    sql.unsafe`select count(*) || ' ' || coalesce(max(xmin::text::bigint), 0) as stamp from "svc_SchemaDefinition"`,
+    sql`select count(*) || ' ' || coalesce(max(xmin::text::bigint), 0) as stamp from "svc_SchemaDefinition"`,
   )
   return stamp
 }
@@ -109,7 +109,7 @@ async function readStamp(db: Reader): Promise<string> {
 /** The stored definitions as they were declared, in name order. A schema that has not changed since is the same object. */
 export async function readDefinitions(db: Reader): Promise<readonly CollectionDefinition[]> {
   const rows = await db.any<{ readonly collectionName: string; readonly stored: string }>(
-    sql.unsafe`select "collectionName", schema::text as stored from "svc_SchemaDefinition" order by "collectionName"`,
+    sql`select "collectionName", schema::text as stored from "svc_SchemaDefinition" order by "collectionName"`,
   )
   const before = lastRead
   lastRead = new Map(

@@ -41,7 +41,7 @@ export async function openDatabaseClock(db: Database, log: Logger): Promise<Data
 async function measure(db: Database): Promise<{ readonly aheadMs: number; readonly tookMs: number }> {
   const askedAt = performance.now()
   const { now } = await db.one<{ now: number }>(
-    sql.unsafe`select (extract(epoch from clock_timestamp()) * 1000)::float8 as now`,
+    sql`select (extract(epoch from clock_timestamp()) * 1000)::float8 as now`,
   )
   const tookMs = performance.now() - askedAt
   return { aheadMs: now - askedAt - tookMs / 2, tookMs }

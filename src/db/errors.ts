@@ -1,4 +1,4 @@
-import { BackendTerminatedError, BackendTerminatedUnexpectedlyError, ConnectionError } from 'slonik'
+import { BackendTerminatedError, BackendTerminatedUnexpectedlyError, ConnectionError } from '@slonik/errors'
 import { AppError, errors } from '../errors.ts'
 
 /** The SQLSTATE of whatever pg or slonik threw; undefined when it came from elsewhere. */

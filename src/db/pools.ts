@@ -327,15 +327,15 @@ export function statementSpan(name?: string): SpanOptions {
 
 /** The three reader functions over anything that runs a statement. */
 export function readerOf(query: (text: string, values: readonly unknown[]) => Promise<{ rows: unknown[] }>): Reader {
-  const any = async <Row>(q: Query) => (await query(plainPlaceholders(q.sql), q.values)).rows as Row[]
+  const any = async <Row>(q: Query) => (await query(q.text, q.values)).rows as Row[]
   const maybeOne = async <Row>(q: Query) => {
     const rows = await any<Row>(q)
-    if (rows.length > 1) throw new Error(`one row expected, ${rows.length} came: ${q.sql.slice(0, 80)}`)
+    if (rows.length > 1) throw new Error(`one row expected, ${rows.length} came: ${q.text.slice(0, 80)}`)
     return rows[0]
   }
   const one = async <Row>(q: Query) => {
     const row = await maybeOne<Row>(q)
-    if (row === undefined) throw new Error(`one row expected, none came: ${q.sql.slice(0, 80)}`)
+    if (row === undefined) throw new Error(`one row expected, none came: ${q.text.slice(0, 80)}`)
     return row
   }
   return { any, maybeOne, one }
@@ -352,11 +352,6 @@ export function databaseUrl(config: Config): string {
 /** Where LISTEN, advisory locks and replication connect: past any transaction pooler. */
 export function directUrl(config: Config): string {
   return config.database.directUrl ?? databaseUrl(config)
-}
-
-/** The tag numbers its placeholders `$slonik_1` so that they can be told from text; the wire wants `$1`. */
-function plainPlaceholders(text: string): string {
-  return text.replaceAll('$slonik_', '$')
 }
 
 /** TLS for every connection: a certificate to trust, or whatever `sslmode` of the address asks for. */

@@ -1,16 +1,37 @@
-import { createSqlTag, type FragmentSqlToken, type QuerySqlToken } from 'slonik'
+import template, { raw, type Sql } from 'sql-template-tag'
 
-/** SQL as a value: every `${…}` becomes a bound parameter, identifiers only through `sql.identifier`. */
-export const sql = createSqlTag()
+/** A statement with numbered parameters, and their values. */
+export type Query = { readonly text: string; readonly values: readonly unknown[] }
 
-export type Query = QuerySqlToken
+/** A statement or a part of one, which can be put into others. */
+export type SqlFragment = Omit<Sql, 'sql' | 'statement'>
 
-/** A part of a query, with its own values. */
-export type SqlFragment = FragmentSqlToken
+type Value = string | number | bigint | boolean | null
+type Json = object | string | number | boolean | null
+
+/**
+ * SQL as a value: every `${…}` becomes a bound parameter, or is a fragment that has its own. What is neither a value that has one
+ * form in SQL nor a fragment is given by `array`, `json` and `jsonb`; names only by `identifier`.
+ */
+export const sql = Object.assign(
+  (texts: TemplateStringsArray, ...values: readonly (Value | SqlFragment)[]): SqlFragment => {
+    // PostgreSQL would be sent NULL, and a condition that was forgotten would look like one that holds for nothing.
+    if (values.includes(undefined as never)) throw new Error(`a value of a statement is undefined: ${texts.join('…')}`)
+    return template(texts, ...values)
+  },
+  {
+    /** A list as one parameter; `type` is that of its members. */
+    array: (values: readonly Value[], type: string): SqlFragment => template`${values}::${raw(quoteName(type))}[]`,
+    json: (value: Json): SqlFragment => template`${JSON.stringify(value)}::json`,
+    jsonb: (value: Json): SqlFragment => template`${JSON.stringify(value)}::jsonb`,
+    /** A name, or several of which each contains the next. */
+    identifier: (names: readonly string[]): SqlFragment => raw(names.map(quoteName).join('.')),
+  },
+)
 
 /** Text whose parameters are already numbered (a compiled plan, a statement of a library) as a query value. */
 export function rawQuery(text: string, values: readonly unknown[] = []): Query {
-  return { ...sql.unsafe``, sql: text, values: values as Query['values'] }
+  return { text, values }
 }
 
 /** Quotes a catalog name for SQL that is generated as text (DDL, triggers). Names are checked when they are declared. */

@@ -1,13 +1,6 @@
 import type { QueryResult } from 'pg'
 import type { Logger } from 'pino'
-import {
-  createDriverFactory,
-  createPool,
-  type DatabasePool,
-  type DatabaseTransactionConnection,
-  type DriverFactory,
-  type Interceptor,
-} from 'slonik'
+import type { DatabasePool, DatabaseTransactionConnection, DriverFactory, Interceptor, QuerySqlToken } from 'slonik'
 import type { Tracing } from '../adapters/running-span.ts'
 import type { Config } from '../config/config.ts'
 import { cancelledBy, whileStaying } from './cancel.ts'
@@ -28,7 +21,7 @@ import {
   tlsOptions,
   withoutOwnParameters,
 } from './pools.ts'
-import { type Query, rawQuery, type Tx, type UnloggedWrites, type WriteKey } from './sql.ts'
+import type { Tx, UnloggedWrites, WriteKey } from './sql.ts'
 
 /**
  * The connections that may write. Only `events/commit.ts`, `db/unlogged/`, `events/direct-session.ts`, `process/runtime.ts` and
@@ -36,16 +29,21 @@ import { type Query, rawQuery, type Tx, type UnloggedWrites, type WriteKey } fro
  */
 export type WritePool = {
   /** Runs `work` in a transaction, again on serialization conflicts. It waits for no connection when `gone` aborts. */
-  transaction<T>(
-    work: (connection: DatabaseTransactionConnection) => Promise<T>,
-    gone?: AbortSignal | undefined,
-  ): Promise<T>
+  transaction<T>(work: (connection: TransactionConnection) => Promise<T>, gone?: AbortSignal | undefined): Promise<T>
   /** Single statements with named plans: the short way of one-row item writes. */
   readonly hot: Database
   /** For the job queue, whose maintenance sends several statements in one text. */
   script(text: string, values?: readonly unknown[]): Promise<{ rows: unknown[] }>
   states(): readonly PoolState[]
   close(): Promise<void>
+}
+
+/** Runs the statements of a transaction. */
+export type TransactionConnection = {
+  query(
+    text: string,
+    values?: readonly unknown[],
+  ): Promise<{ rows: unknown[]; notices: readonly { message: string }[] }>
 }
 
 type WritePoolOptions = {
@@ -65,16 +63,16 @@ export async function openWritePool(options: WritePoolOptions): Promise<WritePoo
     transactionTimeoutMs: database.transactionTimeoutMs,
     readOnly: false,
   })
-  const slonik = await openTransactions(options, settings)
+  const transactions = openTransactions(options, settings)
   const hot = openPool({ config, log, line, max: options.hot, readOnly: false, name: `${options.name} hot` })
   const { tracing } = options
   const hotDatabase = openDatabase(hot, { log, logSql: database.logging, tracing, onLoss: 'tell' })
   return {
     transaction: (work, gone) =>
       whileStaying(gone, (begin) =>
-        slonik.transaction(async (connection) => {
+        transactions.run(async (connection) => {
           begin()
-          if (!line.facts().keepsSettings) await connection.query(rawQuery(settings.ofTransaction))
+          if (!line.facts().keepsSettings) await connection.query(settings.ofTransaction)
           return work(connection)
         }),
       ),
@@ -85,34 +83,77 @@ export async function openWritePool(options: WritePoolOptions): Promise<WritePoo
       if (line.facts().keepsSettings) return hot.query(text)
       return withoutFirst(await hot.query(`${settings.ofTransaction}; ${text}`))
     },
-    states: () => {
-      const { acquiredConnections, idleConnections, waitingClients } = slonik.state()
-      const open = acquiredConnections + idleConnections
-      const write = { name: 'write', max: options.transactions, open, idle: idleConnections, waiting: waitingClients }
-      return [write, stateOf('hot', hot)]
-    },
+    states: () => [transactions.state(), stateOf('hot', hot)],
     close: async () => {
-      await Promise.all([slonik.end(), hot.end()])
+      await Promise.all([transactions.close(), hot.end()])
     },
   }
 }
 
-/** The pool of the transactions. */
-async function openTransactions(options: WritePoolOptions, settings: SessionSettings): Promise<DatabasePool> {
-  const { config, log, line } = options
+type Transactions = {
+  run<T>(work: (connection: TransactionConnection) => Promise<T>): Promise<T>
+  state(): PoolState
+  close(): Promise<void>
+}
+
+/** slonik is loaded by the first transaction: it is a tenth of the files of a start, and many processes never write by it. */
+function openTransactions(options: WritePoolOptions, settings: SessionSettings): Transactions {
+  let opening: Promise<SlonikPool> | undefined
+  let opened: SlonikPool | undefined
+  const open = async () => {
+    opened = await openSlonik(await import('slonik'), options, settings)
+    return opened
+  }
+  return {
+    run: async (work) => {
+      opening ??= open()
+      const { pool, query } = opened ?? (await opening)
+      return pool.transaction((connection) => work({ query: (text, values = []) => query(connection, text, values) }))
+    },
+    state: () => {
+      const {
+        acquiredConnections: taken,
+        idleConnections: idle,
+        waitingClients: waiting,
+      } = opened?.pool.state() ?? none
+      return { name: 'write', max: options.transactions, open: taken + idle, idle, waiting }
+    },
+    close: async () => {
+      await (await opening)?.pool.end()
+    },
+  }
+}
+
+const none = { acquiredConnections: 0, idleConnections: 0, waitingClients: 0 }
+
+type Slonik = typeof import('slonik')
+type SlonikPool = {
+  readonly pool: DatabasePool
+  query(
+    connection: DatabaseTransactionConnection,
+    text: string,
+    values: readonly unknown[],
+  ): ReturnType<TransactionConnection['query']>
+}
+
+async function openSlonik(
+  slonik: Slonik,
+  { config, log, line, transactions, name }: WritePoolOptions,
+  settings: SessionSettings,
+): Promise<SlonikPool> {
   const { database } = config
   const url = withoutOwnParameters(databaseUrl(config))
-  const driver = driverFor({
+  const driver = driverFor(slonik, {
     connectionString: url,
-    application_name: `daybook ${options.name} write`,
+    application_name: `daybook ${name} write`,
     options: line.facts().keepsSettings ? settings.ofSession : settings.ofAddress,
     ssl: tlsOptions(config),
     connectionTimeoutMillis: database.poolAcquireMs,
     silenceMs: longestSilenceMs(config),
   })
-  const slonik = await createPool(url, {
+  const pool = await slonik.createPool(url, {
     driverFactory: driver,
-    maxPoolSize: options.transactions,
+    maxPoolSize: transactions,
     connectionTimeout: database.poolAcquireMs,
     idleTimeout: database.poolIdleMs,
     maximumConnectionAge: connectionLifetimeSeconds(database.poolEvictMs) * 1000,
@@ -121,8 +162,19 @@ async function openTransactions(options: WritePoolOptions, settings: SessionSett
     resetConnection: async () => {},
     interceptors: database.logging ? [logInterceptor(log)] : [],
   })
-  slonik.on('error', (error) => log.warn({ err: error, pool: 'write' }, 'a database connection was lost'))
-  return slonik
+  pool.on('error', (error) => log.warn({ err: error, pool: 'write' }, 'a database connection was lost'))
+  const empty = slonik.sql.unsafe``
+  return {
+    pool,
+    query: async (connection, text, values) => {
+      const { rows, notices } = await connection.query({
+        ...empty,
+        sql: text,
+        values: values as QuerySqlToken['values'],
+      })
+      return { rows: rows as unknown[], notices }
+    },
+  }
 }
 
 const pools = new WeakMap<WriteKey, WritePool>()
@@ -139,8 +191,6 @@ export function writePoolOf({ writes }: UnloggedWrites): WritePool {
   return pool
 }
 
-export type TransactionConnection = DatabaseTransactionConnection
-
 type TxOptions = {
   /** Notices about sessions are added to it (connection.ts). */
   readonly sessionNotices: string[]
@@ -154,9 +204,9 @@ type TxOptions = {
 /** Our reader over slonik's transaction connection. */
 export function txOf(connection: TransactionConnection, { sessionNotices, tracing, gone, cancel }: TxOptions): Tx {
   const run = async (text: string, values: readonly unknown[]) => {
-    const { rows, notices } = await cancelledBy(gone, cancel, () => connection.query(rawQuery(text, values)))
+    const { rows, notices } = await cancelledBy(gone, cancel, () => connection.query(text, values))
     sessionNotices.push(...notices.flatMap(({ message }) => sessionNotice(message) ?? []))
-    return { rows: rows as unknown[] }
+    return { rows }
   }
   const query: typeof run = (text, values) =>
     tracing.isOn ? tracing.part(spanName(text), statementSpan(), () => run(text, values)) : run(text, values)
@@ -172,7 +222,7 @@ function withoutFirst(results: unknown): QueryResult {
 function logInterceptor(log: Logger): Interceptor {
   return {
     name: 'log',
-    beforeQueryExecution: (_context, query: { sql: Query['sql'] }) => {
+    beforeQueryExecution: (_context, query: { readonly sql: string }) => {
       log.info({ sql: query.sql }, 'sql')
       return null
     },
@@ -183,7 +233,7 @@ function logInterceptor(log: Logger): Interceptor {
  * Lets slonik's transactions run on connections of ours: with their deadlines, and with the errors of the database as they
  * are.
  */
-function driverFor(config: ConnectionConfig): DriverFactory {
+function driverFor({ createDriverFactory }: Slonik, config: ConnectionConfig): DriverFactory {
   return createDriverFactory(async () => ({
     createPoolClient: async ({ clientEventEmitter }) => {
       const client = new Connection({ ...config, isSpare: true })

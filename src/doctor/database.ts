@@ -33,7 +33,7 @@ export type ServerFacts = {
 }
 
 export function readServerFacts(db: Reader): Promise<ServerFacts> {
-  return db.one<ServerFacts>(sql.unsafe`
+  return db.one<ServerFacts>(sql`
     select current_setting('server_version_num')::int as version, current_setting('server_version') as "versionText",
       current_user as role, (select rolsuper from pg_roles where rolname = current_user) as superuser, pg_is_in_recovery() as recovering, current_setting('server_encoding') as encoding,
       current_setting('default_transaction_isolation') as isolation,
@@ -274,7 +274,7 @@ export async function readSkew(db: Reader, now: () => number): Promise<number> {
   for (let i = 0; i < samples; i += 1) {
     const asked = now()
     const { at } = await db.one<{ at: number }>(
-      sql.unsafe`select (extract(epoch from clock_timestamp()) * 1000)::float8 as at`,
+      sql`select (extract(epoch from clock_timestamp()) * 1000)::float8 as at`,
     )
     const answered = now()
     const roundTrip = answered - asked
@@ -324,7 +324,7 @@ type ReplicaFacts = { readonly recovering: boolean; readonly lagSeconds: number 
 
 /** A standby that has replayed all it received is not behind, however long nothing was written. */
 function readReplicaFacts(db: Reader): Promise<ReplicaFacts> {
-  return db.one<ReplicaFacts>(sql.unsafe`
+  return db.one<ReplicaFacts>(sql`
     select pg_is_in_recovery() as recovering,
       case when not pg_is_in_recovery() or pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() then 0
         else coalesce(extract(epoch from now() - pg_last_xact_replay_timestamp()), 0) end::float8 as "lagSeconds"`)

@@ -20,7 +20,7 @@ const runSetup = 'run npx daybook setup'
 /** Whether setup has been here; without it nothing of the installation can be looked at. */
 export async function isSetUp(db: Reader): Promise<boolean> {
   // Not by name: a role that may not look into the schema would get an error instead of an answer.
-  const { done } = await db.one<{ done: boolean }>(sql.unsafe`
+  const { done } = await db.one<{ done: boolean }>(sql`
     select to_regclass('"svc_SchemaDefinition"') is not null and exists (
       select from pg_class c join pg_namespace n on n.oid = c.relnamespace
       where n.nspname = ${logSchema} and c.relname = 'floor') as done`)
@@ -37,7 +37,7 @@ export async function checkMigrations(db: Reader): Promise<Finding> {
 
 /** Setup, schema changes and the cleanup need a role that owns the log. */
 export async function checkOwner(db: Reader): Promise<Finding> {
-  const { owner, owns, role } = await db.one<{ owner: string; owns: boolean; role: string }>(sql.unsafe`
+  const { owner, owns, role } = await db.one<{ owner: string; owns: boolean; role: string }>(sql`
     select r.rolname as owner, pg_has_role(c.relowner, 'USAGE') as owns, current_user as role
     from pg_class c join pg_roles r on r.oid = c.relowner where c.oid = ${quoteName(logTable)}::regclass`)
   if (owns) return ok('role', `${role} owns the tables`)
@@ -53,7 +53,7 @@ export async function checkRegistration(db: Reader, { auth }: Config): Promise<F
   const name = auth.defaultRoleRegistered
   if (!auth.publicRegistration) return []
   const { exists } = await db.one<{ exists: boolean }>(
-    sql.unsafe`select exists (select from "svc_Role" where name = ${name}) as exists`,
+    sql`select exists (select from "svc_Role" where name = ${name}) as exists`,
   )
   if (exists) return [ok('registration', `gives the role ${name}`)]
   return [
@@ -72,7 +72,7 @@ export async function checkExtensions(db: Reader, { database }: Config): Promise
     ...(database.vector ? (['vector'] as const) : []),
   ]
   const found = await db.any<{ name: string; installed: boolean }>(
-    sql.unsafe`select name, installed_version is not null as installed from pg_available_extensions`,
+    sql`select name, installed_version is not null as installed from pg_available_extensions`,
   )
   return wanted.map((name) => {
     const extension = found.find((one) => one.name === name)
@@ -87,7 +87,7 @@ export async function checkExtensions(db: Reader, { database }: Config): Promise
 }
 
 export async function checkPublication(db: Reader, wanted: boolean): Promise<Finding[]> {
-  const found = await db.maybeOne(sql.unsafe`select pubname from pg_publication_tables
+  const found = await db.maybeOne(sql`select pubname from pg_publication_tables
     where pubname = ${publicationName} and tablename = ${logTable}`)
   if (found !== undefined || !wanted) return []
   return [
@@ -103,7 +103,7 @@ export async function checkPublication(db: Reader, wanted: boolean): Promise<Fin
 export async function checkQueues(db: Reader): Promise<Finding> {
   const names = [...Object.keys(queues), ...deadLetterQueues]
   const { exists } = await db.one<{ exists: boolean }>(
-    sql.unsafe`select to_regclass(${`${bossSchema}.queue`}) is not null as exists`,
+    sql`select to_regclass(${`${bossSchema}.queue`}) is not null as exists`,
   )
   const rows = exists ? await db.any<{ name: string }>(rawQuery(`select name from ${bossSchema}.queue`)) : []
   const missing = names.filter((name) => !rows.some((row) => row.name === name))
@@ -115,7 +115,7 @@ const monthsWanted = 1
 
 /** Partitions for the months to come; without, their events go into the default partition and are moved later. */
 export async function checkPartitions(db: Reader): Promise<Finding> {
-  const { ahead, current } = await db.one<{ ahead: number; current: boolean }>(sql.unsafe`
+  const { ahead, current } = await db.one<{ ahead: number; current: boolean }>(sql`
     select count(*) filter (where month > this)::int as ahead, coalesce(bool_or(month = this), false) as current
     from (select right(c.relname, 6) as month, to_char(now() at time zone 'UTC', 'YYYYMM') as this
       from pg_inherits join pg_class c on c.oid = inhrelid
@@ -154,7 +154,7 @@ const lateDays = 2
 
 /** How much the log holds, and whether retention keeps up. */
 export async function checkRetention(db: Reader, { log }: Config): Promise<Finding> {
-  const { days, size } = await db.one<{ days: number | null; size: string }>(sql.unsafe`
+  const { days, size } = await db.one<{ days: number | null; size: string }>(sql`
     select (extract(epoch from now() - (select min("createdAt") from "svc_AuditLog")) / 86400)::float8 as days,
       pg_size_pretty((select sum(pg_total_relation_size(relid)) from pg_partition_tree(${quoteName(logTable)}::regclass))) as size`)
   const reach = `${size}, ${Math.floor(days ?? 0)} days`

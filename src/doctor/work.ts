@@ -11,7 +11,7 @@ const start = (name: string) => `npx daybook worker ${name}`
 /** Which processes have a connection just now. Behind a pooler that can't be told. */
 export async function checkWorkers(db: Reader, config: Config): Promise<Finding[]> {
   const { database } = config
-  const rows = await db.any<{ name: string }>(sql.unsafe`
+  const rows = await db.any<{ name: string }>(sql`
     select distinct split_part(application_name, ' ', 2) as name from pg_stat_activity
     where datname = current_database() and application_name like 'daybook %'`)
   const wanted = workersWithWork(config)

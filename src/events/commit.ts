@@ -293,7 +293,7 @@ function noteWrite({ request }: Actor): void {
 
 /** The transaction's first statement is over before anybody knows where it runs. */
 async function cancelBackend({ reserved }: Writes, pid: number | undefined): Promise<void> {
-  if (pid !== undefined) await reserved.any(sql.unsafe`select pg_cancel_backend(${pid})`)
+  if (pid !== undefined) await reserved.any(sql`select pg_cancel_backend(${pid})`)
 }
 
 /** A user who signs in has no session yet when the user's rows are written. */
@@ -319,14 +319,14 @@ const eventKinds: Readonly<Record<string, { type: string; entity: string }>> = {
 export async function appendEvent(tx: Tx, actor: Actor, event: DomainEvent): Promise<void> {
   const [group = '', action = ''] = event.type.split('.')
   const { type, entity } = eventKinds[group]!
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     insert into "svc_AuditLog" (type, entity, "entityId", action, changes, ipaddress, "userId", "roleId", "tenant_Id", "requestId", "userAgent", "logRequestId", agent, cause)
-    values (${type}, ${entity}, ${entityIdOf(event)}, ${action}, ${sql.jsonb(detailsOf(event) as never)}, ${actor.ip ?? null},
+    values (${type}, ${entity}, ${entityIdOf(event)}, ${action}, ${sql.jsonb(detailsOf(event))}, ${actor.ip ?? null},
             ${actor.userId ?? null}, ${actor.roleId ?? null}, ${actor.tenantId ?? null}, ${actor.requestId ?? null}, ${actor.userAgent ?? null},
             ${actor.logRequestId ?? null}, ${jsonOf(actor.agent)}, ${jsonOf(actor.cause)})`)
 }
 
-const jsonOf = (value: object | undefined) => (value === undefined ? null : sql.jsonb(value as never))
+const jsonOf = (value: object | undefined) => (value === undefined ? null : sql.jsonb(value))
 
 function entityIdOf({ type, data }: DomainEvent): string | null {
   if (type === 'migration.run' || type === 'migration.rolled_back' || type === 'migration.marked_completed')
@@ -463,6 +463,6 @@ const notYetBegun = '22023'
  * A server does not notice that a client is gone that it waits for, and would keep the transaction open until it times
  * out. Not one that is committing: that has an end.
  */
-const endAbandoned = ({ xid }: TransactionId) => sql.unsafe`
+const endAbandoned = ({ xid }: TransactionId) => sql`
   select pg_terminate_backend(pid) from pg_stat_activity
   where backend_xid = ${xid}::xid8::xid and state like 'idle in transaction%'`

@@ -100,9 +100,7 @@ export async function openDirectSession(config: Config, waitingLog?: Logger): Pr
     return result
   }
   const tryLock = async (name: string) => {
-    const { taken } = await reader.one<{ taken: boolean }>(
-      sql.unsafe`select pg_try_advisory_lock(hashtext(${name})) as taken`,
-    )
+    const { taken } = await reader.one<{ taken: boolean }>(sql`select pg_try_advisory_lock(hashtext(${name})) as taken`)
     return taken
   }
   const lock = async (name: string) => {

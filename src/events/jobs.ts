@@ -237,14 +237,14 @@ export async function enqueue(boss: PgBoss, tx: Tx, jobs: readonly CausedJob[], 
       { db: executorOf(tx) as never, returnId: true },
     )
     if (ids?.length !== list.length) throw new Error(`queue ${queue} took ${ids?.length ?? 0} of ${list.length} jobs`)
-    await tx.any(sql.unsafe`select pg_notify('svc_jobs', ${queue})`)
+    await tx.any(sql`select pg_notify('svc_jobs', ${queue})`)
   }
 }
 
 /** Has a waiting job done at once, in the caller's transaction. */
 export async function hurryJob(boss: PgBoss, tx: Tx, queue: QueueName, id: string): Promise<void> {
   await boss.update(queue, undefined, { id, startAfter: 0, db: executorOf(tx) as never })
-  await tx.any(sql.unsafe`select pg_notify('svc_jobs', ${queue})`)
+  await tx.any(sql`select pg_notify('svc_jobs', ${queue})`)
 }
 
 /** Ends a job that is not finished; what it is doing just now is not undone. */

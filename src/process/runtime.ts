@@ -309,7 +309,7 @@ function openScriptsOf({ workflows }: Config, log: Logger, opened: NoteClose): W
 
 async function checkSetUp(db: Database): Promise<void> {
   const { done } = await db.one<{ done: boolean }>(
-    sql.unsafe`select to_regclass('"svc_SchemaDefinition"') is not null as done`,
+    sql`select to_regclass('"svc_SchemaDefinition"') is not null as done`,
   )
   if (!done) throw new ConfigError('DATABASE_URL: this database has not been set up yet: run npx daybook setup')
   await refuseNewer(db)

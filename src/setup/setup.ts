@@ -66,7 +66,7 @@ export async function runSetup(config: Config, log: Logger): Promise<SetupResult
       await session.any(rawQuery(statement))
     await createPublication(session, log)
     // A database that was developed on may hold mails with secrets that still work.
-    if (config.server.environment === 'production') await session.any(sql.unsafe`delete from "svc_DevelopmentMail"`)
+    if (config.server.environment === 'production') await session.any(sql`delete from "svc_DevelopmentMail"`)
     await installQueues(config, log)
     return await session.transaction(systemActor, (tx) => seed(tx, config))
   } finally {
@@ -94,7 +94,7 @@ async function createSystemSchema(runner: MigrationRunner): Promise<void> {
 async function backUpFirst(session: DirectSession, config: Config, log: Logger): Promise<void> {
   if (!config.backup.beforeUpgrade) return
   const { known } = await session.one<{ known: boolean }>(
-    sql.unsafe`select to_regclass('"svc_Migration"') is not null as known`,
+    sql`select to_regclass('"svc_Migration"') is not null as known`,
   )
   const pending = known ? await pendingSystemMigrations(session) : []
   if (pending.length === 0) return
@@ -112,7 +112,7 @@ async function backUpFirst(session: DirectSession, config: Config, log: Logger):
 
 async function checkServer(session: DirectSession): Promise<void> {
   const { version } = await session.one<{ version: number }>(
-    sql.unsafe`select current_setting('server_version_num')::int as version`,
+    sql`select current_setting('server_version_num')::int as version`,
   )
   if (version < oldestServer)
     throw new ConfigError(`DATABASE_URL: PostgreSQL 15 or newer is needed, this is ${Math.floor(version / 10_000)}`)
@@ -159,11 +159,11 @@ async function installQueues(config: Config, log: Logger): Promise<void> {
 
 /** Roles, settings and the default administrator; only what is missing. */
 async function seed(tx: Tx, config: Config): Promise<SetupResult> {
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     insert into "svc_Role" (name, description, "isTenantSpecific") values
       ('administrator', 'May do everything', false), ('user', 'Registered users', true), ('public', 'Callers without a session', false)
     on conflict do nothing`)
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     insert into "svc_Settings" (project_name, title, project_color)
     select ${config.project.name}, ${config.project.name}, '#663399' where not exists (select from "svc_Settings" where "tenant_Id" is null)`)
   await followProjectName(tx, config.project.name)
@@ -173,19 +173,19 @@ async function seed(tx: Tx, config: Config): Promise<SetupResult> {
 
 /** PROJECT_NAME renames the project until a user names it in the settings; its title likewise. */
 async function followProjectName(tx: Tx, name: string): Promise<void> {
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     update "svc_Settings" s
     set project_name = ${name}, title = case when s.title = seed.value then ${name} else s.title end, "updatedAt" = now()
     from "svc_Seed" seed
     where seed.key = 'project_name' and s."tenant_Id" is null and s.project_name = seed.value and seed.value <> ${name}`)
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     insert into "svc_Seed" as seed (key, value)
     select 'project_name', project_name from "svc_Settings" where "tenant_Id" is null and project_name = ${name}
     on conflict (key) do update set value = excluded.value where seed.value <> excluded.value`)
 }
 
 async function seedAdministrator(tx: Tx, config: Config): Promise<SetupResult['admin']> {
-  const { exists } = await tx.one<{ exists: boolean }>(sql.unsafe`
+  const { exists } = await tx.one<{ exists: boolean }>(sql`
     select exists(select from "svc_UserRole" ur join "svc_Role" r on r.id = ur."role_Id" where r.name = 'administrator') as exists`)
   if (exists) return undefined
   const { password } = config.admin
@@ -193,7 +193,7 @@ async function seedAdministrator(tx: Tx, config: Config): Promise<SetupResult['a
   if (email === undefined) throw new ConfigError('ADMIN_EMAIL: this is not an e-mail address')
   const chosen = password ?? randomBytes(15).toString('base64url')
   const hash = await hashPassword(chosen, config.auth.passwordHashCost)
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     with account as (
       insert into "svc_User" ("firstName", "lastName", email, "emailVerified", password)
       values ('Admin', 'User', ${email}, true, ${hash}) returning id)

@@ -73,9 +73,7 @@ export async function cleanAuditLog(deps: Configuration & Logs, signal: AbortSig
 
 /** By the database's clock, which has written the events. */
 async function limitOf(session: DirectSession, days: number): Promise<Date> {
-  const { before } = await session.one<{ before: Date }>(
-    sql.unsafe`select now() - make_interval(days => ${days}) as before`,
-  )
+  const { before } = await session.one<{ before: Date }>(sql`select now() - make_interval(days => ${days}) as before`)
   return before
 }
 

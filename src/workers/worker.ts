@@ -185,7 +185,7 @@ type ReadinessParts = Readonly<Record<string, { readonly ok: boolean }>>
 /** The readiness of the process, part by part. */
 async function readiness({ reserved, log }: Runtime, services: readonly OpenedService[]): Promise<ReadinessParts> {
   try {
-    await reserved.one(sql.unsafe`select 1 as one`)
+    await reserved.one(sql`select 1 as one`)
     const found = await Promise.all(services.map((service) => service.readiness?.() ?? {}))
     return Object.assign({ database: { ok: true } }, ...found)
   } catch (error) {

@@ -195,7 +195,7 @@ async function removeWhatIsLeft(cluster: Cluster, runtime: Runtime): Promise<voi
 }
 
 async function differences(runtime: Runtime): Promise<string[]> {
-  const left = await runtime.db.any<{ key: string }>(sql.unsafe`select key from "svc_FileRemoval"`)
+  const left = await runtime.db.any<{ key: string }>(sql`select key from "svc_FileRemoval"`)
   const found = await verifyFiles(runtime, { hashes: true })
   return [
     ...found.differences.map(({ kind, key }) => `${kind}: ${key}`),
@@ -205,7 +205,7 @@ async function differences(runtime: Runtime): Promise<string[]> {
 
 /** Files that are not what was answered. */
 async function broken(runtime: Runtime, known: Known): Promise<string[]> {
-  const rows = await runtime.db.any<{ id: string; hash: string }>(sql.unsafe`select id, hash from "svc_File"`)
+  const rows = await runtime.db.any<{ id: string; hash: string }>(sql`select id, hash from "svc_File"`)
   const hashes = new Map(rows.map(({ id, hash }) => [id, hash]))
   return [...known].flatMap(([id, states]) =>
     states.has(hashes.get(id) ?? null) ? [] : [`${id} is not what was answered`],

@@ -12,7 +12,7 @@ beforeAll(async () => {
 })
 
 const mailQueued = (emailLogId: string): DomainEvent => ({ type: 'mail.queued', data: { emailLogId } })
-const insertTenant = (tx: Tx, name: string) => tx.any(sql.unsafe`insert into "svc_Tenant" (name) values (${name})`)
+const insertTenant = (tx: Tx, name: string) => tx.any(sql`insert into "svc_Tenant" (name) values (${name})`)
 const tenants = (name: string) => api.sql('select id from "svc_Tenant" where name = $1', [name])
 
 describe('commit', () => {
@@ -98,7 +98,7 @@ describe('commit', () => {
       runs += 1
       await insertTenant(tx, 'again')
       if (runs === 1)
-        await tx.any(sql.unsafe`do $$ begin raise exception 'conflict' using errcode = 'serialization_failure'; end $$`)
+        await tx.any(sql`do $$ begin raise exception 'conflict' using errcode = 'serialization_failure'; end $$`)
       return { result: undefined }
     })
     expect(runs).toBe(2)

@@ -50,14 +50,14 @@ describe('the database variables', () => {
     const small = pool(url, { DATABASE_POOL_ACQUIRE: '500' }, 1)
     const client = await small.connect()
     await expect(
-      openDatabase(small, { log: silent, logSql: false, onLoss: 'repeat' }).one(sql.unsafe`select 1 as x`),
+      openDatabase(small, { log: silent, logSql: false, onLoss: 'repeat' }).one(sql`select 1 as x`),
     ).rejects.toMatchObject({
       status: 503,
     })
     client.release()
-    expect(
-      await openDatabase(small, { log: silent, logSql: false, onLoss: 'repeat' }).one(sql.unsafe`select 1 as x`),
-    ).toEqual({ x: 1 })
+    expect(await openDatabase(small, { log: silent, logSql: false, onLoss: 'repeat' }).one(sql`select 1 as x`)).toEqual(
+      { x: 1 },
+    )
   })
 
   it('DATABASE_POOL_IDLE closes idle connections', async () => {
@@ -82,13 +82,13 @@ describe('the database variables', () => {
     const runtime = await openRuntime({ config, log: silent, name: 'hurried', worker: false })
     onTestFinished(() => runtime.close())
     const slow = commit(runtime, systemActor, async (tx) => {
-      await tx.any(sql.unsafe`insert into "svc_Tenant" (name) values ('rolled back')`)
-      await tx.any(sql.unsafe`select pg_sleep(5)`)
+      await tx.any(sql`insert into "svc_Tenant" (name) values ('rolled back')`)
+      await tx.any(sql`select pg_sleep(5)`)
       return { result: undefined }
     })
     await expect(slow).rejects.toThrow()
     const stalled = commit(runtime, systemActor, async (tx) => {
-      await tx.any(sql.unsafe`insert into "svc_Tenant" (name) values ('rolled back')`)
+      await tx.any(sql`insert into "svc_Tenant" (name) values ('rolled back')`)
       await waitFor(
         async () =>
           (
@@ -120,7 +120,7 @@ describe('the database variables', () => {
       log,
       logSql: testConfig(url, { DATABASE_LOGGING: 'true' }).database.logging,
       onLoss: 'fail',
-    }).any(sql.unsafe`select ${'a canary'} as x`)
+    }).any(sql`select ${'a canary'} as x`)
     expect(lines.join()).toContain('select $1 as x')
     expect(lines.join()).not.toContain('canary')
   })
@@ -171,10 +171,10 @@ describe('the database variables', () => {
   it('every session is in UTC, readers cannot write', async () => {
     expect(sessionOptions(5, true)).toContain('default_transaction_read_only=on')
     const api = await startApi()
-    await expect(api.runtime.db.any(sql.unsafe`insert into "svc_Tenant" (name) values ('x')`)).rejects.toMatchObject({
+    await expect(api.runtime.db.any(sql`insert into "svc_Tenant" (name) values ('x')`)).rejects.toMatchObject({
       code: '25006',
     })
-    expect(await api.runtime.db.one(sql.unsafe`select current_setting('timezone') as zone`)).toEqual({ zone: 'UTC' })
+    expect(await api.runtime.db.one(sql`select current_setting('timezone') as zone`)).toEqual({ zone: 'UTC' })
   })
 })
 

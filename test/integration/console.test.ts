@@ -246,7 +246,7 @@ describe('a preview', () => {
     const actor = actorOf(request)
     expect(actor).toMatchObject({ agent: { name: `preview as ${ada.id}` } })
     expect(actor.userId).not.toBe(ada.id)
-    const written = commit(api.runtime, actor, async (tx) => ({ result: await tx.any(sql.unsafe`delete from note`) }))
+    const written = commit(api.runtime, actor, async (tx) => ({ result: await tx.any(sql`delete from note`) }))
     await expect(written).rejects.toMatchObject({ status: 403, code: 'PREVIEW_READ_ONLY' })
   })
 

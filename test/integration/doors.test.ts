@@ -52,7 +52,7 @@ describe('commit', () => {
       for each row execute function refuse()`)
     const before = await api.position()
     const failing = commit(api.runtime, systemActor, async (tx) => {
-      await tx.any(sql.unsafe`insert into note (text) values ('half')`)
+      await tx.any(sql`insert into note (text) values ('half')`)
       const mail = { type: 'verification', to: 'a@mail.example', context: { link: 'https://app.example' } } as const
       const { event } = await queueMail(tx, mail)
       return { result: undefined, events: [event] }

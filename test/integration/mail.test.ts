@@ -92,7 +92,7 @@ describe('an accepted mail', () => {
     await serveMails()
     const rolledBack = commit(runtime, systemActor, async (tx) => {
       const { event } = await queueMail(tx, { type: 'verification', to: 'never@mail.example', context: { link } })
-      await tx.any(sql.unsafe`select 1 / 0`)
+      await tx.any(sql`select 1 / 0`)
       return { result: undefined, events: [event] }
     })
     await expect(rolledBack).rejects.toThrow()
@@ -613,14 +613,14 @@ function createUser(firstName: string): Promise<{ id: string; email: string }> {
   const email = `${runtime.newId()}@mail.example`
   return commit(runtime, systemActor, async (tx) => ({
     result: await tx.one(
-      sql.unsafe`insert into "svc_User" ("firstName", email) values (${firstName}, ${email}) returning id, email`,
+      sql`insert into "svc_User" ("firstName", email) values (${firstName}, ${email}) returning id, email`,
     ),
   }))
 }
 
 async function setSettings(values: { project_name: string; from_email_name: string | null }): Promise<void> {
   await commit(runtime, systemActor, async (tx) => {
-    await tx.any(sql.unsafe`
+    await tx.any(sql`
       update "svc_Settings" set project_name = ${values.project_name}, from_email_name = ${values.from_email_name}`)
     return { result: undefined }
   })

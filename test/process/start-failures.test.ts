@@ -12,8 +12,8 @@ import { withClient } from '../support/server.ts'
 
 /** Of the packages that the program names; another one belongs behind its first use, or here with a reason. */
 const neededByTheStart = (
-  '@fastify/cors @fastify/multipart @opentelemetry/api fastify ipaddr.js lru-cache p-limit p-retry ' +
-  'pg pg-boss pg-cursor pino semver slonik uuid'
+  '@fastify/cors @fastify/multipart @slonik/errors fastify ipaddr.js lru-cache p-limit p-retry ' +
+  'pg pg-boss pg-cursor pino semver sql-template-tag uuid'
 ).split(' ')
 
 const unreachable = 'postgres://nobody:hidden@127.0.0.1:1/none'

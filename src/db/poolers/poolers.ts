@@ -87,7 +87,7 @@ type LineSettings = {
 }
 
 export async function readArrived(db: Database): Promise<LineSettings> {
-  return db.one<LineSettings>(sql.unsafe`
+  return db.one<LineSettings>(sql`
     select (select jsonb_object_agg(lower(name), setting) from pg_settings) as settings, current_schemas(false)::text as schemas,
       (select oid from pg_database where datname = current_database()) || ' ' || extract(epoch from pg_postmaster_start_time()) as database`)
 }

@@ -33,7 +33,7 @@ export async function reserveCommit(
   tx: Tx,
   { caller, key, fingerprint, commits }: RepeatableRequest,
 ): Promise<EarlierCommit | undefined> {
-  const reserved = await tx.any(sql.unsafe`
+  const reserved = await tx.any(sql`
     insert into "svc_IdempotencyKey" as k (caller, key, step, fingerprint, "expiresAt")
     values (${caller}, ${key}, ${commits}, ${fingerprint}, now() + make_interval(hours => ${repeatableHours}))
     on conflict (caller, key, step) do update
@@ -42,7 +42,7 @@ export async function reserveCommit(
       where k."expiresAt" <= now()
     returning step`)
   if (reserved.length > 0) return undefined
-  const { fingerprint: earlier, result } = await tx.one<{ fingerprint: string; result: string }>(sql.unsafe`
+  const { fingerprint: earlier, result } = await tx.one<{ fingerprint: string; result: string }>(sql`
     select fingerprint, result from "svc_IdempotencyKey" where caller = ${caller} and key = ${key} and step = ${commits}`)
   return { fingerprint: earlier, result: (JSON.parse(result) as { value?: unknown }).value }
 }
@@ -50,7 +50,7 @@ export async function reserveCommit(
 /** Notes what the reserved commit came to. */
 export async function rememberCommit(tx: Tx, request: RepeatableRequest, value: unknown): Promise<void> {
   const { caller, key, commits } = request
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     update "svc_IdempotencyKey" set result = ${JSON.stringify({ value })}
     where caller = ${caller} and key = ${key} and step = ${commits}`)
 }

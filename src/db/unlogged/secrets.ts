@@ -16,12 +16,12 @@ export type SecretRow = {
 
 /** Lets one transaction after the other decide which secret of an identifier is the newest. */
 export async function lockSecret(tx: Tx, identifier: string): Promise<void> {
-  await tx.any(sql.unsafe`select pg_advisory_xact_lock(hashtextextended(${`secret of ${identifier}`}, 0))`)
+  await tx.any(sql`select pg_advisory_xact_lock(hashtextextended(${`secret of ${identifier}`}, 0))`)
 }
 
 /** Makes this the only secret of its identifier. */
 export async function replaceSecret(tx: Tx, { identifier, hash, lifetimeSeconds }: SecretRow): Promise<void> {
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     with gone as (delete from "svc_Verification" where identifier = ${identifier})
     insert into "svc_Verification" (identifier, value, "expiresAt")
     values (${identifier}, ${hash}, now() + make_interval(secs => ${lifetimeSeconds}))`)
@@ -29,7 +29,7 @@ export async function replaceSecret(tx: Tx, { identifier, hash, lifetimeSeconds 
 
 /** Starts the lifetime of an unused secret anew; false when it was used or replaced. */
 export async function renewSecret(tx: Tx, { identifier, hash, lifetimeSeconds }: SecretRow): Promise<boolean> {
-  const rows = await tx.any(sql.unsafe`
+  const rows = await tx.any(sql`
     update "svc_Verification" set "expiresAt" = now() + make_interval(secs => ${lifetimeSeconds}), "updatedAt" = now()
     where identifier = ${identifier} and value = ${hash} returning id`)
   return rows.length > 0
@@ -37,9 +37,7 @@ export async function renewSecret(tx: Tx, { identifier, hash, lifetimeSeconds }:
 
 /** Makes the secrets of these identifiers worthless. Lock the user's row first, as the use of one of them does. */
 export async function deleteSecrets(tx: Tx, identifiers: readonly string[]): Promise<void> {
-  await tx.any(
-    sql.unsafe`delete from "svc_Verification" where identifier = any(${sql.array([...identifiers], 'text')})`,
-  )
+  await tx.any(sql`delete from "svc_Verification" where identifier = any(${sql.array([...identifiers], 'text')})`)
 }
 
 export type Consumption = {
@@ -54,7 +52,7 @@ export type Consumption = {
  * expired or replaced. One conditional statement: of any number of simultaneous uses one succeeds.
  */
 export async function consumeSecret(tx: Tx, wanted: Consumption): Promise<string | undefined> {
-  const consumed = await tx.maybeOne<{ email: string }>(sql.unsafe`${consumption(wanted, sql.fragment`true`)}`)
+  const consumed = await tx.maybeOne<{ email: string }>(sql`${consumption(wanted, sql`true`)}`)
   return consumed?.email
 }
 
@@ -86,10 +84,10 @@ export async function consumeCode(tx: Tx, wanted: CodeTry): Promise<CodeOutcome>
   const account = wanted.email === undefined ? undefined : accountKey(`${wanted.purpose}:${wanted.email}`)
   const shared = account ?? 'without account'
   const found = await tx.one<{ email: string | null; mayTry: boolean; hadTries: boolean; waitSeconds: number }>(
-    sql.unsafe`
-    with client as (${payment(client, triesPerClient, sql.fragment`select`)}),
-      shared as (${payment(shared, account === undefined ? triesWithoutAccount : triesPerAccount, sql.fragment`select from client`)}),
-      consumed as (${consumption(wanted, sql.fragment`exists (select from shared) and ${hasTriesLeft}`)})
+    sql`
+    with client as (${payment(client, triesPerClient, sql`select`)}),
+      shared as (${payment(shared, account === undefined ? triesWithoutAccount : triesPerAccount, sql`select from client`)}),
+      consumed as (${consumption(wanted, sql`exists (select from shared) and ${hasTriesLeft}`)})
     select (select email from consumed) as email, exists (select from client) as "mayTry",
       exists (select from shared) as "hadTries",
       coalesce((select ceil(extract(epoch from "endsAt" - now()))::int from "svc_CodeTry" where key = ${client}), 1) as "waitSeconds"`,
@@ -107,12 +105,12 @@ function accountKey(identifier: string): string {
 }
 
 /** For a code without `email`: the tries of the account that it opens count all the same. */
-const hasTriesLeft = sql.fragment`not exists (
+const hasTriesLeft = sql`not exists (
   select from "svc_CodeTry" t where t.key = 'account ' || v.identifier and t."left" = 0 and t."endsAt" > now())`
 
 /** Takes one try of a key; no row when none is left. `source` gives a row if it shall be taken at all. */
 function payment(key: string, triesAtMost: number, source: SqlFragment) {
-  return sql.fragment`
+  return sql`
     insert into "svc_CodeTry" as t (key, "left", "endsAt")
     select ${key}, ${triesAtMost - 1}, now() + interval '15 minutes' from (${source}) paid
     on conflict (key) do update
@@ -127,7 +125,7 @@ function payment(key: string, triesAtMost: number, source: SqlFragment) {
  * account now waits for the code that this one has: waiting for its try would be a circle.
  */
 async function giveBack(tx: Tx, keys: readonly string[], account: string): Promise<void> {
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     with owner as (
       delete from "svc_CodeTry" where key in (
         select key from "svc_CodeTry" where key = ${account} for update skip locked))
@@ -136,11 +134,8 @@ async function giveBack(tx: Tx, keys: readonly string[], account: string): Promi
 
 function consumption({ purpose, hash, email }: Consumption, condition: SqlFragment) {
   const prefix = `${purpose}:`
-  const whose =
-    email === undefined
-      ? sql.fragment`starts_with(v.identifier, ${prefix})`
-      : sql.fragment`v.identifier = ${prefix + email}`
-  return sql.fragment`
+  const whose = email === undefined ? sql`starts_with(v.identifier, ${prefix})` : sql`v.identifier = ${prefix + email}`
+  return sql`
     delete from "svc_Verification" v
     where v.value = ${hash} and ${whose} and v."expiresAt" > now() and ${condition}
       and not exists (
@@ -174,13 +169,13 @@ export async function insertChallenge(
   { identifier, userId, data }: Challenge,
   seconds = challengeSeconds,
 ): Promise<void> {
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     with expired as (
       delete from "svc_Challenge" where identifier <> ${identifier} and identifier in (
         select identifier from "svc_Challenge" where "expiresAt" <= now()
         order by "expiresAt" limit 10 for update skip locked))
     insert into "svc_Challenge" as c (identifier, "user_Id", data, "expiresAt")
-    values (${identifier}, ${userId}::uuid, ${sql.jsonb(data as never)}, now() + make_interval(secs => ${seconds}))
+    values (${identifier}, ${userId}::uuid, ${sql.jsonb(data)}, now() + make_interval(secs => ${seconds}))
     on conflict (identifier) do update
       set "user_Id" = excluded."user_Id", data = excluded.data, attempts = 0, "expiresAt" = excluded."expiresAt"`)
 }
@@ -190,7 +185,7 @@ export async function insertChallenge(
  * ends, so that simultaneous tries come one after the other.
  */
 export async function attemptChallenge(tx: Tx, identifier: string, triesAtMost: number): Promise<boolean> {
-  const rows = await tx.any(sql.unsafe`
+  const rows = await tx.any(sql`
     update "svc_Challenge" set attempts = attempts + 1
     where identifier = ${identifier} and attempts < ${triesAtMost} and "expiresAt" > now() returning identifier`)
   return rows.length === 1
@@ -198,12 +193,12 @@ export async function attemptChallenge(tx: Tx, identifier: string, triesAtMost: 
 
 /** Uses a challenge up; undefined when it is unknown, used or expired. Of simultaneous calls one gets it. */
 export async function takeChallenge(tx: Tx, identifier: string): Promise<Challenge['data'] | undefined> {
-  const taken = await tx.maybeOne<Pick<Challenge, 'data'>>(sql.unsafe`
+  const taken = await tx.maybeOne<Pick<Challenge, 'data'>>(sql`
     delete from "svc_Challenge" where identifier = ${identifier} and "expiresAt" > now() returning data`)
   return taken?.data
 }
 
 /** Ends what a user was asked and has not answered. */
 export async function deleteChallengesOf(tx: Tx, userId: string): Promise<void> {
-  await tx.any(sql.unsafe`delete from "svc_Challenge" where "user_Id" = ${userId}::uuid`)
+  await tx.any(sql`delete from "svc_Challenge" where "user_Id" = ${userId}::uuid`)
 }

@@ -31,10 +31,8 @@ export type NewSession = SessionOrigin & SessionRequest
  */
 export async function insertSession(tx: Tx, session: NewSession): Promise<OpenedSession | undefined> {
   const samePassword =
-    session.passwordHash === undefined
-      ? sql.fragment`true`
-      : sql.fragment`u.password is not distinct from ${session.passwordHash}`
-  return tx.maybeOne<OpenedSession>(sql.unsafe`
+    session.passwordHash === undefined ? sql`true` : sql`u.password is not distinct from ${session.passwordHash}`
+  return tx.maybeOne<OpenedSession>(sql`
     insert into "svc_Sessions" as s (token, "user_Id", "role_Id", "tenant_Id", "expiresAt", "ipAddress", "userAgent", type)
     select ${session.tokenHash}, u.id, ${session.roleId}::uuid, ${session.tenantId}::uuid,
            now() + make_interval(secs => ${session.seconds}), ${session.ip}, ${session.userAgent}, ${session.type}
@@ -47,7 +45,7 @@ export async function insertSession(tx: Tx, session: NewSession): Promise<Opened
 /** The role assignment that a session is for; null where its user has none there. */
 type OpenedSession = { readonly id: string; readonly userRoleId: string | null }
 
-const userRoleId = sql.fragment`(
+const userRoleId = sql`(
   select ur.id from "svc_UserRole" ur
   where ur."user_Id" = s."user_Id" and ur."tenant_Id" is not distinct from s."tenant_Id") as "userRoleId"`
 
@@ -61,7 +59,7 @@ export async function replaceSession(
   roleId: string,
   next: SessionOrigin,
 ): Promise<OpenedSession | undefined> {
-  return tx.maybeOne<OpenedSession>(sql.unsafe`
+  return tx.maybeOne<OpenedSession>(sql`
     with owner as materialized (
       select u.id from "svc_User" u join "svc_Sessions" s on s."user_Id" = u.id
       where s.id = ${sessionId} and u.status = 'active' for share of u),
@@ -77,33 +75,33 @@ export async function replaceSession(
 
 /** Ends the sessions of a user but for one, all without. Change the user's row first (see `insertSession`). */
 export async function deleteOtherSessions(tx: Tx, userId: string, kept: string | undefined): Promise<void> {
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     delete from "svc_Sessions" where "user_Id" = ${userId} and id is distinct from ${kept ?? null}::uuid`)
 }
 
 /** Ends a live session and tells its type; undefined when it had ended before. */
 export async function takeSession(tx: Tx, sessionId: string): Promise<{ type: SessionType } | undefined> {
-  return tx.maybeOne<{ type: SessionType }>(sql.unsafe`
+  return tx.maybeOne<{ type: SessionType }>(sql`
     delete from "svc_Sessions" where id = ${sessionId} and "expiresAt" > now() returning type`)
 }
 
 /** False when it had ended before. */
 export async function deleteSession(tx: Tx, sessionId: string): Promise<boolean> {
-  const rows = await tx.any(sql.unsafe`delete from "svc_Sessions" where id = ${sessionId} returning id`)
+  const rows = await tx.any(sql`delete from "svc_Sessions" where id = ${sessionId} returning id`)
   return rows.length === 1
 }
 
 /** Ends live sessions of a user, all or the one with this id; the ids of those that had not ended before. */
 export async function deleteSessionsOf(tx: Tx, userId: string, sessionId?: string): Promise<readonly string[]> {
-  const which = sessionId === undefined ? sql.fragment`` : sql.fragment`and id = ${sessionId}`
-  const rows = await tx.any<{ id: string }>(sql.unsafe`
+  const which = sessionId === undefined ? sql`` : sql`and id = ${sessionId}`
+  const rows = await tx.any<{ id: string }>(sql`
     delete from "svc_Sessions" where "user_Id" = ${userId} and "expiresAt" > now() ${which} returning id`)
   return rows.map(({ id }) => id)
 }
 
 /** Moves the end of a session that a program renews, whose token is derived by another key after a rotation of SECRET_KEY. */
 export async function renewSession(tx: Tx, sessionId: string, tokenHash: string, seconds: number): Promise<void> {
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     update "svc_Sessions" set token = ${tokenHash}, "expiresAt" = now() + make_interval(secs => ${seconds}), "updatedAt" = now()
     where id = ${sessionId}`)
 }
@@ -129,7 +127,7 @@ export type PreviewOf = {
 
 /** Has a session show another's view. It counts as a change of the session, so that every process hears of it. */
 export async function upsertPreview(tx: Tx, sessionId: string, { userId, roleId, tenantId }: PreviewOf): Promise<void> {
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     insert into "svc_Preview" ("session_Id", "user_Id", "role_Id", "tenant_Id")
     values (${sessionId}, ${userId}::uuid, ${roleId}::uuid, ${tenantId}::uuid)
     on conflict ("session_Id") do update
@@ -139,13 +137,13 @@ export async function upsertPreview(tx: Tx, sessionId: string, { userId, roleId,
 
 /** Has a session show its owner's view again; false where it did. */
 export async function deletePreview(tx: Tx, sessionId: string): Promise<boolean> {
-  const rows = await tx.any(sql.unsafe`delete from "svc_Preview" where "session_Id" = ${sessionId} returning true`)
+  const rows = await tx.any(sql`delete from "svc_Preview" where "session_Id" = ${sessionId} returning true`)
   if (rows.length > 0) await markChanged(tx, sessionId)
   return rows.length > 0
 }
 
 async function markChanged(tx: Tx, sessionId: string): Promise<void> {
-  await tx.any(sql.unsafe`update "svc_Sessions" set "lastUsedAt" = now() where id = ${sessionId}`)
+  await tx.any(sql`update "svc_Sessions" set "lastUsedAt" = now() where id = ${sessionId}`)
 }
 
 /** Moves the end of a live session to `seconds` from now, at most once a day. */

@@ -79,7 +79,7 @@ export async function imagesOf({ db }: Reads, row: SettingsRow): Promise<Readonl
 
 async function readImages(db: Reads['db'], ids: readonly string[]) {
   const rows = await db.any<{ file: { readonly id: string; readonly createdAt: string; readonly updatedAt: string } }>(
-    sql.unsafe`
+    sql`
       select jsonb_build_object('id', id, 'title', title, 'description', description, 'filename', filename,
         'originalFilename', "originalFilename", 'type', type, 'size', size, 'width', width, 'height', height,
         'isPublic', "isPublic" is true, 'createdAt', "createdAt", 'updatedAt', "updatedAt") as file
@@ -196,7 +196,7 @@ export async function openSettings(
 
 async function readRows(db: Reader): Promise<readonly SettingsRow[]> {
   const found = await db.any<{ settings: SettingsRow }>(
-    sql.unsafe`select to_jsonb(s) as settings from "svc_Settings" s order by s.id`,
+    sql`select to_jsonb(s) as settings from "svc_Settings" s order by s.id`,
   )
   return found.map(({ settings }) => settings)
 }
@@ -210,7 +210,7 @@ export async function installationSettings(db: Reader): Promise<SettingsRow | un
 export async function tenantsWithSmtp(
   db: Reader,
 ): Promise<readonly { readonly tenant: string; readonly settings: SettingsRow }[]> {
-  return db.any(sql.unsafe`
+  return db.any(sql`
     select t.name as tenant, to_jsonb(s) as settings from "svc_Settings" s join "svc_Tenant" t on t.id = s."tenant_Id"
     where s.smtp_enabled order by t.name, s.id`)
 }
@@ -268,13 +268,13 @@ export async function deleteSettings(deps: Writes, actor: Actor, tenantId: strin
 
 /** The row of a tenant, or the installation's own for null, locked until the transaction ends. */
 async function lockedSettings(tx: Tx, tenantId: string | null): Promise<number | undefined> {
-  const row = await tx.maybeOne<{ id: number }>(sql.unsafe`
+  const row = await tx.maybeOne<{ id: number }>(sql`
     select id from "svc_Settings" where "tenant_Id" is not distinct from ${tenantId}::uuid for update`)
   return row?.id
 }
 
 async function tenantExists(tx: Tx, tenantId: string): Promise<boolean> {
-  return (await tx.maybeOne(sql.unsafe`select from "svc_Tenant" where id = ${tenantId}::uuid`)) !== undefined
+  return (await tx.maybeOne(sql`select from "svc_Tenant" where id = ${tenantId}::uuid`)) !== undefined
 }
 
 /** A tenant's first settings: what is not given is null, so that the installation's value shows through. */
@@ -307,7 +307,7 @@ async function updateSettingsRow(tx: Tx, id: number, values: SettingsValues): Pr
 
 /** How many rows are gone: one or none. */
 async function deleteTenantSettings(tx: Tx, tenantId: string): Promise<number> {
-  const gone = await tx.any(sql.unsafe`delete from "svc_Settings" where "tenant_Id" = ${tenantId}::uuid returning id`)
+  const gone = await tx.any(sql`delete from "svc_Settings" where "tenant_Id" = ${tenantId}::uuid returning id`)
   return gone.length
 }
 
@@ -344,14 +344,14 @@ export async function checkSettingsDelete(deps: Reads, ids: readonly string[]): 
 }
 
 async function isInstallationRow({ db }: Reads, ids: readonly string[]): Promise<boolean> {
-  const row = await db.maybeOne(sql.unsafe`
+  const row = await db.maybeOne(sql`
     select from "svc_Settings" where "tenant_Id" is null and id::text = any(${sql.array([...ids], 'text')})`)
   return row !== undefined
 }
 
 /** 400 for another host without its password: the stored one was given for the host as it is. */
 async function checkSameHost({ db }: Reads, id: string, host: unknown): Promise<void> {
-  const row = await db.maybeOne(sql.unsafe`
+  const row = await db.maybeOne(sql`
     select from "svc_Settings"
     where id::text = ${id} and smtp_pass is not null and smtp_host is distinct from ${host as string | null}`)
   if (row !== undefined) throw invalidSettings('smtp_pass: to be given together with another smtp_host')

@@ -117,7 +117,7 @@ type ApiKey = {
 
 /** Undefined when the key would have ended already, by the database's clock. */
 function insertApiKey(tx: Tx, key: NewApiKey): Promise<ApiKey | undefined> {
-  return tx.maybeOne<ApiKey>(sql.unsafe`
+  return tx.maybeOne<ApiKey>(sql`
     insert into "svc_ApiKey" (name, "user_Id", "role_Id", "tenant_Id", hash, hint, "expiresAt")
     select ${key.name}, ${key.userId}::uuid, ${key.roleId}::uuid, ${key.tenantId}::uuid, ${key.hash}, ${key.hint}, ends.at
     from (select ${key.expiresAt}::timestamptz as at) ends
@@ -127,29 +127,29 @@ function insertApiKey(tx: Tx, key: NewApiKey): Promise<ApiKey | undefined> {
 
 /** How many keys a user has. Others who ask wait until this transaction has ended. */
 async function countApiKeys(tx: Tx, userId: string): Promise<number> {
-  await tx.any(sql.unsafe`select from "svc_User" where id = ${userId} for no key update`)
-  const { count } = await tx.one<{ count: number }>(sql.unsafe`
+  await tx.any(sql`select from "svc_User" where id = ${userId} for no key update`)
+  const { count } = await tx.one<{ count: number }>(sql`
     select count(*)::int as count from "svc_ApiKey" where "user_Id" = ${userId}`)
   return count
 }
 
 /** A user's keys, the newest first, ended ones too. */
 function apiKeysOf(db: Reader, userId: string): Promise<readonly ApiKey[]> {
-  return db.any<ApiKey>(sql.unsafe`
+  return db.any<ApiKey>(sql`
     select ${shown} from "svc_ApiKey" where "user_Id" = ${userId} order by "createdAt" desc, id`)
 }
 
 /** False when the user has no such key. */
 async function deleteApiKey(tx: Tx, userId: string, id: string): Promise<boolean> {
-  const rows = await tx.any(sql.unsafe`
+  const rows = await tx.any(sql`
     delete from "svc_ApiKey" where id::text = ${id.toLowerCase()} and "user_Id" = ${userId} returning id`)
   return rows.length === 1
 }
 
 const wire = (column: string) =>
-  sql.fragment`to_char(${sql.identifier([column])} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as ${sql.identifier([column])}`
+  sql`to_char(${sql.identifier([column])} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as ${sql.identifier([column])}`
 
-const shown = sql.fragment`id, name, hint, "role_Id", "tenant_Id", ${wire('expiresAt')}, ${wire('lastUsedAt')}, ${wire('createdAt')}`
+const shown = sql`id, name, hint, "role_Id", "tenant_Id", ${wire('expiresAt')}, ${wire('lastUsedAt')}, ${wire('createdAt')}`
 
 /* Shapes of bodies and answers; `key` is answered by creation only. */
 

@@ -32,21 +32,21 @@ export type Membership = {
   readonly tenant: Readonly<Record<string, unknown>> | null
 }
 
-const accountSql = sql.fragment`
+const accountSql = sql`
   select id, email, "firstName", "lastName", status, "emailVerified", password from "svc_User"`
 
 /** The account of an address in canonical form. */
 export function findAccount(db: Reader, email: string): Promise<Account | undefined> {
-  return db.maybeOne<Account>(sql.unsafe`${accountSql} where email = ${email}`)
+  return db.maybeOne<Account>(sql`${accountSql} where email = ${email}`)
 }
 
 export function accountOf(db: Reader, userId: string): Promise<Account | undefined> {
-  return db.maybeOne<Account>(sql.unsafe`${accountSql} where id = ${userId}`)
+  return db.maybeOne<Account>(sql`${accountSql} where id = ${userId}`)
 }
 
 /** The account as it is now; no other transaction changes it before this one ends. */
 export function lockAccount(tx: Tx, userId: string): Promise<Account | undefined> {
-  return tx.maybeOne<Account>(sql.unsafe`${accountSql} where id = ${userId} for no key update`)
+  return tx.maybeOne<Account>(sql`${accountSql} where id = ${userId} for no key update`)
 }
 
 /**
@@ -55,7 +55,7 @@ export function lockAccount(tx: Tx, userId: string): Promise<Account | undefined
  */
 export function lockHolder(tx: Tx, purpose: SecretPurpose, hash: string): Promise<Account | undefined> {
   const prefix = secretIdentifier(purpose, '')
-  return tx.maybeOne<Account>(sql.unsafe`
+  return tx.maybeOne<Account>(sql`
     ${accountSql}
     where email = (
       select substr(identifier, char_length(${prefix}) + 1) from "svc_Verification"
@@ -69,7 +69,7 @@ export async function wantedEmailOf(
   hash: string,
 ): Promise<{ readonly userId: string; readonly email: string } | undefined> {
   const prefix = secretIdentifier('email-change', '')
-  const found = await tx.maybeOne<{ owner: string }>(sql.unsafe`
+  const found = await tx.maybeOne<{ owner: string }>(sql`
     select substr(identifier, char_length(${prefix}) + 1) as owner from "svc_Verification"
     where value = ${hash} and starts_with(identifier, ${prefix}) limit 1`)
   if (found === undefined) return undefined
@@ -79,27 +79,27 @@ export async function wantedEmailOf(
 
 /** Gives an account an address that its owner has confirmed. */
 export async function setVerifiedEmail(tx: Tx, userId: string, email: string): Promise<void> {
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     update "svc_User" set email = ${email}, "emailVerified" = true, "updatedAt" = now() where id = ${userId}`)
 }
 
 export async function setPassword(tx: Tx, userId: string, passwordHash: string): Promise<void> {
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     update "svc_User" set password = ${passwordHash}, "updatedAt" = now() where id = ${userId}`)
 }
 
 /** Marks an account's address as verified and takes its password away. */
 export async function verifyWithoutPassword(tx: Tx, userId: string): Promise<void> {
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     update "svc_User" set "emailVerified" = true, password = null, "updatedAt" = now() where id = ${userId}`)
 }
 
 /** Takes away what opens an account or guards it besides its password: social providers, passkeys, keys, second factor. */
 export async function dropCredentials(tx: Tx, userId: string): Promise<void> {
-  await tx.any(sql.unsafe`delete from "svc_Account" where "user_Id" = ${userId}`)
-  await tx.any(sql.unsafe`delete from "svc_Passkey" where "user_Id" = ${userId}`)
-  await tx.any(sql.unsafe`delete from "svc_ApiKey" where "user_Id" = ${userId}`)
-  await tx.any(sql.unsafe`delete from "svc_TwoFactor" where "user_Id" = ${userId}`)
+  await tx.any(sql`delete from "svc_Account" where "user_Id" = ${userId}`)
+  await tx.any(sql`delete from "svc_Passkey" where "user_Id" = ${userId}`)
+  await tx.any(sql`delete from "svc_ApiKey" where "user_Id" = ${userId}`)
+  await tx.any(sql`delete from "svc_TwoFactor" where "user_Id" = ${userId}`)
 }
 
 /** Every role of a user, the oldest first. */
@@ -145,7 +145,7 @@ export type NewUser = Omit<Person, 'email' | 'lastName'> & {
 
 /** Creates an account with its role; false when its address or phone number is another account's already. */
 export async function insertUser(tx: Tx, user: NewUser): Promise<boolean> {
-  const inserted = await tx.maybeOne<{ id: string }>(sql.unsafe`
+  const inserted = await tx.maybeOne<{ id: string }>(sql`
     insert into "svc_User" (id, "firstName", "lastName", email, phone, password, "emailVerified")
     values (${user.id}, ${user.firstName}, ${user.lastName}, ${user.email}, ${user.phone}, ${user.passwordHash},
             ${user.emailVerified})
@@ -156,7 +156,7 @@ export async function insertUser(tx: Tx, user: NewUser): Promise<boolean> {
 }
 
 export async function userExists(db: Reader, id: string): Promise<boolean> {
-  return (await db.maybeOne(sql.unsafe`select id from "svc_User" where id = ${id}`)) !== undefined
+  return (await db.maybeOne(sql`select id from "svc_User" where id = ${id}`)) !== undefined
 }
 
 /** A session as its user may see it, in wire form. */
@@ -192,16 +192,16 @@ export function liveSessionsOf(db: Reader, catalog: Catalog, userId: string): Pr
 
 /** No other transaction counts the user's sessions before this one ends; gives the limits of the user's own. */
 export async function lockSessionsOf(tx: Tx, userId: string): Promise<unknown> {
-  await tx.any(sql.unsafe`select pg_advisory_xact_lock(hashtextextended(${`sessions of ${userId}`}, 0))`)
+  await tx.any(sql`select pg_advisory_xact_lock(hashtextextended(${`sessions of ${userId}`}, 0))`)
   const user = await tx.maybeOne<{ limits: unknown }>(
-    sql.unsafe`select session_limits as limits from "svc_User" where id = ${userId}`,
+    sql`select session_limits as limits from "svc_User" where id = ${userId}`,
   )
   return user?.limits
 }
 
 /** The live ones of a type, at all tenants. */
 export async function countSessionsOf(tx: Tx, userId: string, type: string): Promise<number> {
-  const { count } = await tx.one<{ count: number }>(sql.unsafe`
+  const { count } = await tx.one<{ count: number }>(sql`
     select count(*)::int as count from "svc_Sessions"
     where "user_Id" = ${userId} and type = ${type} and "expiresAt" > now()`)
   return count
@@ -215,8 +215,8 @@ export function verificationStateOf(
   db: Reader,
   who: { email: string } | { userId: string },
 ): Promise<VerificationState | undefined> {
-  const condition = 'email' in who ? sql.fragment`email = ${who.email}` : sql.fragment`id = ${who.userId}`
-  return db.maybeOne<VerificationState>(sql.unsafe`
+  const condition = 'email' in who ? sql`email = ${who.email}` : sql`id = ${who.userId}`
+  return db.maybeOne<VerificationState>(sql`
     select id, email, "emailVerified", status from "svc_User" where email is not null and ${condition}`)
 }
 
@@ -227,7 +227,7 @@ export async function wasMailedRecently(
   seconds: number,
   type: MailType = 'verification',
 ): Promise<boolean> {
-  const { recent } = await db.one<{ recent: boolean }>(sql.unsafe`
+  const { recent } = await db.one<{ recent: boolean }>(sql`
     select exists(
       select from "svc_EmailLog"
       where email = ${email} and "templateName" = ${type}
@@ -237,11 +237,11 @@ export async function wasMailedRecently(
 
 /** No other transaction sends to the address before this one ends; false when another one is at it now. */
 export async function lockVerificationOf(tx: Tx, email: string): Promise<boolean> {
-  const { locked } = await tx.one<{ locked: boolean }>(sql.unsafe`
+  const { locked } = await tx.one<{ locked: boolean }>(sql`
     select pg_try_advisory_xact_lock(hashtextextended(${`email-verification:${email}`}, 0)) as locked`)
   return locked
 }
 
 export async function markVerified(tx: Tx, userId: string): Promise<void> {
-  await tx.any(sql.unsafe`update "svc_User" set "emailVerified" = true, "updatedAt" = now() where id = ${userId}`)
+  await tx.any(sql`update "svc_User" set "emailVerified" = true, "updatedAt" = now() where id = ${userId}`)
 }

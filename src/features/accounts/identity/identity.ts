@@ -205,7 +205,7 @@ async function userCell({ config }: Configuration, cell: Cell): Promise<Cell> {
 const builtInRoles = new Set([administratorRole, publicRole, 'user'])
 
 async function isBuiltIn({ db }: Reads, id: string): Promise<boolean> {
-  const role = await db.maybeOne<{ name: string }>(sql.unsafe`select name from "svc_Role" where id::text = ${id}`)
+  const role = await db.maybeOne<{ name: string }>(sql`select name from "svc_Role" where id::text = ${id}`)
   return role !== undefined && builtInRoles.has(role.name)
 }
 

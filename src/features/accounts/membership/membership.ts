@@ -48,7 +48,7 @@ export async function insertMembership(
   tx: Tx,
   { userId, roleId, tenantId }: { userId: string; roleId: string; tenantId: string | null },
 ): Promise<boolean> {
-  const inserted = await tx.maybeOne(sql.unsafe`
+  const inserted = await tx.maybeOne(sql`
     insert into "svc_UserRole" ("user_Id", "role_Id", "tenant_Id") values (${userId}, ${roleId}, ${tenantId})
     on conflict do nothing returning id`)
   return inserted !== undefined
@@ -57,7 +57,7 @@ export async function insertMembership(
 /** False when another tenant has the name. */
 export async function insertTenant(tx: Tx, id: string, name: string): Promise<boolean> {
   const inserted = await tx.maybeOne(
-    sql.unsafe`insert into "svc_Tenant" (id, name) values (${id}, ${name}) on conflict do nothing returning id`,
+    sql`insert into "svc_Tenant" (id, name) values (${id}, ${name}) on conflict do nothing returning id`,
   )
   return inserted !== undefined
 }
@@ -84,7 +84,7 @@ export type Invite = {
 
 /** The invitation of a token, while it can be accepted. */
 function findInvite(db: Reader, tokenHash: string): Promise<Invite | undefined> {
-  return db.maybeOne<Invite>(sql.unsafe`
+  return db.maybeOne<Invite>(sql`
     select i.id, i.email, i."role_Id" as "roleId", i."tenant_Id" as "tenantId", t.name as "tenantName",
       exists (select from "svc_User" u where u.email = i.email) as "userExists"
     from "svc_Invite" i join "svc_Tenant" t on t.id = i."tenant_Id"
@@ -93,7 +93,7 @@ function findInvite(db: Reader, tokenHash: string): Promise<Invite | undefined> 
 
 /** Accepts an invitation for a user; of any number of simultaneous uses one succeeds. */
 export async function acceptInvite(tx: Tx, inviteId: string, userId: string): Promise<boolean> {
-  const accepted = await tx.maybeOne(sql.unsafe`
+  const accepted = await tx.maybeOne(sql`
     update "svc_Invite" set status = 'accepted', "acceptedBy_Id" = ${userId}, "acceptedAt" = now(), "updatedAt" = now()
     where id = ${inviteId} and status = 'pending' and "expiresAt" > now() returning id`)
   return accepted !== undefined
@@ -106,9 +106,9 @@ export async function expireInvites(
 ): Promise<void> {
   const condition =
     'tokenHash' in which
-      ? sql.fragment`token = ${which.tokenHash}`
-      : sql.fragment`email = ${which.email} and "tenant_Id" = ${which.tenantId}`
-  await tx.any(sql.unsafe`
+      ? sql`token = ${which.tokenHash}`
+      : sql`email = ${which.email} and "tenant_Id" = ${which.tenantId}`
+  await tx.any(sql`
     update "svc_Invite" set status = 'expired', "updatedAt" = now()
     where ${condition} and status = 'pending' and "expiresAt" <= now()`)
 }
@@ -130,8 +130,8 @@ export async function lockInvitee(
   email: string,
   tenantId: string,
 ): Promise<{ readonly isMember: boolean; readonly isInvited: boolean }> {
-  await tx.any(sql.unsafe`select pg_advisory_xact_lock(hashtextextended(${`invite ${email} ${tenantId}`}, 0))`)
-  return tx.one<{ isMember: boolean; isInvited: boolean }>(sql.unsafe`
+  await tx.any(sql`select pg_advisory_xact_lock(hashtextextended(${`invite ${email} ${tenantId}`}, 0))`)
+  return tx.one<{ isMember: boolean; isInvited: boolean }>(sql`
     select
       exists (select from "svc_User" u join "svc_UserRole" ur on ur."user_Id" = u.id
               where u.email = ${email} and ur."tenant_Id" = ${tenantId}) as "isMember",

@@ -16,18 +16,18 @@ export type StoredMetadata = {
 /** The metadata of a registered program; undefined for an unknown or expired one. */
 export async function readClient(db: Reader, id: string): Promise<StoredMetadata | undefined> {
   const row = await db.maybeOne<{ metadata: StoredMetadata }>(
-    sql.unsafe`select metadata from "svc_OAuthClient" where id = ${id} and "expiresAt" > now()`,
+    sql`select metadata from "svc_OAuthClient" where id = ${id} and "expiresAt" > now()`,
   )
   return row?.metadata
 }
 
 /** No other request registers one before the transaction ends. */
 export async function lockRegistrations(tx: Tx): Promise<void> {
-  await tx.any(sql.unsafe`select pg_advisory_xact_lock(hashtextextended('registrations of programs', 0))`)
+  await tx.any(sql`select pg_advisory_xact_lock(hashtextextended('registrations of programs', 0))`)
 }
 
 export function countClients(tx: Tx, id: string, network: string) {
-  return tx.one<{ ofNetwork: number; all: number; isKnown: boolean }>(sql.unsafe`
+  return tx.one<{ ofNetwork: number; all: number; isKnown: boolean }>(sql`
     select count(*) filter (where "registeredBy" = ${network})::int as "ofNetwork", count(*)::int as "all",
       coalesce(bool_or(id = ${id}), false) as "isKnown"
     from "svc_OAuthClient" where "expiresAt" > now()`)
@@ -42,16 +42,16 @@ type NewClient = {
 
 /** Makes a program, or keeps it for longer. */
 export function upsertClient(tx: Tx, { id, metadata, network, seconds }: NewClient): Promise<{ createdAt: string }> {
-  return tx.one<{ createdAt: string }>(sql.unsafe`
+  return tx.one<{ createdAt: string }>(sql`
     insert into "svc_OAuthClient" as c (id, metadata, "registeredBy", "expiresAt")
-    values (${id}, ${sql.jsonb(metadata as never)}, ${network}, now() + make_interval(secs => ${seconds}))
+    values (${id}, ${sql.jsonb(metadata)}, ${network}, now() + make_interval(secs => ${seconds}))
     on conflict (id) do update set "expiresAt" = greatest(c."expiresAt", excluded."expiresAt")
     returning to_json("createdAt") #>> '{}' as "createdAt"`)
 }
 
 /** Keeps a program that a user signs in to; those with a document of their own are not kept. */
 export async function keepClient(tx: Tx, id: string, seconds: number): Promise<void> {
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     update "svc_OAuthClient" set "expiresAt" = greatest("expiresAt", now() + make_interval(secs => ${seconds}))
     where id = ${id}`)
 }
@@ -79,7 +79,7 @@ export type Consent = {
 
 /** When a live session began, and whose it is; undefined when it has ended. It cannot end before the transaction does. */
 export function lockSession(tx: Tx, sessionId: string): Promise<{ userId: string; beganAt: number } | undefined> {
-  return tx.maybeOne<{ userId: string; beganAt: number }>(sql.unsafe`
+  return tx.maybeOne<{ userId: string; beganAt: number }>(sql`
     select "user_Id" as "userId", floor(extract(epoch from "createdAt"))::int as "beganAt" from "svc_Sessions"
     where id = ${sessionId} and "expiresAt" > now() for share`)
 }
@@ -91,9 +91,9 @@ export async function insertCode(
   consent: Consent,
   seconds: number,
 ): Promise<void> {
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     insert into "svc_OAuthCode" (hash, "user_Id", consent, "expiresAt")
-    values (${hash}, ${userId}, ${sql.jsonb(consent as never)}, now() + make_interval(secs => ${seconds}))`)
+    values (${hash}, ${userId}, ${sql.jsonb(consent)}, now() + make_interval(secs => ${seconds}))`)
 }
 
 /** A code as it is stored. */
@@ -108,16 +108,14 @@ export type StoredCode = {
 
 /** Of simultaneous uses one after the other sees it. */
 export function lockCode(tx: Tx, hash: string): Promise<StoredCode | undefined> {
-  return tx.maybeOne<StoredCode>(sql.unsafe`
+  return tx.maybeOne<StoredCode>(sql`
     select "user_Id" as "userId", consent, "usedAt" is not null as "isUsed", "expiresAt" <= now() as "isExpired",
       "session_Id" as "sessionId"
     from "svc_OAuthCode" where hash = ${hash} for update`)
 }
 
 export async function useCode(tx: Tx, hash: string, sessionId: string | null): Promise<void> {
-  await tx.any(
-    sql.unsafe`update "svc_OAuthCode" set "usedAt" = now(), "session_Id" = ${sessionId}::uuid where hash = ${hash}`,
-  )
+  await tx.any(sql`update "svc_OAuthCode" set "usedAt" = now(), "session_Id" = ${sessionId}::uuid where hash = ${hash}`)
 }
 
 /* The consents of users. */
@@ -132,7 +130,7 @@ type NewGrant = {
 }
 
 export async function insertGrant(tx: Tx, grant: NewGrant): Promise<void> {
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     insert into "svc_OAuthGrant" (id, "session_Id", "clientId", "clientName", scopes, resources)
     values (${grant.id}, ${grant.sessionId}, ${grant.clientId}, ${grant.clientName},
             ${sql.array([...grant.scopes], 'text')}, ${sql.array([...grant.resources], 'text')})`)
@@ -149,7 +147,7 @@ export type StoredGrant = NewGrant & {
 
 /** Undefined when its session has ended. Of simultaneous uses one after the other sees it. */
 export function lockGrant(tx: Tx, id: string): Promise<StoredGrant | undefined> {
-  return tx.maybeOne<StoredGrant>(sql.unsafe`
+  return tx.maybeOne<StoredGrant>(sql`
     select g.id, g."session_Id" as "sessionId", g."clientId", g."clientName", g.scopes, g.resources, g.generation,
       s."user_Id" as "userId", ur."role_Id" as "roleId", ur.id as "userRoleId", s."tenant_Id" as "tenantId"
     from "svc_OAuthGrant" g
@@ -161,13 +159,13 @@ export function lockGrant(tx: Tx, id: string): Promise<StoredGrant | undefined> 
 
 /** The grant of a live session. */
 export async function grantOfSession(tx: Tx, sessionToken: string): Promise<{ id: string } | undefined> {
-  return tx.maybeOne<{ id: string }>(sql.unsafe`
+  return tx.maybeOne<{ id: string }>(sql`
     select g.id from "svc_OAuthGrant" g join "svc_Sessions" s on s.id = g."session_Id" where s.token = ${sessionToken}`)
 }
 
 /** Whether a user lets a program act now. */
 export async function hasGrant(db: Reader, userId: string, clientId: string): Promise<boolean> {
-  const found = await db.maybeOne(sql.unsafe`
+  const found = await db.maybeOne(sql`
     select 1 as one from "svc_OAuthGrant" g
     join "svc_Sessions" s on s.id = g."session_Id" and s."user_Id" = ${userId} and s."expiresAt" > now()
     where g."clientId" = ${clientId} limit 1`)
@@ -175,5 +173,5 @@ export async function hasGrant(db: Reader, userId: string, clientId: string): Pr
 }
 
 export async function nextGeneration(tx: Tx, id: string): Promise<void> {
-  await tx.any(sql.unsafe`update "svc_OAuthGrant" set generation = generation + 1 where id = ${id}`)
+  await tx.any(sql`update "svc_OAuthGrant" set generation = generation + 1 where id = ${id}`)
 }

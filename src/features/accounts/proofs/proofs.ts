@@ -108,13 +108,13 @@ type Passkey = {
 
 /** A user's passkeys, the oldest first. */
 export function passkeysOf(db: Reader, userId: string): Promise<readonly Passkey[]> {
-  return db.any<Passkey>(sql.unsafe`
+  return db.any<Passkey>(sql`
     select id, name, "deviceType", "backedUp", ${wire('createdAt')}, ${wire('lastUsedAt')}
     from "svc_Passkey" where "user_Id" = ${userId} order by "createdAt", id`)
 }
 
 export async function credentialIdsOf(db: Reader, userId: string): Promise<readonly string[]> {
-  const rows = await db.any<{ credentialID: string }>(sql.unsafe`
+  const rows = await db.any<{ credentialID: string }>(sql`
     select "credentialID" from "svc_Passkey" where "user_Id" = ${userId}`)
   return rows.map((row) => row.credentialID)
 }
@@ -127,10 +127,10 @@ export function insertPasskey(
   credential: NewCredential,
 ): Promise<Pick<Passkey, 'id' | 'name'> | undefined> {
   const { credentialId, publicKey, counter, deviceType, backedUp, transports, aaguid } = credential
-  return tx.maybeOne<Pick<Passkey, 'id' | 'name'>>(sql.unsafe`
+  return tx.maybeOne<Pick<Passkey, 'id' | 'name'>>(sql`
     insert into "svc_Passkey" ("user_Id", name, "credentialID", "publicKey", counter, "deviceType", "backedUp", transports, aaguid)
     values (${userId}, ${name}, ${credentialId}, ${publicKey}, ${counter}, ${deviceType}, ${backedUp},
-            ${sql.jsonb(transports as never)}, ${aaguid})
+            ${sql.jsonb(transports)}, ${aaguid})
     on conflict ("credentialID") do nothing
     returning id, name`)
 }
@@ -138,7 +138,7 @@ export function insertPasskey(
 export type StoredCredential = KnownCredential & { readonly id: string; readonly userId: string }
 
 function findCredential(db: Reader, credentialId: string): Promise<StoredCredential | undefined> {
-  return db.maybeOne<StoredCredential>(sql.unsafe`
+  return db.maybeOne<StoredCredential>(sql`
     select id, "user_Id" as "userId", "credentialID" as "credentialId", "publicKey", counter::float8 as counter
     from "svc_Passkey" where "credentialID" = ${credentialId}`)
 }
@@ -148,7 +148,7 @@ function findCredential(db: Reader, credentialId: string): Promise<StoredCredent
  * without a counter always say 0.
  */
 export async function noteUse(tx: Tx, id: string, counter: number, backedUp: boolean): Promise<boolean> {
-  const rows = await tx.any(sql.unsafe`
+  const rows = await tx.any(sql`
     update "svc_Passkey"
     set counter = ${counter}::bigint, "lastUsedAt" = now(), "backedUp" = ${backedUp}
     where id = ${id} and (counter < ${counter}::bigint or (counter = 0 and ${counter}::bigint = 0))
@@ -158,13 +158,13 @@ export async function noteUse(tx: Tx, id: string, counter: number, backedUp: boo
 
 /** False when the user has no such passkey. */
 export async function deletePasskey(tx: Tx, userId: string, id: string): Promise<boolean> {
-  const rows = await tx.any(sql.unsafe`
+  const rows = await tx.any(sql`
     delete from "svc_Passkey" where id::text = ${id.toLowerCase()} and "user_Id" = ${userId} returning id`)
   return rows.length === 1
 }
 
 const wire = (column: string) =>
-  sql.fragment`to_char(${sql.identifier([column])} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as ${sql.identifier([column])}`
+  sql`to_char(${sql.identifier([column])} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as ${sql.identifier([column])}`
 
 /** The capabilities that changes of this folder need. */
 export type PasskeyWrites = Reads & Writes & Clock & CurrentAccess & CurrentCatalog & CurrentSettings
@@ -255,14 +255,14 @@ export function wrongCode(message = 'Invalid or expired two-factor code'): AppEr
 
 /** Whether a user must be asked for a second factor. */
 export async function hasSecondFactor(db: Reader, userId: string): Promise<boolean> {
-  const { found } = await db.one<{ found: boolean }>(sql.unsafe`
+  const { found } = await db.one<{ found: boolean }>(sql`
     select exists(select from "svc_TwoFactor" where "user_Id" = ${userId} and enabled) as found`)
   return found
 }
 
 /** A challenge that can still be answered, without counting a try. */
 export function findChallenge(db: Reader, identifier: string): Promise<Challenge | undefined> {
-  return db.maybeOne<Challenge>(sql.unsafe`
+  return db.maybeOne<Challenge>(sql`
     select identifier, "user_Id" as "userId", data from "svc_Challenge"
     where identifier = ${identifier} and "expiresAt" > now()`)
 }
@@ -281,7 +281,7 @@ type Enrolment = {
 
 /** A user's enrolment, held until the transaction ends, so that codes of one user are checked one after the other. */
 export function lockEnrolment(tx: Tx, userId: string): Promise<Enrolment | undefined> {
-  return tx.maybeOne<Enrolment>(sql.unsafe`
+  return tx.maybeOne<Enrolment>(sql`
     select secret, enabled, coalesce("lockedUntil" > clock_timestamp(), false) as locked, failures,
       (extract(epoch from clock_timestamp()) * 1000)::float8 as now
     from "svc_TwoFactor" where "user_Id" = ${userId} for update`)
@@ -297,9 +297,9 @@ type NewEnrolment = {
 
 /** Begins an enrolment, or begins it anew; false when a finished one is there. */
 export async function beginEnrolment(tx: Tx, { userId, secret, backupCodes }: NewEnrolment): Promise<boolean> {
-  const rows = await tx.any(sql.unsafe`
+  const rows = await tx.any(sql`
     insert into "svc_TwoFactor" as f ("user_Id", secret, "backupCodes")
-    values (${userId}, ${secret}, ${sql.jsonb(backupCodes as never)})
+    values (${userId}, ${secret}, ${sql.jsonb(backupCodes)})
     on conflict ("user_Id") do update
       set secret = excluded.secret, "backupCodes" = excluded."backupCodes", "lastStep" = null, "updatedAt" = now()
       where not f.enabled
@@ -309,7 +309,7 @@ export async function beginEnrolment(tx: Tx, { userId, secret, backupCodes }: Ne
 
 /** Finishes an enrolment; false when that was done already. Its code is used up. */
 export async function finishEnrolment(tx: Tx, userId: string, step: number): Promise<boolean> {
-  const rows = await tx.any(sql.unsafe`
+  const rows = await tx.any(sql`
     update "svc_TwoFactor" set enabled = true, "lastStep" = ${step}, "updatedAt" = now()
     where "user_Id" = ${userId} and not enabled returning id`)
   return rows.length === 1
@@ -317,7 +317,7 @@ export async function finishEnrolment(tx: Tx, userId: string, step: number): Pro
 
 /** Uses up every code up to the step; false when this one is used up already. */
 async function acceptStep(tx: Tx, userId: string, step: number): Promise<boolean> {
-  const rows = await tx.any(sql.unsafe`
+  const rows = await tx.any(sql`
     update "svc_TwoFactor" set "lastStep" = ${step}, failures = 0, "lockedUntil" = null
     where "user_Id" = ${userId} and enabled and ("lastStep" is null or "lastStep" < ${step}) returning id`)
   return rows.length === 1
@@ -326,7 +326,7 @@ async function acceptStep(tx: Tx, userId: string, step: number): Promise<boolean
 /** Uses a backup code up; false when none of the hashes is one that is left. */
 async function acceptBackupCode(tx: Tx, userId: string, hashes: readonly string[]): Promise<boolean> {
   const wanted = sql.array([...hashes], 'text')
-  const rows = await tx.any(sql.unsafe`
+  const rows = await tx.any(sql`
     update "svc_TwoFactor"
     set "backupCodes" = "backupCodes" - ${wanted}, failures = 0, "lockedUntil" = null, "updatedAt" = now()
     where "user_Id" = ${userId} and enabled and "backupCodes" ?| ${wanted} returning id`)
@@ -335,12 +335,12 @@ async function acceptBackupCode(tx: Tx, userId: string, hashes: readonly string[
 
 /** Replaces a secret that was sealed with the previous key. */
 async function resealSecret(tx: Tx, userId: string, secret: string): Promise<void> {
-  await tx.any(sql.unsafe`update "svc_TwoFactor" set secret = ${secret} where "user_Id" = ${userId}`)
+  await tx.any(sql`update "svc_TwoFactor" set secret = ${secret} where "user_Id" = ${userId}`)
 }
 
 /** Counts a wrong code, and locks the account for these seconds; a new challenge changes nothing about that. */
 async function countWrongCode(tx: Tx, userId: string, lockSeconds: number | null): Promise<void> {
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     update "svc_TwoFactor"
     set failures = failures + 1, "lockedUntil" = clock_timestamp() + make_interval(secs => ${lockSeconds}::float8)
     where "user_Id" = ${userId}`)
@@ -352,7 +352,7 @@ export async function deleteEnrolment(
   userId: string,
   passwordHash: string | null,
 ): Promise<{ enabled: boolean } | undefined> {
-  return tx.maybeOne<{ enabled: boolean }>(sql.unsafe`
+  return tx.maybeOne<{ enabled: boolean }>(sql`
     delete from "svc_TwoFactor" f using "svc_User" u
     where f."user_Id" = ${userId} and u.id = f."user_Id" and u.password is not distinct from ${passwordHash}
     returning f.enabled`)

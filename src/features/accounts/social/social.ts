@@ -533,12 +533,12 @@ function sealed(deps: Configuration, { provider, profile, grant }: Identity) {
 /** One first sign-in of an identity after the other; until the transaction ends. */
 async function lockIdentity(tx: Tx, providerId: string, accountId: string): Promise<void> {
   const key = JSON.stringify(['social', providerId, accountId])
-  await tx.any(sql.unsafe`select pg_advisory_xact_lock(hashtextextended(${key}, 0))`)
+  await tx.any(sql`select pg_advisory_xact_lock(hashtextextended(${key}, 0))`)
 }
 
 /** The account that an identity belongs to. */
 async function findLinkedUser(db: Reader, providerId: string, accountId: string): Promise<string | undefined> {
-  const row = await db.maybeOne<{ userId: string }>(sql.unsafe`
+  const row = await db.maybeOne<{ userId: string }>(sql`
     select "user_Id" as "userId" from "svc_Account" where "providerId" = ${providerId} and "accountId" = ${accountId}`)
   return row?.userId
 }
@@ -558,7 +558,7 @@ type AccountLink = {
 
 /** Links an identity to a user, or notes its new tokens; true when it was not linked before. */
 async function saveLink(tx: Tx, link: AccountLink): Promise<boolean> {
-  const { inserted } = await tx.one<{ inserted: boolean }>(sql.unsafe`
+  const { inserted } = await tx.one<{ inserted: boolean }>(sql`
     insert into "svc_Account" as a
       ("user_Id", "providerId", "accountId", scope, "accessToken", "refreshToken", "idToken", "accessTokenExpiresAt")
     values (${link.userId}, ${link.providerId}, ${link.accountId}, ${link.scope}, ${link.accessToken},
@@ -582,11 +582,11 @@ type SocialUser = {
 
 /** Creates an account without a password; false when its address got one meanwhile. */
 async function insertSocialUser(tx: Tx, user: SocialUser): Promise<boolean> {
-  const inserted = await tx.maybeOne<{ id: string }>(sql.unsafe`
+  const inserted = await tx.maybeOne<{ id: string }>(sql`
     insert into "svc_User" (id, "firstName", "lastName", email, "emailVerified")
     values (${user.id}, ${user.firstName}, ${user.lastName}, ${user.email}, ${user.emailVerified})
     on conflict do nothing returning id`)
   if (inserted === undefined) return false
-  await tx.any(sql.unsafe`insert into "svc_UserRole" ("user_Id", "role_Id") values (${user.id}, ${user.roleId})`)
+  await tx.any(sql`insert into "svc_UserRole" ("user_Id", "role_Id") values (${user.id}, ${user.roleId})`)
   return true
 }

@@ -471,7 +471,7 @@ function disturbancesIn(db: Reader, { from, upTo }: Round, watched: WatchedSourc
   const owners = watched.rows.map(({ collection }) => collection)
   const ids = watched.rows.map(({ id }) => id)
   const sources = [...accessCollections, ...watched.collections, ...owners]
-  return db.any<Disturbance>(sql.unsafe`
+  return db.any<Disturbance>(sql`
     select distinct found.source, e.entity as collection, found.subject
     from "svc_AuditLog" e
     cross join lateral (values (coalesce(e.changes->'after', '{}') || coalesce(e.changes->'before', '{}')), (e.changes->'after')) image (of)

@@ -75,7 +75,7 @@ async function moveItem(
 ): Promise<number> {
   const { tx } = run
   const { collection } = context
-  await tx.any(sql.unsafe`select pg_advisory_xact_lock(hashtextextended(${`order of ${collection.name}`}, 0))`)
+  await tx.any(sql`select pg_advisory_xact_lock(hashtextextended(${`order of ${collection.name}`}, 0))`)
   const moved = await rowAt(tx, context, item)
   const near = await rowAt(tx, context, target)
   if (item.key === target.key) return moved.sort ?? 0

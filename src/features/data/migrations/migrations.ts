@@ -251,7 +251,7 @@ export async function previewSql(host: MigrationHost, selection: MigrationSelect
   const session = await openDirectSession(host.config)
   try {
     const lockTimeout = String(host.config.migrations.lockTimeoutMs)
-    await session.any(sql.unsafe`select set_config('lock_timeout', ${lockTimeout}, false)`)
+    await session.any(sql`select set_config('lock_timeout', ${lockTimeout}, false)`)
     const selected = selectRun(joined(await loadScripts(host.config), await storedRows(session)), selection)
     const subject = await readSubject(session, host.config)
     const results: RunPreview[] = []
@@ -290,8 +290,8 @@ async function recordUp(host: MigrationHost, session: DirectSession, script: Loa
   const statements: string[] = []
   return session.transaction(systemActor, async (tx) => {
     // For the session too, so that a script that ends the transaction does not get another kind of it.
-    await tx.any(sql.unsafe`select set_config('default_transaction_read_only', 'on', false)`)
-    await tx.any(sql.unsafe`set transaction read only`)
+    await tx.any(sql`select set_config('default_transaction_read_only', 'on', false)`)
+    await tx.any(sql`set transaction read only`)
     const recording: Tx = { ...readerOf((text, values) => tried(tx, statements, text, values)), isTransaction: true }
     const runner = { ...host, session: { ...session, transaction: recordedBy(recording) } }
     const problem = await problemOf(() => script.up(contextOf(runner, script, recording, () => undefined)))
@@ -300,12 +300,12 @@ async function recordUp(host: MigrationHost, session: DirectSession, script: Loa
 }
 
 async function tried(tx: Tx, statements: string[], text: string, values: readonly unknown[]) {
-  await tx.any(sql.unsafe`savepoint recording`)
+  await tx.any(sql`savepoint recording`)
   try {
     return { rows: [...(await tx.any<unknown>(rawQuery(text, values)))] }
   } catch {
     // Refused because it writes, or because it builds on what was refused before: either way it belongs to the script.
-    await tx.any(sql.unsafe`rollback to savepoint recording`)
+    await tx.any(sql`rollback to savepoint recording`)
     statements.push(text.trim())
     return { rows: [] }
   }
@@ -495,14 +495,14 @@ export async function createBaseline({ session, config, log }: MigrationRunner):
 
 async function isUpgrade(db: Reader): Promise<boolean> {
   const { upgrade } = await db.one<{ upgrade: boolean }>(
-    sql.unsafe`select to_regclass('"svc_User"') is not null and to_regclass('"svc_Migration"') is null as upgrade`,
+    sql`select to_regclass('"svc_User"') is not null and to_regclass('"svc_Migration"') is null as upgrade`,
   )
   return upgrade
 }
 
 /** Records cannot replace these: collections, log and the functions of their triggers. */
 async function checkSchema(db: Reader): Promise<void> {
-  const { ours } = await db.one<{ ours: boolean }>(sql.unsafe`
+  const { ours } = await db.one<{ ours: boolean }>(sql`
     select to_regclass('"svc_SchemaDefinition"') is not null and to_regclass('"svc_AuditLog"') is not null
            and to_regprocedure('svc_notify()') is not null as ours`)
   if (!ours)
@@ -522,7 +522,7 @@ function baselineOf({ migrations }: Config, scripts: readonly LoadedScript[]): s
 
 /** A definition that outlived its table describes nothing. */
 async function createTable(tx: Tx): Promise<void> {
-  await tx.any(sql.unsafe`delete from "svc_SchemaDefinition" where "collectionName" = 'svc_Migration'`)
+  await tx.any(sql`delete from "svc_SchemaDefinition" where "collectionName" = 'svc_Migration'`)
   await createCollections(
     tx,
     systemCollections.filter(({ collectionName }) => collectionName === 'svc_Migration'),
@@ -537,7 +537,7 @@ async function createTable(tx: Tx): Promise<void> {
  */
 export async function refuseNewer(db: Reader): Promise<void> {
   if (!(await hasMigrationTable(db))) return
-  const rows = await db.any<{ version: string; name: string; program: string }>(sql.unsafe`
+  const rows = await db.any<{ version: string; name: string; program: string }>(sql`
     select version, name, metadata->>'setUpBy' as program from "svc_Migration"
     where status = 'completed' and metadata->>'setUpBy' is not null order by version`)
   const known = systemVersions()
@@ -607,8 +607,8 @@ export async function adoptDeveloped({ session, log }: MigrationRunner): Promise
   const { version, name, description, checksum } = (await loadSystemScripts())[0]!
   const replaced = ofThem.map((row) => row.version).filter((other) => other !== version)
   await session.transaction({ ...systemActor, userAgent: 'migration baseline' }, async (tx) => {
-    await tx.any(sql.unsafe`delete from "svc_Migration" where version = any(${sql.array(replaced, 'text')})`)
-    await tx.any(sql.unsafe`
+    await tx.any(sql`delete from "svc_Migration" where version = any(${sql.array(replaced, 'text')})`)
+    await tx.any(sql`
       update "svc_Migration" set name = ${name}, description = ${description ?? null}, checksum = ${checksum}, "updatedAt" = now()
       where version = ${version}`)
   })

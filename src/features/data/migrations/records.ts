@@ -220,15 +220,13 @@ export type MigrationRow = {
 }
 
 export async function hasMigrationTable(db: Reader): Promise<boolean> {
-  const { exists } = await db.one<{ exists: boolean }>(
-    sql.unsafe`select to_regclass('"svc_Migration"') is not null as exists`,
-  )
+  const { exists } = await db.one<{ exists: boolean }>(sql`select to_regclass('"svc_Migration"') is not null as exists`)
   return exists
 }
 
 /** Every row, in no order. */
 export function storedRows(db: Reader): Promise<readonly MigrationRow[]> {
-  return db.any<MigrationRow>(sql.unsafe`
+  return db.any<MigrationRow>(sql`
     select id, version, name, description, type, status, batch, "executedAt", "executionTimeMs", "errorMessage", "errorStack",
            coalesce(metadata, '{}') as metadata, checksum, coalesce("canRollback", false) as "canRollback", "rolledBackAt",
            "createdAt", "updatedAt"
@@ -236,16 +234,14 @@ export function storedRows(db: Reader): Promise<readonly MigrationRow[]> {
 }
 
 export async function lastBatch(db: Reader): Promise<number> {
-  const { batch } = await db.one<{ batch: number }>(
-    sql.unsafe`select coalesce(max(batch), 0) as batch from "svc_Migration"`,
-  )
+  const { batch } = await db.one<{ batch: number }>(sql`select coalesce(max(batch), 0) as batch from "svc_Migration"`)
   return batch
 }
 
 /** Records that a script begins to run. Of an earlier run only the metadata stays. */
 export async function storeRunning(tx: Tx, script: LoadedScript, batch: number): Promise<void> {
   const { version, name, description, type, checksum, down } = script
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     insert into "svc_Migration" as m (version, name, description, type, status, batch, "executedAt", checksum, "canRollback")
     values (${version}, ${name}, ${description ?? null}, ${type ?? 'upgrade'}, 'running', ${batch}, now(), ${checksum}, ${down !== undefined})
     on conflict (version) do update set
@@ -257,7 +253,7 @@ export async function storeRunning(tx: Tx, script: LoadedScript, batch: number):
 /** Says that a completed migration begins to be rolled back. */
 export async function storeRollingBack(tx: Tx, version: string): Promise<void> {
   const direction = sql.jsonb({ direction: 'down' })
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     update "svc_Migration" set status = 'running', "updatedAt" = now(), metadata = coalesce(metadata, '{}') || ${direction}::jsonb
     where version = ${version}`)
 }
@@ -272,10 +268,10 @@ export type Ending = {
 /** Says how a run has ended; its own metadata are added to what is there. */
 export async function storeEnding(tx: Tx, version: string, ending: Ending): Promise<void> {
   const { status, elapsedMs, metadata = {}, error } = ending
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     update "svc_Migration" set
       status = ${status}, "executionTimeMs" = ${Math.round(elapsedMs)},
-      metadata = (coalesce(metadata, '{}') - 'direction') || ${sql.jsonb(metadata as never)}::jsonb,
+      metadata = (coalesce(metadata, '{}') - 'direction') || ${sql.jsonb(metadata)}::jsonb,
       "errorMessage" = ${error?.message ?? null}, "errorStack" = ${error?.stack ?? null},
       "rolledBackAt" = case when ${status} = 'rolled_back' then now() end, "updatedAt" = now()
     where version = ${version}`)
@@ -285,13 +281,11 @@ export async function storeEnding(tx: Tx, version: string, ending: Ending): Prom
 export async function runningVersions(
   db: Reader,
 ): Promise<readonly { version: string; direction: RunDirection | null }[]> {
-  return db.any(
-    sql.unsafe`select version, metadata->>'direction' as direction from "svc_Migration" where status = 'running'`,
-  )
+  return db.any(sql`select version, metadata->>'direction' as direction from "svc_Migration" where status = 'running'`)
 }
 
 export async function storeInterrupted(tx: Tx, version: string, message: string): Promise<void> {
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     update "svc_Migration" set status = 'failed', "updatedAt" = now(), "errorMessage" = ${message}, metadata = coalesce(metadata, '{}') - 'direction'
     where version = ${version} and status = 'running'`)
 }
@@ -299,9 +293,9 @@ export async function storeInterrupted(tx: Tx, version: string, message: string)
 /** Records a script as done without running it. It belongs to no batch, since nothing was run. */
 export async function storeCompleted(tx: Tx, script: LoadedScript, metadata: object): Promise<void> {
   const { version, name, description, type, checksum, down } = script
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     insert into "svc_Migration" as m (version, name, description, type, status, metadata, checksum, "canRollback")
-    values (${version}, ${name}, ${description ?? null}, ${type ?? 'upgrade'}, 'completed', ${sql.jsonb(metadata as never)},
+    values (${version}, ${name}, ${description ?? null}, ${type ?? 'upgrade'}, 'completed', ${sql.jsonb(metadata)},
             ${checksum}, ${down !== undefined})
     on conflict (version) do update set
       status = 'completed', metadata = coalesce(m.metadata, '{}') || excluded.metadata, checksum = excluded.checksum,
@@ -310,7 +304,7 @@ export async function storeCompleted(tx: Tx, script: LoadedScript, metadata: obj
 
 /** The line in the table that says from which version an installation was upgraded; no script has this version. */
 export async function storeBaseline(tx: Tx, version: string): Promise<void> {
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     insert into "svc_Migration" (version, name, description, type, status, metadata)
     values (${version}, 'baseline', 'Parts that the upgraded installation had already.', 'upgrade', 'completed',
             ${sql.jsonb({ baseline: version })})`)
@@ -318,7 +312,7 @@ export async function storeBaseline(tx: Tx, version: string): Promise<void> {
 
 /** The type of every column of the schema `public`, in PostgreSQL's words. */
 export function columnTypes(db: Reader): Promise<readonly { table: string; column: string; type: string }[]> {
-  return db.any(sql.unsafe`
+  return db.any(sql`
     select c.relname as table, a.attname as column, format_type(a.atttypid, a.atttypmod) as type
     from pg_attribute a join pg_class c on c.oid = a.attrelid
     where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and a.attnum > 0 and not a.attisdropped`)
@@ -326,7 +320,7 @@ export function columnTypes(db: Reader): Promise<readonly { table: string; colum
 
 /** Columns of which a validated check says that they are not null. */
 export function checkedColumns(db: Reader): Promise<readonly { table: string; column: string }[]> {
-  return db.any(sql.unsafe`
+  return db.any(sql`
     select c.relname as table, a.attname as column
     from pg_constraint k join pg_class c on c.oid = k.conrelid
     join pg_attribute a on a.attrelid = k.conrelid and a.attnum = k.conkey[1]

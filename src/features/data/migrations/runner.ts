@@ -61,7 +61,7 @@ export async function withRunner<T>(
     if (options.busy === 'wait') await session.lock(lockName)
     else if (!(await session.tryLock(lockName))) throw busy()
     const lockTimeout = String(config.migrations.lockTimeoutMs)
-    await session.any(sql.unsafe`select set_config('lock_timeout', ${lockTimeout}, false)`)
+    await session.any(sql`select set_config('lock_timeout', ${lockTimeout}, false)`)
     await failInterrupted(session, log)
     return await work({ config, log, env, session, requester: options.requester })
   } finally {

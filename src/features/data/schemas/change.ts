@@ -168,7 +168,7 @@ export async function commitDdl<Result>(
   try {
     return await commit(deps, actor, async (tx) => {
       await lockCatalog(tx)
-      await tx.any(sql.unsafe`select set_config('lock_timeout', ${longestLockWait}, true)`)
+      await tx.any(sql`select set_config('lock_timeout', ${longestLockWait}, true)`)
       return work(tx)
     })
   } catch (error) {

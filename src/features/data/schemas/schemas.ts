@@ -367,9 +367,7 @@ export async function migrateIndexes(deps: Reads & Writes & CurrentCatalog, acto
 }
 
 async function presentIndexes({ db }: Reads): Promise<ReadonlySet<string>> {
-  const rows = await db.any<{ name: string }>(
-    sql.unsafe`select indexname as name from pg_indexes where schemaname = 'public'`,
-  )
+  const rows = await db.any<{ name: string }>(sql`select indexname as name from pg_indexes where schemaname = 'public'`)
   return new Set(rows.map(({ name }) => name))
 }
 

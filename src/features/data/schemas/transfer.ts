@@ -49,7 +49,7 @@ type SchemaImport = {
 /** Every definition with what the server adds, as everywhere; an import leaves that out again. */
 export async function exportSchemas(deps: Reads & Clock & CurrentCatalog) {
   const catalog = await deps.catalog.reloadIfStale()
-  const schemas = await deps.db.any<CollectionDefinition & { createdAt: Date; updatedAt: Date }>(sql.unsafe`
+  const schemas = await deps.db.any<CollectionDefinition & { createdAt: Date; updatedAt: Date }>(sql`
     select "collectionName", schema, "createdAt", "updatedAt" from "svc_SchemaDefinition" order by "collectionName"`)
   const shown = schemas.map((row) => {
     const collection = catalog.collections.get(row.collectionName)

@@ -135,7 +135,7 @@ async function moveContentOf(deps: FileWrites, actor: Actor, row: MovableRow, to
     await copyContent(deps, from, target, row.type)
     await requireSame(deps, row, to)
     isMoved = await commit(deps, actor, async (tx) => {
-      const changed = await tx.any(sql.unsafe`
+      const changed = await tx.any(sql`
         update "svc_File"
         set storage = ${to.storage}, storage_folder = ${to.folder}, filename = ${to.filename}, "updatedAt" = now()
         where id = ${row.id}::uuid and storage = ${row.storage} and storage_folder is not distinct from ${row.folder}

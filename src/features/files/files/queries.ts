@@ -30,7 +30,7 @@ export function lockedFile(tx: Tx, id: string): Promise<FileRow | undefined> {
 
 /** The total size of each tenant's files in each service; null for those without a tenant. */
 export async function usageOfTenants({ db }: Reads): Promise<readonly Usage[]> {
-  const rows = await db.any<Omit<Usage, 'files' | 'bytes'> & { files: string; bytes: string }>(sql.unsafe`
+  const rows = await db.any<Omit<Usage, 'files' | 'bytes'> & { files: string; bytes: string }>(sql`
     select nullif(tenant, '00000000-0000-0000-0000-000000000000') as "tenant_Id", storage, sum(files)::text as files, sum(bytes)::text as bytes
     from "svc_FileUsage" group by tenant, storage having sum(files) > 0 order by sum(bytes) desc, tenant, storage`)
   return rows.map((row) => ({ ...row, files: Number(row.files), bytes: Number(row.bytes) }))
@@ -46,21 +46,21 @@ type Usage = {
 /** The total size of a tenant's files, in bytes. */
 export async function usedBytes({ db }: { readonly db: Reader }, tenant: string): Promise<number> {
   const { bytes } = await db.one<{ bytes: string | number }>(
-    sql.unsafe`select coalesce(sum(bytes), 0)::text as bytes from "svc_FileUsage" where tenant = ${tenant}::uuid`,
+    sql`select coalesce(sum(bytes), 0)::text as bytes from "svc_FileUsage" where tenant = ${tenant}::uuid`,
   )
   return Number(bytes)
 }
 
 /** The same in a transaction that adds to it, after those that added before: two cannot both be the last. */
 export async function usedBytesNow(tx: Tx, tenant: string): Promise<number> {
-  await tx.any(sql.unsafe`select pg_advisory_xact_lock(hashtextextended('svc_FileUsage ' || ${tenant}, 0))`)
+  await tx.any(sql`select pg_advisory_xact_lock(hashtextextended('svc_FileUsage ' || ${tenant}, 0))`)
   return usedBytes({ db: tx }, tenant)
 }
 
 /** The tenant of a row that this transaction has written. */
 export async function tenantOf(tx: Tx, id: string): Promise<string | null> {
   const { tenant } = await tx.one<{ tenant: string | null }>(
-    sql.unsafe`select "tenant_Id" as tenant from "svc_File" where id = ${id}::uuid`,
+    sql`select "tenant_Id" as tenant from "svc_File" where id = ${id}::uuid`,
   )
   return tenant
 }

@@ -60,7 +60,7 @@ async function readRows({ db }: Reads): Promise<ContentRow[]> {
       size: string
       hash: string | null
     }>(
-      sql.unsafe`select id, storage, storage_folder as folder, filename, size::text as size, hash from "svc_File"
+      sql`select id, storage, storage_folder as folder, filename, size::text as size, hash from "svc_File"
         where id > ${after}::uuid order by id limit 5000`,
     )
     for (const { storage, folder, filename, size, hash } of page)
@@ -130,7 +130,7 @@ async function ask(db: Reads['db'], condition: string, ...values: readonly strin
 }
 
 async function usageDifferences({ db }: Reads): Promise<FileDifference[]> {
-  const rows = await db.any<{ storage: string; key: string }>(sql.unsafe`
+  const rows = await db.any<{ storage: string; key: string }>(sql`
     select coalesce(u.storage, f.storage) as storage, coalesce(u.tenant, f.tenant)::text as key
     from (select tenant, storage, sum(files) as files, sum(bytes) as bytes from "svc_FileUsage" group by 1, 2) u full join (
       select coalesce("tenant_Id", '00000000-0000-0000-0000-000000000000') as tenant, storage, count(*) as files, sum(size) as bytes

@@ -125,12 +125,12 @@ type KeptMail = {
 
 type ListedMail = Omit<KeptMail, 'html' | 'text' | 'attachments'>
 
-const columns = sql.fragment`
+const columns = sql`
   m.id, m."templateName" as type, m.email as "to", d.subject, m."tenant_Id" as "tenantId", extract(epoch from d."keptAt") * 1000 as "keptAt"`
-const kept = sql.fragment`"svc_DevelopmentMail" d join "svc_EmailLog" m on m.id = d."emailLogId"`
+const kept = sql`"svc_DevelopmentMail" d join "svc_EmailLog" m on m.id = d."emailLogId"`
 
 /** Under the names that they were sent with; the one of a file that is gone is lost. */
-const attachments = sql.fragment`coalesce((
+const attachments = sql`coalesce((
   select json_agg(json_build_object('file', a->>'file', 'filename',
     coalesce(a->>'filename', f."originalFilename", f.title, f.filename, 'a file that is gone')) order by n)
   from jsonb_array_elements(m.context::jsonb->'attachments') with ordinality named (a, n)
@@ -138,13 +138,13 @@ const attachments = sql.fragment`coalesce((
 
 /** The newest first, at most a hundred. */
 async function keptMails(db: Reader): Promise<readonly ListedMail[]> {
-  const rows = await db.any<ListedMail>(sql.unsafe`select ${columns} from ${kept} order by d."keptAt" desc limit 100`)
+  const rows = await db.any<ListedMail>(sql`select ${columns} from ${kept} order by d."keptAt" desc limit 100`)
   return rows.map(dated)
 }
 
 async function keptMail(db: Reader, id: string): Promise<KeptMail | undefined> {
   const row = await db.maybeOne<KeptMail>(
-    sql.unsafe`select ${columns}, d.html, d.text, ${attachments} as attachments from ${kept} where m.id = ${id}::uuid`,
+    sql`select ${columns}, d.html, d.text, ${attachments} as attachments from ${kept} where m.id = ${id}::uuid`,
   )
   return row && dated(row)
 }

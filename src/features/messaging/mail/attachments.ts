@@ -42,7 +42,7 @@ export async function checkAttachments(
 ): Promise<void> {
   if (attachments.length === 0) return
   const ids = attachments.map(({ file }) => file)
-  const files = await tx.any<Attached>(sql.unsafe`
+  const files = await tx.any<Attached>(sql`
     select id, size::float8 as size, "tenant_Id" as "tenantId", "isPublic" is true as "isPublic"
     from "svc_File" where id = any(${sql.array(ids, 'uuid')})`)
   const problem = problemOf(

@@ -29,9 +29,9 @@ type NewMail = {
 
 /** The id of the new row, in state `queued`. */
 export async function insertMail(tx: Tx, mail: NewMail): Promise<string> {
-  const { id } = await tx.one<{ id: string }>(sql.unsafe`
+  const { id } = await tx.one<{ id: string }>(sql`
     insert into "svc_EmailLog" (email, subject, "templateName", status, context, "user_Id", "tenant_Id")
-    values (${mail.to}, ${mail.subject}, ${mail.type}, 'queued', ${sql.json(mail.context as never)},
+    values (${mail.to}, ${mail.subject}, ${mail.type}, 'queued', ${sql.json(mail.context)},
             ${mail.userId ?? null}, ${mail.tenantId ?? null})
     returning id`)
   return id
@@ -66,7 +66,7 @@ type RowClaim = {
 
 /** Takes the mail for one attempt; undefined when it is finished or another worker holds it. */
 export async function claimMail(tx: Tx, request: RowClaim): Promise<ClaimedMail | undefined> {
-  return tx.maybeOne<ClaimedMail>(sql.unsafe`
+  return tx.maybeOne<ClaimedMail>(sql`
     with free as (
       select id, status from "svc_EmailLog"
       where id = ${request.id}
@@ -83,13 +83,13 @@ export async function claimMail(tx: Tx, request: RowClaim): Promise<ClaimedMail 
 
 /** Undefined when the row was deleted. */
 export async function mailStatus(tx: Reader, id: string): Promise<string | undefined> {
-  return (await tx.maybeOne<{ status: string }>(sql.unsafe`select status from "svc_EmailLog" where id = ${id}`))?.status
+  return (await tx.maybeOne<{ status: string }>(sql`select status from "svc_EmailLog" where id = ${id}`))?.status
 }
 
 /** The tenant that a mail belongs to; null when it is the installation's or was deleted. */
 export async function mailOwner(db: Reader, id: string): Promise<string | null> {
   const row = await db.maybeOne<{ tenantId: string | null }>(
-    sql.unsafe`select "tenant_Id" as "tenantId" from "svc_EmailLog" where id = ${id}`,
+    sql`select "tenant_Id" as "tenantId" from "svc_EmailLog" where id = ${id}`,
   )
   return row?.tenantId ?? null
 }
@@ -105,7 +105,7 @@ export type MailVerdict = {
 
 /** Records what became of an attempt and gives the claim back; false when the claim was lost meanwhile. */
 export async function settleMail(tx: Tx, id: string, claimToken: string, verdict: MailVerdict): Promise<boolean> {
-  const row = await tx.maybeOne(sql.unsafe`
+  const row = await tx.maybeOne(sql`
     update "svc_EmailLog"
     set status = ${verdict.status}, "errorMessage" = ${verdict.reason}, "claimToken" = null, "claimedAt" = null,
         sender = coalesce(${verdict.sender ?? null}, sender), subject = coalesce(${verdict.subject ?? null}, subject),
@@ -120,7 +120,7 @@ export async function settleMail(tx: Tx, id: string, claimToken: string, verdict
  * attempts so far stay counted.
  */
 export async function requeueMail(tx: Tx, id: string, to: string | undefined): Promise<boolean> {
-  const row = await tx.maybeOne(sql.unsafe`
+  const row = await tx.maybeOne(sql`
     update "svc_EmailLog"
     set status = 'queued', email = coalesce(${to ?? null}, email), "errorMessage" = null, "updatedAt" = now()
     where id = ${id} and status = 'failed' returning id`)
@@ -129,14 +129,14 @@ export async function requeueMail(tx: Tx, id: string, to: string | undefined): P
 
 /** Fails a mail that is not being sent just now. */
 export async function cancelMail(tx: Tx, id: string): Promise<void> {
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     update "svc_EmailLog" set status = 'failed', "errorMessage" = 'cancelled by an administrator', "updatedAt" = now()
     where id = ${id} and status in ('queued', 'sending') and "claimToken" is null returning id`)
 }
 
 /** Whether a mail of one of the types was accepted for the same account and address after this one and has not failed. */
 export async function newerMailExists(tx: Reader, id: string, types: readonly MailType[]): Promise<boolean> {
-  const { exists } = await tx.one<{ exists: boolean }>(sql.unsafe`
+  const { exists } = await tx.one<{ exists: boolean }>(sql`
     select exists (
       select from "svc_EmailLog" this join "svc_EmailLog" newer on newer.email = this.email
       where this.id = ${id} and newer."templateName" = any(${sql.array(types, 'text')}) and newer.status <> 'failed'
@@ -151,7 +151,7 @@ export async function keepInviteToken(
   inviteId: string,
   { hash, lifetimeSeconds }: { hash: string; lifetimeSeconds: number },
 ): Promise<boolean> {
-  const row = await tx.maybeOne(sql.unsafe`
+  const row = await tx.maybeOne(sql`
     update "svc_Invite"
     set token = ${hash}, "expiresAt" = now() + make_interval(secs => ${lifetimeSeconds}), "updatedAt" = now()
     where id = ${inviteId} and status = 'pending' returning id`)
@@ -159,14 +159,12 @@ export async function keepInviteToken(
 }
 
 export async function personOf(tx: Reader, userId: string): Promise<Recipient | undefined> {
-  return tx.maybeOne<Recipient>(
-    sql.unsafe`select "firstName", "lastName", email, phone from "svc_User" where id = ${userId}`,
-  )
+  return tx.maybeOne<Recipient>(sql`select "firstName", "lastName", email, phone from "svc_User" where id = ${userId}`)
 }
 
 /** The address that an account is to have once it is confirmed. */
 export async function wantedEmail(tx: Reader, userId: string): Promise<string | undefined> {
-  const row = await tx.maybeOne<{ email: string }>(sql.unsafe`
+  const row = await tx.maybeOne<{ email: string }>(sql`
     select data->>'email' as email from "svc_Challenge" where identifier = ${wantedEmailKey(userId)} and "expiresAt" > now()`)
   return row?.email
 }
@@ -176,7 +174,7 @@ export async function isMember(
   tx: Reader,
   { userId, tenantId }: Pick<ClaimedMail, 'userId' | 'tenantId'>,
 ): Promise<boolean> {
-  const row = await tx.maybeOne(sql.unsafe`
+  const row = await tx.maybeOne(sql`
     select id from "svc_UserRole"
     where "user_Id" = ${userId} and ("tenant_Id" is null or "tenant_Id" = ${tenantId}) limit 1`)
   return row !== undefined
@@ -184,7 +182,7 @@ export async function isMember(
 
 /** The name of the user who sent an invitation. */
 export async function inviterName(db: Reader, inviteId: string): Promise<string | undefined> {
-  const row = await db.maybeOne<{ name: string }>(sql.unsafe`
+  const row = await db.maybeOne<{ name: string }>(sql`
     select concat_ws(' ', u."firstName", u."lastName") as name
     from "svc_Invite" i join "svc_User" u on u.id = i."invitedBy_Id" where i.id = ${inviteId}::uuid`)
   return row?.name
@@ -192,7 +190,7 @@ export async function inviterName(db: Reader, inviteId: string): Promise<string 
 
 export async function tenantOf(tx: Reader, tenantId: string): Promise<TenantRow | undefined> {
   const row = await tx.maybeOne<{ tenant: TenantRow }>(
-    sql.unsafe`select to_jsonb(t) as tenant from "svc_Tenant" t where id = ${tenantId}`,
+    sql`select to_jsonb(t) as tenant from "svc_Tenant" t where id = ${tenantId}`,
   )
   return row?.tenant
 }
@@ -218,7 +216,7 @@ export function deleteOldMails(status: 'sent' | 'failed', days: number, atMost: 
  * deleted it. Rows younger than `olderThanSeconds` are left alone. Returns how many.
  */
 export async function failAbandonedMails(tx: Tx, olderThanSeconds: number): Promise<number> {
-  const rows = await tx.any(sql.unsafe`
+  const rows = await tx.any(sql`
     update "svc_EmailLog" m
     set status = 'failed', "claimToken" = null, "claimedAt" = null, "updatedAt" = now(),
         "errorMessage" = 'given up: no attempt is left' || coalesce('; the last one: ' || m."errorMessage", '')

@@ -59,7 +59,7 @@ export async function deleteSomeOlderThan(deps: Writes, actor: Actor, days: numb
 
 /** Those of the ids that are no user's. */
 export async function unknownUsers(db: Reader, ids: readonly string[]): Promise<readonly string[]> {
-  const rows = await db.any<{ id: string }>(sql.unsafe`
+  const rows = await db.any<{ id: string }>(sql`
     select given.id from unnest(${sql.array([...ids], 'uuid')}) given (id)
     where not exists (select from "svc_User" u where u.id = given.id)`)
   return rows.map(({ id }) => id)
@@ -67,7 +67,7 @@ export async function unknownUsers(db: Reader, ids: readonly string[]): Promise<
 
 /** Whether there is such a tenant. */
 export async function isTenant(db: Reader, id: string): Promise<boolean> {
-  return (await db.maybeOne(sql.unsafe`select 1 as one from "svc_Tenant" where id = ${id}`)) !== undefined
+  return (await db.maybeOne(sql`select 1 as one from "svc_Tenant" where id = ${id}`)) !== undefined
 }
 
 /** One of the platform's own, in the transaction of what it tells of; its id. */
@@ -82,9 +82,9 @@ export async function insertNotification(
     readonly data: object
   },
 ): Promise<string> {
-  const { id } = await tx.one<{ id: string }>(sql.unsafe`
+  const { id } = await tx.one<{ id: string }>(sql`
     insert into "svc_Notification" (type, title, message, data, "userId", "tenant_Id")
-    values (${one.type}, ${one.title}, ${one.message}, ${sql.jsonb(one.data as never)}, ${one.userId}, ${one.tenantId})
+    values (${one.type}, ${one.title}, ${one.message}, ${sql.jsonb(one.data)}, ${one.userId}, ${one.tenantId})
     returning id`)
   return id
 }
@@ -95,8 +95,8 @@ export async function updateNotification(
   id: string,
   { message, data }: { readonly message: string; readonly data: object },
 ): Promise<void> {
-  await tx.any(sql.unsafe`
-    update "svc_Notification" set message = ${message}, data = ${sql.jsonb(data as never)}, seen = false, "updatedAt" = now()
+  await tx.any(sql`
+    update "svc_Notification" set message = ${message}, data = ${sql.jsonb(data)}, seen = false, "updatedAt" = now()
     where id = ${id} returning id`)
 }
 

@@ -97,7 +97,7 @@ async function activeTemplate(
   names: readonly string[],
   tenantId: string | null,
 ): Promise<StoredTemplate | undefined> {
-  return db.maybeOne<StoredTemplate>(sql.unsafe`
+  return db.maybeOne<StoredTemplate>(sql`
     select id::text, type, subject, body, "tenant_Id"::text as "tenantId" from "svc_Template"
     where type = any(${sql.array([...names], 'text')}) and "isActive"
       and ("tenant_Id" is null or "tenant_Id" = ${tenantId}::uuid)
@@ -105,7 +105,7 @@ async function activeTemplate(
 }
 
 export async function templateById(db: Reader, id: string): Promise<StoredTemplate | undefined> {
-  return db.maybeOne<StoredTemplate>(sql.unsafe`
+  return db.maybeOne<StoredTemplate>(sql`
     select id::text, type, subject, body, "tenant_Id"::text as "tenantId" from "svc_Template" where id = ${id}::uuid`)
 }
 
@@ -167,7 +167,7 @@ export const seedsJson = (): string => JSON.stringify(seeds)
 
 /** With every setup: a seeded row that was never changed since becomes what is built in now. */
 export async function renewSeededTemplates(tx: Tx): Promise<void> {
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     update "svc_Template" t set subject = s.subject, body = s.body, description = s.description
     from jsonb_to_recordset(${seedsJson()}::jsonb) as s (id uuid, subject text, body text, description text)
     where t.id = s.id and t."updatedAt" = t."createdAt"

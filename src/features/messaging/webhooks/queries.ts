@@ -160,7 +160,7 @@ type WebhookOwner = {
 
 /** An active user and its memberships. */
 export function ownerOf(db: Reader, userId: string): Promise<WebhookOwner | undefined> {
-  return db.maybeOne<WebhookOwner>(sql.unsafe`
+  return db.maybeOne<WebhookOwner>(sql`
     select u.email, (select coalesce(jsonb_agg(jsonb_build_object('roleId', ur."role_Id", 'tenantId', ur."tenant_Id")), '[]')
       from "svc_UserRole" ur where ur."user_Id" = u.id) as memberships
     from "svc_User" u where u.id = ${userId} and u.status = 'active'`)

@@ -259,8 +259,8 @@ function registerConsumers(gauge: Gauge): void {
 }
 
 async function readFigures({ db }: Reads, signal: AbortSignal): Promise<Figures> {
-  const { sql, values } = figuresQuery()
-  const [figures] = await db.run<Figures>(sql, values, 'prepared', signal)
+  const { text, values } = figuresQuery()
+  const [figures] = await db.run<Figures>(text, values, 'prepared', signal)
   return figures!
 }
 
@@ -382,7 +382,7 @@ export function figuresQuery() {
   )
 }
 
-const aliveQuery = sql.unsafe`select 1 as one`
+const aliveQuery = sql`select 1 as one`
 
 /** Durations that are measured while the work happens; all other metrics are read at the scrape. Seconds everywhere. */
 type Instruments = {

@@ -51,24 +51,24 @@ export type JobFilter = {
 }
 
 const table = sql.identifier([bossSchema, 'job'])
-const isDead = sql.fragment`(j.name = any(${sql.array(deadLetterQueues, 'text')}) and j.state < 'completed')`
-const queue = sql.fragment`coalesce(j.source_name, j.name)`
-const state = sql.fragment`case when ${isDead} then 'dead' else j.state::text end`
-const jobColumns = sql.fragment`
+const isDead = sql`(j.name = any(${sql.array(deadLetterQueues, 'text')}) and j.state < 'completed')`
+const queue = sql`coalesce(j.source_name, j.name)`
+const state = sql`case when ${isDead} then 'dead' else j.state::text end`
+const jobColumns = sql`
   j.id::text as id, ${queue} as queue, ${state} as state, coalesce(j.data, '{}') as data,
   coalesce(j.source_retry_count, j.retry_count) as retries, j.retry_limit as "retryLimit", j.created_on as created,
   ${iso('j.start_after')} as "startAfter", ${iso('j.started_on')} as "startedAt",
   ${iso('j.completed_on')} as "completedAt", coalesce(j.source_output, j.output) #>> '{message}' as reason`
-const taskColumns = sql.fragment`
+const taskColumns = sql`
   t.id::text as id, 'tasks' as queue, ${taskStateSql} as state, jsonb_build_object('taskId', t.id, 'type', t.type) as data,
   t.retry_count as retries, t.max_retries as "retryLimit", t."createdAt" as created,
   to_char(greatest(t.scheduled_time, t.retry_at) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "startAfter",
   ${iso('t.started_at')} as "startedAt",
   case when t.task_status in ('Completed', 'Error') then ${iso('t.updatedAt')} end as "completedAt",
   t.error_data #>> '{message}' as reason`
-const both = sql.fragment`
+const both = sql`
   (select ${jobColumns} from ${table} j union all select ${taskColumns} from "svc_Tasks" t) both_kinds`
-const shown = sql.fragment`
+const shown = sql`
   id, queue, state, data, retries, "retryLimit", ${iso('shown.created')} as "createdAt", "startAfter", "startedAt",
   "completedAt", reason,
   (select jsonb_build_object('position', l.position::text, 'type', l.type, 'action', l.action, 'createdAt', l."createdAt",
@@ -84,17 +84,15 @@ export async function jobsPage(
   db: Reader,
   filter: JobFilter,
 ): Promise<{ readonly data: readonly JobRow[]; readonly totalCount: number }> {
-  const wanted = sql.fragment`from ${both}
+  const wanted = sql`from ${both}
     where (${filter.queue ?? null}::text is null or queue = ${filter.queue ?? null})
       and (${filter.state ?? null}::text is null or state = ${filter.state ?? null})
       and (${filter.since ?? null}::timestamptz is null or created >= ${filter.since ?? null}::timestamptz)
       and (${filter.until ?? null}::timestamptz is null or created < ${filter.until ?? null}::timestamptz)
       and (${filter.about ?? null}::text is null
         or exists (select from jsonb_each_text(data) member where member.value = ${filter.about ?? null}))`
-  const { totalCount } = await db.one<{ totalCount: number }>(
-    sql.unsafe`select count(*)::int as "totalCount" ${wanted}`,
-  )
-  const data = await db.any<JobRow>(sql.unsafe`
+  const { totalCount } = await db.one<{ totalCount: number }>(sql`select count(*)::int as "totalCount" ${wanted}`)
+  const data = await db.any<JobRow>(sql`
     select ${shown} from (select * ${wanted} order by created desc, id
       limit ${filter.limit} offset ${(filter.page - 1) * filter.limit}) shown
     order by shown.created desc, shown.id`)
@@ -103,19 +101,19 @@ export async function jobsPage(
 
 export async function jobById(db: Reader, id: string): Promise<JobRow | undefined> {
   return db.maybeOne<JobRow>(
-    sql.unsafe`select ${shown} from (select ${jobColumns} from ${table} j where j.id = ${id}::uuid) shown`,
+    sql`select ${shown} from (select ${jobColumns} from ${table} j where j.id = ${id}::uuid) shown`,
   )
 }
 
 export async function taskJobById(db: Reader, taskId: number): Promise<JobRow | undefined> {
   return db.maybeOne<JobRow>(
-    sql.unsafe`select ${shown} from (select ${taskColumns} from "svc_Tasks" t where t.id = ${taskId}) shown`,
+    sql`select ${shown} from (select ${taskColumns} from "svc_Tasks" t where t.id = ${taskId}) shown`,
   )
 }
 
 /** The ids of those that were given up, the oldest first; failed ones of tasks. */
 export async function deadJobs(db: Reader, wanted: QueueFilter, atMost: number): Promise<readonly string[]> {
-  const rows = await db.any<{ id: string }>(sql.unsafe`
+  const rows = await db.any<{ id: string }>(sql`
     select id from ${both}
     where queue = ${wanted} and state = ${wanted === 'tasks' ? 'failed' : 'dead'} order by created, id limit ${atMost}`)
   return rows.map(({ id }) => id)
@@ -128,12 +126,12 @@ export type StoredJob = Pick<JobRow, 'queue' | 'state' | 'data'> & {
 
 /** For a change: no other transaction changes it before this one ends. `storedIn` is the queue or the dead letters. */
 export async function lockedJob(tx: Tx, id: string): Promise<StoredJob | undefined> {
-  return tx.maybeOne<StoredJob>(sql.unsafe`
+  return tx.maybeOne<StoredJob>(sql`
     select ${queue} as queue, ${state} as state, coalesce(j.data, '{}') as data, j.name as "storedIn", j.group_id as "group"
     from ${table} j where j.id = ${id}::uuid for update of j`)
 }
 
 function iso(column: string) {
   const [alias = '', name = ''] = column.split('.')
-  return sql.fragment`to_char(${sql.identifier([alias, name])} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+  return sql`to_char(${sql.identifier([alias, name])} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 }

@@ -154,7 +154,7 @@ async function refuseUnfit({ db }: Reads, { name, logged, writable }: Collection
 
 /** Whether the table of a collection still has a primary key in the database. */
 async function hasPrimaryKey(db: Reader, collection: string): Promise<boolean> {
-  const { found } = await db.one<{ found: boolean }>(sql.unsafe`
+  const { found } = await db.one<{ found: boolean }>(sql`
     select exists(select from pg_index i join pg_class c on c.oid = i.indrelid
       where c.relname = ${collection} and c.relnamespace = 'public'::regnamespace and i.indisprimary) as found`)
   return found
@@ -333,7 +333,7 @@ type ServerState = {
 
 /** The state that the replication connection meets; `publication` is the name of the log's. */
 function serverState(db: Reader, publication: string): Promise<ServerState> {
-  return db.one<ServerState>(sql.unsafe`
+  return db.one<ServerState>(sql`
     select current_setting('wal_level') as "walLevel",
       current_setting('max_replication_slots')::int as "maxReplicationSlots",
       current_setting('max_wal_senders')::int as "maxWalSenders",

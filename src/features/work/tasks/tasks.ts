@@ -12,26 +12,26 @@ import { type Actor, type Cause, causedActor, systemActor } from '../../../event
 export type TaskState = 'created' | 'retry' | 'active' | 'completed' | 'failed'
 
 /** The state of a task in the words of jobs: it waits, waits for another attempt, runs, or is over. */
-export const taskStateSql = sql.fragment`case t.task_status when 'Running' then 'active' when 'Completed' then 'completed'
+export const taskStateSql = sql`case t.task_status when 'Running' then 'active' when 'Completed' then 'completed'
   when 'Error' then 'failed' else case when t.retry_count > 0 then 'retry' else 'created' end end`
 
 /** Undefined when there is no such task. No other process claims or ends it before the transaction ends. */
 export async function lockTask(tx: Tx, id: number): Promise<TaskState | undefined> {
   const row = await tx.maybeOne<{ state: TaskState }>(
-    sql.unsafe`select ${taskStateSql} as state from "svc_Tasks" t where t.id = ${id} for update`,
+    sql`select ${taskStateSql} as state from "svc_Tasks" t where t.id = ${id} for update`,
   )
   return row?.state
 }
 
 /** Makes a waiting task due now. */
 export async function hurryTask(tx: Tx, id: number): Promise<void> {
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     update "svc_Tasks" set scheduled_time = least(scheduled_time, now()), retry_at = null, "updatedAt" = now() where id = ${id}`)
 }
 
 /** Makes a task that is over due now, with all its attempts. */
 export async function redriveTask(tx: Tx, id: number): Promise<void> {
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     update "svc_Tasks"
     set task_status = 'Not started', scheduled_time = least(scheduled_time, now()), retry_count = 0, retry_at = null,
         error_data = null, result_data = null, "updatedAt" = now()
@@ -40,7 +40,7 @@ export async function redriveTask(tx: Tx, id: number): Promise<void> {
 
 /** Ends a task. An attempt that runs loses its claim: it may go on, but writes nothing any more. */
 export async function cancelTask(tx: Tx, id: number): Promise<void> {
-  await tx.any(sql.unsafe`
+  await tx.any(sql`
     update "svc_Tasks"
     set task_status = 'Error', error_data = jsonb_build_object('message', 'cancelled by an administrator'),
         started_at = null, heartbeat_at = null, attempt_token = null, retry_at = null, "updatedAt" = now()
@@ -49,7 +49,7 @@ export async function cancelTask(tx: Tx, id: number): Promise<void> {
 
 /** Tasks that wait, run and have failed, and since when the oldest is due. */
 export async function countTasks(db: Reader) {
-  return db.one<{ waiting: number; active: number; dead: number; overdueSeconds: number }>(sql.unsafe`
+  return db.one<{ waiting: number; active: number; dead: number; overdueSeconds: number }>(sql`
     select count(*) filter (where task_status = 'Not started')::int as waiting,
       count(*) filter (where task_status = 'Running')::int as active,
       count(*) filter (where task_status = 'Error')::int as dead,
@@ -271,8 +271,8 @@ function recoverStalledTasks(stallSeconds: number): TaskStatement {
  * change the row itself.
  */
 export async function holdClaim(tx: Tx, { id, token }: AttemptClaim, exclusively = false): Promise<boolean> {
-  const lock = exclusively ? sql.fragment`for update` : sql.fragment`for share`
-  const row = await tx.maybeOne(sql.unsafe`
+  const lock = exclusively ? sql`for update` : sql`for share`
+  const row = await tx.maybeOne(sql`
     select id from "svc_Tasks"
     where id = ${id} and attempt_token = ${token} and task_status = 'Running' ${lock}`)
   return row !== undefined
@@ -288,7 +288,7 @@ export async function hasCreatorLeft(db: Reader, { id }: Pick<AttemptClaim, 'id'
 
 /** `completeClaimed` as part of a transaction that has set its actor. */
 export async function completeHeld(tx: Tx, { id, token }: AttemptClaim, result: string | null): Promise<void> {
-  await tx.one(sql.unsafe`
+  await tx.one(sql`
     update "svc_Tasks" t
     set task_status = 'Completed', result_data = ${result}::jsonb, error_data = null, progress = 1,
         started_at = null, heartbeat_at = null, attempt_token = null, "updatedAt" = now()
@@ -329,7 +329,7 @@ export async function comingTasks(db: Reader): Promise<readonly Record<string, u
 
 /** The request that created the task, as the cause of what it does; undefined where none did or the log is gone. */
 export async function causeOfTask(db: Reader, { id }: Pick<AttemptClaim, 'id'>): Promise<Cause | undefined> {
-  const created = await db.maybeOne<{ request: string; depth: number }>(sql.unsafe`
+  const created = await db.maybeOne<{ request: string; depth: number }>(sql`
     select "logRequestId"::text as request, coalesce((cause->>'depth')::int, 0) as depth from "svc_AuditLog"
     where type = 'data' and entity = 'svc_Tasks' and "entityId" = ${String(id)} and action = 'create' and "logRequestId" is not null
     order by position desc limit 1`)

@@ -128,7 +128,7 @@ async function calledProblems(deps: SaveReads, row: StoredWorkflow): Promise<rea
     if (seen.has(called)) return
     seen.add(called)
     const found = await deps.db.maybeOne<{ flow_data: unknown }>(
-      sql.unsafe`select flow_data from "svc_Workflow" where id = ${called} and "deletedAt" is null`,
+      sql`select flow_data from "svc_Workflow" where id = ${called} and "deletedAt" is null`,
     )
     for (const { id, type, data } of readFlow(found?.flow_data ?? {}, []).nodes) {
       const known = Object.hasOwn(nodeTypes, type) ? nodeTypes[type]! : undefined
@@ -247,7 +247,7 @@ async function requireFreePath(
 ) {
   if (trigger_type !== 'webhook') return
   const path = webhookPath(trigger_webhook_path ?? '')
-  const taken = await db.maybeOne(sql.unsafe`
+  const taken = await db.maybeOne(sql`
     select 1 as one from "svc_Workflow"
     where status = 'active' and trigger_type = 'webhook' and "deletedAt" is null and id is distinct from ${id ?? null}
       and trigger_webhook_path = ${path} and coalesce(trigger_webhook_method, 'POST') = ${trigger_webhook_method ?? 'POST'} limit 1`)
