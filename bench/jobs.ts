@@ -124,7 +124,7 @@ async function produce(runtime: Runtime, { jobs, perCommit, producers }: JobSize
 /** As every change does it: in one transaction, with the NOTIFY that wakes the workers. */
 async function enqueueJobs(runtime: Runtime, count: number): Promise<void> {
   const jobs = Array.from({ length: count }, () => ({ queue, data: { emailLogId: runtime.newId() } }) as const)
-  await commit(runtime, systemActor, async (tx) => ({ result: await enqueue(runtime.boss, tx, jobs) }))
+  await commit(runtime, systemActor, async (tx) => ({ result: await enqueue(runtime, tx, jobs) }))
 }
 
 async function statesOf(runtime: Runtime): Promise<Map<string, number>> {
@@ -135,5 +135,5 @@ async function statesOf(runtime: Runtime): Promise<Map<string, number>> {
 }
 
 async function forget(runtime: Runtime): Promise<void> {
-  await runtime.boss.deleteAllJobs(queue)
+  await (await runtime.boss()).deleteAllJobs(queue)
 }

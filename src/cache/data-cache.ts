@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto'
-import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import type { Config } from '../config/config.ts'
 import type { Database } from '../db/pools.ts'
 import type { WalPosition } from '../db/replicas/write-positions.ts'
 import type { Tx } from '../db/sql.ts'
 import { parseSnapshot } from '../events/cursor.ts'
+import type { Jobs } from '../events/jobs.ts'
 import { type AdmissionPolicy, openAdmissionPolicy } from './admission-policy.ts'
 import { type LogWatch, type Look, openLogWatch } from './log-watch.ts'
 import { type Answer, type CachedAnswer, isShared, openResultCache, type TimeWindow } from './result-cache.ts'
@@ -89,15 +89,13 @@ type DataCache = {
 /** Answers of reads; opened by the first one that may be cached. */
 export type ResultCache = { readonly dataCache: DataCache }
 
-type DataCacheOptions = {
+type DataCacheOptions = Jobs & {
   config: Config
   /** Connections to the primary. */
   db: Database
   /** Whether answers may come from standbys. */
   hasReplicas?: boolean
   log: Logger
-  /** Takes the jobs that free the shared store. */
-  boss: PgBoss
 }
 
 /** `look`: one that was over when it was read. */
@@ -156,7 +154,7 @@ export function openDataCache({ config, db, hasReplicas = false, log, boss }: Da
     isRepeated: policy.isRepeated,
     written: watch.written,
     isShared: shared !== undefined,
-    invalidate: (tx) => enqueueInvalidations(boss, tx),
+    invalidate: (tx) => enqueueInvalidations({ boss }, tx),
     purge: async (table, upTo) => {
       if (shared === undefined) return
       if (watch.identity() === '') await watch.look(0)

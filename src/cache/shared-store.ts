@@ -1,5 +1,4 @@
 import { hash } from 'node:crypto'
-import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import { openRedis } from '../adapters/redis.ts'
 import { openUpstash, type RemoteRedis } from '../adapters/upstash.ts'
@@ -7,7 +6,7 @@ import { logTable } from '../catalog/log-triggers.ts'
 import type { Config } from '../config/config.ts'
 import type { ReservedReads } from '../db/pools.ts'
 import { type Reader, rawQuery, type Tx } from '../db/sql.ts'
-import { bossSchema, enqueue, type JobData } from '../events/jobs.ts'
+import { bossSchema, enqueue, type JobData, type Jobs } from '../events/jobs.ts'
 import { isShared, type TimeWindow } from './result-cache.ts'
 
 /** An answer as processes share it. `snapshot` was taken before it was read: a reader judges the entry by it (ADR 19). */
@@ -123,10 +122,10 @@ function parseHead(text: string): Omit<SharedEntry, 'body'> | undefined {
  *
  * The jobs only free what the shared store holds in vain. Answers stay right without them (ADR 19).
  */
-export async function enqueueInvalidations(boss: PgBoss, tx: Tx): Promise<void> {
+export async function enqueueInvalidations(queue: Jobs, tx: Tx): Promise<void> {
   const tables = await tx.any<{ table: string; xid: string }>(rawQuery(touchedSql))
   const jobs = tables.map((data) => ({ queue: 'cache-invalidation', data, startAfterSeconds: collectSeconds }) as const)
-  await enqueue(boss, tx, jobs)
+  await enqueue(queue, tx, jobs)
 }
 
 type PurgedStore = { readonly dataCache: { readonly purge: (table: string, upTo: string) => Promise<unknown> } }

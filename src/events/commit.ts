@@ -151,7 +151,7 @@ async function appendAll(
   }
   if (jobs.length > 0)
     await deps.tracing.part('enqueue jobs', { kind: 'producer', attributes: { 'daybook.jobs': jobs.length } }, () =>
-      enqueue(deps.boss, tx, jobs, deps.tracing.traceparent()),
+      enqueue(deps, tx, jobs, deps.tracing.traceparent()),
     )
   return reactions
 }

@@ -2,14 +2,16 @@ import type { PgBoss, Queue } from 'pg-boss'
 import type { Logger } from 'pino'
 import type { Static, TSchema } from 'typebox'
 import { fits, problemsOf, Type } from '../adapters/typebox.ts'
+import { ConfigError } from '../config/config.ts'
 import { type Reader, rawQuery, sql, type Tx } from '../db/sql.ts'
 import { onFirstUse } from '../language/once.ts'
 import { type Actor, type Cause, causedActor, causedBy, systemActor } from './actor.ts'
 
 const pgBoss = onFirstUse<typeof import('pg-boss')>('pg-boss')
+const pgBossPackage = onFirstUse<{ readonly pgboss: { readonly schema: number } }>('pg-boss/package.json')
 
-/** The job queue. */
-export type Jobs = { readonly boss: PgBoss }
+/** The job queue. Where jobs are only inserted, pg-boss is loaded and started by the first. */
+export type Jobs = { readonly boss: () => Promise<PgBoss> }
 
 const NoData = Type.Object({})
 
@@ -190,6 +192,24 @@ type BossOptions = {
   install?: boolean
 }
 
+/** pg-boss on our pool, once it is asked for; again after a start that failed. */
+export function openJobs(options: BossOptions): Jobs & { close(): Promise<void> } {
+  let starting: Promise<PgBoss> | undefined
+  return {
+    boss: () => {
+      starting ??= startBoss(options).catch((error: unknown) => {
+        starting = undefined
+        throw error
+      })
+      return starting
+    },
+    close: async () => {
+      const boss = await starting?.catch(() => undefined)
+      await boss?.stop({ graceful: false, close: false })
+    },
+  }
+}
+
 /** Starts pg-boss on our pool. `install` is for setup only; elsewhere missing tables are an error. */
 export async function startBoss({ db, log, supervise, install = false }: BossOptions): Promise<PgBoss> {
   const boss = new (pgBoss().PgBoss)({
@@ -212,6 +232,17 @@ export async function startBoss({ db, log, supervise, install = false }: BossOpt
   }
 }
 
+/** Throws what to do where the tables of the queue are not those that this pg-boss knows, as its start would. */
+export async function checkJobTables(db: Reader): Promise<void> {
+  const { version } = await db.one<{ version: number }>(
+    sql`select version from ${sql.identifier([bossSchema, 'version'])}`,
+  )
+  const needed = pgBossPackage().pgboss.schema
+  if (version === needed) return
+  const problem = `the tables of the job queue have version ${version}, and this program needs ${needed}`
+  throw new ConfigError(`DATABASE_URL: ${problem}: run npx daybook setup`)
+}
+
 /** Creates missing queues and brings the settings of existing ones up to date. */
 export async function createQueues(boss: PgBoss): Promise<void> {
   for (const name of deadLetterQueues) await ensureQueue(boss, name, { retentionSeconds: 365 * day })
@@ -228,10 +259,10 @@ async function ensureQueue(boss: PgBoss, name: string, options: Omit<Queue, 'nam
  * transaction. Each job keeps its origin, so that its worker continues the trace and names the cause. Throws when a
  * queue is missing (pg-boss itself would return null for some refusals).
  */
-export async function enqueue(boss: PgBoss, tx: Tx, jobs: readonly CausedJob[], traceparent?: string): Promise<void> {
+export async function enqueue({ boss }: Jobs, tx: Tx, jobs: readonly CausedJob[], traceparent?: string): Promise<void> {
   const byQueue = Map.groupBy(jobs, (job) => job.queue)
   for (const [queue, list] of byQueue) {
-    const ids = await boss.insert(
+    const ids = await (await boss()).insert(
       queue,
       list.map((job) => toInsert(job, traceparent)),
       { db: executorOf(tx) as never, returnId: true },
@@ -242,22 +273,22 @@ export async function enqueue(boss: PgBoss, tx: Tx, jobs: readonly CausedJob[], 
 }
 
 /** Has a waiting job done at once, in the caller's transaction. */
-export async function hurryJob(boss: PgBoss, tx: Tx, queue: QueueName, id: string): Promise<void> {
-  await boss.update(queue, undefined, { id, startAfter: 0, db: executorOf(tx) as never })
+export async function hurryJob({ boss }: Jobs, tx: Tx, queue: QueueName, id: string): Promise<void> {
+  await (await boss()).update(queue, undefined, { id, startAfter: 0, db: executorOf(tx) as never })
   await tx.any(sql`select pg_notify('svc_jobs', ${queue})`)
 }
 
 /** Ends a job that is not finished; what it is doing just now is not undone. */
-export async function cancelJob(boss: PgBoss, tx: Tx, queue: QueueName, id: string): Promise<void> {
-  await boss.cancel(queue, id, { db: executorOf(tx) as never })
+export async function cancelJob({ boss }: Jobs, tx: Tx, queue: QueueName, id: string): Promise<void> {
+  await (await boss()).cancel(queue, id, { db: executorOf(tx) as never })
 }
 
 /**
  * Puts fetched jobs back as they were: the attempt that they were fetched for has not been made. One that another
  * worker has been given meanwhile stays with it. pg-boss does the same where it limits its own groups, and does not export it.
  */
-export async function putBackJobs(boss: PgBoss, queue: QueueName, jobs: readonly FetchedAttempt[]): Promise<void> {
-  await boss.getDb().executeSql(
+export async function putBackJobs({ boss }: Jobs, queue: QueueName, jobs: readonly FetchedAttempt[]): Promise<void> {
+  await (await boss()).getDb().executeSql(
     `update ${bossSchema}.job j set state = 'created', started_on = null, heartbeat_on = null
      from unnest($2::uuid[], $3::int[]) as fetched (id, attempt)
      where j.name = $1 and j.id = fetched.id and j.retry_count = fetched.attempt and j.state = 'active'`,
@@ -268,8 +299,8 @@ export async function putBackJobs(boss: PgBoss, queue: QueueName, jobs: readonly
 type FetchedAttempt = { readonly id: string; readonly retryCount: number }
 
 /** Takes a job out of its queue or dead letters. */
-export async function removeJob(boss: PgBoss, tx: Tx, storedIn: string, id: string): Promise<void> {
-  await boss.deleteJob(storedIn, id, { db: executorOf(tx) as never })
+export async function removeJob({ boss }: Jobs, tx: Tx, storedIn: string, id: string): Promise<void> {
+  await (await boss()).deleteJob(storedIn, id, { db: executorOf(tx) as never })
 }
 
 /** pg-boss's statements on a transaction of ours. */

@@ -38,7 +38,7 @@ import { loadWritePositions, openWritePositions } from '../db/replicas/write-pos
 import { sql, type UnloggedWrites } from '../db/sql.ts'
 import { forgetWritePositions, storeWritePositions } from '../db/unlogged/processes.ts'
 import { keyOf, openWritePool, type WritePool } from '../db/write-pool.ts'
-import { type Jobs, startBoss } from '../events/jobs.ts'
+import { bossSchema, checkJobTables, type Jobs, openJobs } from '../events/jobs.ts'
 import type { ProgressNotices } from '../events/progress.ts'
 import { openSessionStore, type Sessions } from '../features/accounts/auth/auth.ts'
 import { type ItemHooks, openHooks } from '../features/data/hooks/hooks.ts'
@@ -117,9 +117,10 @@ export async function openRuntime(options: RuntimeOptions): Promise<Runtime> {
     const opening = { ...options, line, tracing, shares, opened }
     const { writePool, clock, reading, ...connections } = await openConnections(opening)
     const stores = await openStores(opening, connections, reading)
-    const boss = opened(await startBoss({ db: { executeSql: writePool.script }, log, supervise: worker }), (b) =>
-      b.stop({ graceful: false, close: false }),
+    const { boss } = opened(openJobs({ db: { executeSql: writePool.script }, log, supervise: worker }), (j) =>
+      j.close(),
     )
+    if (worker) await boss()
     const replicas = worker ? undefined : openReplicaReads(opening, connections)
     stores.catalog.onChange(() => replicas?.catalogChanged())
     const runtime: Omit<Runtime, keyof SystemRules | keyof ProgressNotices> = {
@@ -309,8 +310,9 @@ function openScriptsOf({ workflows }: Config, log: Logger, opened: NoteClose): W
 
 async function checkSetUp(db: Database): Promise<void> {
   const { done } = await db.one<{ done: boolean }>(
-    sql`select to_regclass('"svc_SchemaDefinition"') is not null as done`,
+    sql`select to_regclass('"svc_SchemaDefinition"') is not null and to_regclass(${`${bossSchema}.version`}) is not null as done`,
   )
   if (!done) throw new ConfigError('DATABASE_URL: this database has not been set up yet: run npx daybook setup')
   await refuseNewer(db)
+  await checkJobTables(db)
 }

@@ -219,7 +219,7 @@ async function fetchJobs<Name extends QueueName>(
   ignoreGroups: readonly string[] = [],
 ): Promise<FetchedJob<Name>[] | undefined> {
   try {
-    return await boss.fetch<JobData[Name]>(queue, {
+    return await (await boss()).fetch<JobData[Name]>(queue, {
       batchSize,
       includeMetadata: true,
       ignoreGroups: [...ignoreGroups],
@@ -233,11 +233,11 @@ async function fetchJobs<Name extends QueueName>(
 const groupOf = (job: { readonly groupId?: string | null }) => job.groupId ?? undefined
 
 /** Jobs that no handler has seen. Where the database cannot take them they come back as those of a killed worker do. */
-async function putBack({ boss, log }: Jobs & Logs, queue: QueueName, jobs: readonly JobWithMetadata[]): Promise<void> {
+async function putBack(deps: Jobs & Logs, queue: QueueName, jobs: readonly JobWithMetadata[]): Promise<void> {
   try {
-    await putBackJobs(boss, queue, jobs)
+    await putBackJobs(deps, queue, jobs)
   } catch (error) {
-    log.warn({ err: error, queue, jobs: jobs.length }, 'jobs could not be put back')
+    deps.log.warn({ err: error, queue, jobs: jobs.length }, 'jobs could not be put back')
   }
 }
 
@@ -301,10 +301,11 @@ function openOutcomes(deps: Jobs & Logs, queue: QueueName) {
  * reason of failure.
  */
 async function writeOutcomes(
-  { log, boss }: Jobs & Logs,
+  { log, boss: started }: Jobs & Logs,
   queue: QueueName,
   batch: readonly JobOutcome[],
 ): Promise<void> {
+  const boss = await started()
   for (const group of Map.groupBy(batch, reasonOf).values()) {
     const attempts = group.map(({ id, retryCount }) => ({ id, retryCount }))
     const error = group[0]?.error
@@ -332,7 +333,7 @@ function openHeartbeat(deps: Jobs & Logs, queue: QueueName, everyMs: number) {
   const beat = async () => {
     if (beating.size === 0) return
     try {
-      await deps.boss.touch(
+      await (await deps.boss()).touch(
         queue,
         [...beating].map(({ id, retryCount }) => ({ id, retryCount })),
       )

@@ -121,7 +121,8 @@ async function serveFor(
 }
 
 /** Any number of processes may do it: a schedule is a row. One that was missed while no worker ran is made up for. */
-async function scheduleAll({ config, boss }: Runtime, queues: readonly QueueWorker[]): Promise<void> {
+async function scheduleAll({ config, boss: started }: Runtime, queues: readonly QueueWorker[]): Promise<void> {
+  const boss = await started()
   for (const { queue, scheduleOf, secondsAfterStart, ...fixed } of queues) {
     const schedule = scheduleOf === undefined ? fixed.schedule : scheduleOf(config)
     if (scheduleOf !== undefined && schedule === undefined) await boss.unschedule(queue)

@@ -80,7 +80,7 @@ async function victimAt(kind: Kind, { cluster: { web, workers, sql }, underWay, 
   if (kind === 'removal') {
     // What waits for readers to finish, and the holds of uploads besides: those are refused then.
     await sql(`update "svc_FileRemoval" set "dueAt" = now() where "dueAt" < now() + interval '2 minutes'`)
-    await runtime.boss.send('file-removal', {})
+    await (await runtime.boss()).send('file-removal', {})
     await delay(random() * 400)
     return { victim: workers[0]!, hit: (): readonly Kind[] => ['removal'] }
   }

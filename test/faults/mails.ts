@@ -34,7 +34,7 @@ export async function runF24(seed: number, { kills }: Size): Promise<Result> {
     name: 'test',
     worker: false,
   })
-  await runtime.boss.updateQueue('mail', { retryDelay: 0, retryBackoff: false })
+  await (await runtime.boss()).updateQueue('mail', { retryDelay: 0, retryBackoff: false })
   const hits = new Map<string, number>()
   try {
     for (let kill = 0; kill < kills; kill += 1) {

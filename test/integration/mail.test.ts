@@ -32,7 +32,7 @@ beforeAll(async () => {
   ;({ url } = await createDatabase())
   smtp = await startSmtp()
   runtime = await openWorker(smtp.env)
-  await runtime.boss.updateQueue('mail', { retryDelay: 0, retryBackoff: false, retryLimit })
+  await (await runtime.boss()).updateQueue('mail', { retryDelay: 0, retryBackoff: false, retryLimit })
 })
 
 afterEach(async () => {
@@ -305,7 +305,7 @@ describe('a waiting mail of a tenant', () => {
 
 describe('when the mail server', () => {
   it('is down, the mail waits and arrives later', async () => {
-    await runtime.boss.updateQueue('mail', { retryLimit: 1000 })
+    await (await runtime.boss()).updateQueue('mail', { retryLimit: 1000 })
     await smtp.stop()
     await serveMails()
     const id = await queue('user@mail.example')
@@ -316,7 +316,7 @@ describe('when the mail server', () => {
     await waitForStatus(id, 'sent')
     expect(smtp.received).toHaveLength(1)
     expect((await mailRow(id)).errorMessage).toBeNull()
-    await runtime.boss.updateQueue('mail', { retryLimit })
+    await (await runtime.boss()).updateQueue('mail', { retryLimit })
   })
 
   it.each([
@@ -350,7 +350,7 @@ describe('when the mail server', () => {
       errorMessage: expect.stringContaining(`${answer.code} as the script says`),
     })
     expect(smtp.accepted).toEqual([])
-    expect(await runtime.boss.findJobs('mail-dead')).toEqual([])
+    expect(await (await runtime.boss()).findJobs('mail-dead')).toEqual([])
   })
 
   it.each(['reset', 'hang'] as const)(
@@ -378,7 +378,7 @@ describe('when the mail server', () => {
       attempts: retryLimit + 1,
       errorMessage: expect.stringContaining('450 as the script says'),
     })
-    const dead = await waitFor(async () => (await runtime.boss.findJobs('mail-dead'))[0])
+    const dead = await waitFor(async () => (await (await runtime.boss()).findJobs('mail-dead'))[0])
     expect(dead).toMatchObject({ data: { emailLogId: id }, sourceOutput: { message: expect.stringContaining('450') } })
   })
 
@@ -648,7 +648,7 @@ function eventsOf(id: string): Promise<{ action: string; status: string | null }
 }
 
 async function jobStates(): Promise<string[]> {
-  return (await runtime.boss.findJobs('mail')).map(({ state }) => state)
+  return (await (await runtime.boss()).findJobs('mail')).map(({ state }) => state)
 }
 
 function tokenIn(mail: ReceivedMail): string {

@@ -19,7 +19,7 @@ beforeAll(async () => {
   api = await startApi({ ...smtp.env, AUTH_APP_URL: 'https://app.example' })
 })
 beforeEach(async () => {
-  await api.runtime.boss.updateQueue('mail', { retryLimit: 1, retryDelay: 0, retryBackoff: false })
+  await (await api.runtime.boss()).updateQueue('mail', { retryLimit: 1, retryDelay: 0, retryBackoff: false })
 })
 afterEach(async () => {
   await run?.stop(10_000)
@@ -205,7 +205,7 @@ describe('POST /ops/jobs/:id/redrive', () => {
 })
 
 it('POST /ops/jobs/:id/retry does not wait for the next attempt', async () => {
-  await api.runtime.boss.updateQueue('mail', { retryLimit: 3, retryDelay: 3600 })
+  await (await api.runtime.boss()).updateQueue('mail', { retryLimit: 3, retryDelay: 3600 })
   smtp.answer({ code: 421, at: 'data' })
   work()
   const id = await queueTest()
@@ -299,8 +299,8 @@ describe('queues', () => {
   })
 
   it('of another version are shown and left alone', async () => {
-    await api.runtime.boss.createQueue('of-tomorrow')
-    const id = await api.runtime.boss.send('of-tomorrow', { some: 'thing' })
+    await (await api.runtime.boss()).createQueue('of-tomorrow')
+    const id = await (await api.runtime.boss()).send('of-tomorrow', { some: 'thing' })
     expect(await queue('of-tomorrow')).toMatchObject({ waiting: 1 })
     expect((await list(`?about=thing`)).data).toMatchObject([{ id, queue: 'of-tomorrow', data: { some: 'thing' } }])
     expect(await act(id!, 'cancel')).toMatchObject({
@@ -416,7 +416,7 @@ describe('GET /ops/doctor and /ops/schedules', () => {
     })
     expect(first.text).not.toContain('a key for tests only')
 
-    await api.runtime.boss.schedule('mail-sweep', '7 * * * *', {}, { tz: 'UTC' })
+    await (await api.runtime.boss()).schedule('mail-sweep', '7 * * * *', {}, { tz: 'UTC' })
     await api.sql(
       `insert into "svc_TaskSchedule" (id, cron, "nextAt") values ('nightly', '0 3 * * *', '2026-03-14T03:00:00Z')`,
     )

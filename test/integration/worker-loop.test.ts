@@ -27,7 +27,7 @@ beforeAll(async () => {
   ;({ url } = await createDatabase())
   const log = pino({ level: 'warn' }, { write: (line: string) => logged.push(JSON.parse(line)) })
   runtime = await openRuntime({ config: testConfig(url), log, name: 'loop test', worker: false })
-  await runtime.boss.updateQueue('mail', { retryDelay: 0, retryBackoff: false })
+  await (await runtime.boss()).updateQueue('mail', { retryDelay: 0, retryBackoff: false })
 })
 
 afterEach(async () => {
@@ -95,7 +95,7 @@ describe('runQueue', () => {
   it('finds by polling what nothing announced', async () => {
     const done: string[] = []
     serve({ pollMs: 20, handler: async (_deps, { emailLogId }) => void done.push(emailLogId) })
-    await runtime.boss.insert('mail', [{ data: { emailLogId: silent } }])
+    await (await runtime.boss()).insert('mail', [{ data: { emailLogId: silent } }])
     await waitFor(() => done.includes(silent))
   })
 
@@ -109,7 +109,7 @@ describe('runQueue', () => {
     )
     await waitFor(warned)
     expect(runtime.listener.isLive()).toBe(false)
-    await runtime.boss.insert('mail', [{ data: { emailLogId: meanwhile } }])
+    await (await runtime.boss()).insert('mail', [{ data: { emailLogId: meanwhile } }])
     await waitFor(() => done.includes(meanwhile))
     await waitFor(() => runtime.listener.isLive())
   })
@@ -120,7 +120,7 @@ describe('runQueue', () => {
     await insert(1)
     await waitFor(() => done.length === 1)
     // Nobody announces it: only the reconnection can be what finds it.
-    await runtime.boss.insert('mail', [{ data: { emailLogId: unannounced } }])
+    await (await runtime.boss()).insert('mail', [{ data: { emailLogId: unannounced } }])
     await withClient(url, (client) =>
       client.query(`select pg_terminate_backend(pid) from pg_stat_activity
         where application_name = 'daybook listen' and datname = current_database()`),
@@ -143,9 +143,11 @@ describe('runQueue', () => {
   })
 
   it('keeps the reason of the last failure and moves the job to the dead letters', async () => {
-    await runtime.boss.insert('mail', [{ data: { emailLogId: poison }, retryLimit: 1 }])
+    await (await runtime.boss()).insert('mail', [{ data: { emailLogId: poison }, retryLimit: 1 }])
     serve({ handler: async () => Promise.reject(new Error('broken for ever')) })
-    const dead = await waitFor(async () => (await runtime.boss.fetch('mail-dead', { includeMetadata: true }))[0])
+    const dead = await waitFor(
+      async () => (await (await runtime.boss()).fetch('mail-dead', { includeMetadata: true }))[0],
+    )
     expect(dead).toMatchObject({ data: { emailLogId: poison }, sourceName: 'mail', sourceRetryCount: 1 })
     expect(dead?.sourceOutput).toMatchObject({ message: 'broken for ever' })
   })
@@ -154,7 +156,7 @@ describe('runQueue', () => {
     const handled: unknown[] = []
     const entered: string[] = []
     for (const data of [{}, { emailLogId: 7 }, { emailLogId: "x'" }, null])
-      await runtime.boss.insert('mail', [{ data: data as never, retryLimit: 5 }])
+      await (await runtime.boss()).insert('mail', [{ data: data as never, retryLimit: 5 }])
     serve({
       handler: async (_deps, data) => void handled.push(data),
       admission: { full: () => [], room: () => 5, enter: (id) => entered.push(id) > 0 },
@@ -205,8 +207,8 @@ describe('runQueue', () => {
       })
       await insert(1)
       const id = await taken
-      await runtime.boss.fail('mail', id, { message: 'its worker is gone' })
-      const second = await waitFor(async () => (await runtime.boss.fetch('mail'))[0])
+      await (await runtime.boss()).fail('mail', id, { message: 'its worker is gone' })
+      const second = await waitFor(async () => (await (await runtime.boss()).fetch('mail'))[0])
       expect(second).toMatchObject({ id, retryCount: 1 })
       release()
       await run.stop(5000)
@@ -216,21 +218,21 @@ describe('runQueue', () => {
 
   it('takes no sign of life from an attempt that is over', async () => {
     await insert(1)
-    const { id } = (await runtime.boss.fetch('mail'))[0]!
-    await runtime.boss.fail('mail', id, { message: 'its worker is gone' })
-    const second = await waitFor(async () => (await runtime.boss.fetch('mail'))[0])
+    const { id } = (await (await runtime.boss()).fetch('mail'))[0]!
+    await (await runtime.boss()).fail('mail', id, { message: 'its worker is gone' })
+    const second = await waitFor(async () => (await (await runtime.boss()).fetch('mail'))[0])
     expect(second).toMatchObject({ id, retryCount: 1 })
     const longAgo = new Date('2000-01-01T00:00:00Z')
     await withClient(url, (client) => client.query('update pgboss.job set heartbeat_on = $1', [longAgo]))
     const heartbeat = async () => (await withClient(url, (c) => c.query('select heartbeat_on from pgboss.job'))).rows[0]
-    await runtime.boss.touch('mail', [{ id, retryCount: 0 }])
+    await (await runtime.boss()).touch('mail', [{ id, retryCount: 0 }])
     expect(await heartbeat()).toEqual({ heartbeat_on: longAgo })
-    await runtime.boss.touch('mail', [{ id, retryCount: 1 }])
+    await (await runtime.boss()).touch('mail', [{ id, retryCount: 1 }])
     expect(await heartbeat()).not.toEqual({ heartbeat_on: longAgo })
   })
 
   it('aborts an attempt whose time is over', async () => {
-    await runtime.boss.insert('mail', [{ data: { emailLogId: runtime.newId() }, expireInSeconds: 1 }])
+    await (await runtime.boss()).insert('mail', [{ data: { emailLogId: runtime.newId() }, expireInSeconds: 1 }])
     const reasons: string[] = []
     serve({ handler: async (_deps, _data, { signal }) => void reasons.push(await aborted(signal)) })
     await waitFor(() => reasons.length > 0)
@@ -351,11 +353,11 @@ function insert(count: number, group?: string): Promise<unknown> {
     data: { emailLogId: runtime.newId() },
     ...(group !== undefined && { group }),
   }))
-  return commit(runtime, systemActor, async (tx) => ({ result: await enqueue(runtime.boss, tx, list) }))
+  return commit(runtime, systemActor, async (tx) => ({ result: await enqueue(runtime, tx, list) }))
 }
 
-function jobs() {
-  return runtime.boss.findJobs('mail')
+async function jobs() {
+  return (await runtime.boss()).findJobs('mail')
 }
 
 async function states(): Promise<string[]> {

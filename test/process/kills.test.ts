@@ -360,7 +360,7 @@ describe('PostgreSQL that goes away', () => {
 async function openImpatient(url: string): Promise<Runtime> {
   const log = pino({ level: 'silent' })
   const runtime = await openRuntime({ config: testConfig(url), log, name: 'test', worker: false })
-  await runtime.boss.updateQueue('mail', { retryDelay: 0, retryBackoff: false })
+  await (await runtime.boss()).updateQueue('mail', { retryDelay: 0, retryBackoff: false })
   return runtime
 }
 

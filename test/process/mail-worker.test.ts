@@ -46,7 +46,7 @@ describe('the mail worker', () => {
     })
   })
 
-  beforeEach(() => runtime.boss.updateQueue('mail', { retryDelay: 0, retryBackoff: false }))
+  beforeEach(async () => (await runtime.boss()).updateQueue('mail', { retryDelay: 0, retryBackoff: false }))
 
   afterEach(async () => {
     await query('delete from pgboss.job')
@@ -116,7 +116,11 @@ describe('the mail worker', () => {
   it('runs twice beside the other worker, and every schedule exists once', async () => {
     const started = [startWorker(), startWorker(), startWorker('log-cleanup')]
     const all = await Promise.all(started)
-    const schedules = (await runtime.boss.getSchedules()).map(({ name, cron, timezone }) => ({ name, cron, timezone }))
+    const schedules = (await (await runtime.boss()).getSchedules()).map(({ name, cron, timezone }) => ({
+      name,
+      cron,
+      timezone,
+    }))
     expect(schedules).toEqual([
       { name: 'audit-log-cleanup', cron: '23 3 * * *', timezone: 'UTC' },
       { name: 'backup-watch', cron: '11 * * * *', timezone: 'UTC' },
@@ -127,9 +131,9 @@ describe('the mail worker', () => {
       { name: 'mail-sweep', cron: '7 * * * *', timezone: 'UTC' },
       { name: 'session-cleanup', cron: '41 * * * *', timezone: 'UTC' },
     ])
-    await runtime.boss.insert('log-partitions', [{ data: {} }])
+    await (await runtime.boss()).insert('log-partitions', [{ data: {} }])
     await waitFor(async () =>
-      (await runtime.boss.findJobs('log-partitions')).some(({ state }) => state === 'completed'),
+      (await (await runtime.boss()).findJobs('log-partitions')).some(({ state }) => state === 'completed'),
     )
     for (const worker of all) expect(await worker.kill()).toEqual({ code: 0, signal: null })
   })
@@ -155,7 +159,7 @@ describe('the mail worker', () => {
   /** What workers do once a minute. */
   async function lookForLapsedJobs(): Promise<void> {
     await query(`update pgboss.queue set monitor_claim_on = null, monitor_on = null`)
-    await runtime.boss.supervise('mail')
+    await (await runtime.boss()).supervise('mail')
   }
 
   function waitForSent(id: string): Promise<boolean> {

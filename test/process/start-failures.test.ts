@@ -13,7 +13,7 @@ import { withClient } from '../support/server.ts'
 /** Of the packages that the program names; another one belongs behind its first use, or here with a reason. */
 const neededByTheStart = (
   '@fastify/cors @fastify/multipart @slonik/errors fastify ipaddr.js lru-cache p-limit p-retry ' +
-  'pg pg-boss pg-cursor pino semver sql-template-tag uuid'
+  'pg pg-cursor pino semver sql-template-tag uuid'
 ).split(' ')
 
 const unreachable = 'postgres://nobody:hidden@127.0.0.1:1/none'
@@ -54,6 +54,14 @@ describe.each([
   it('does not start on a database that was never set up, and says how to', async () => {
     const { url } = await createEmptyDatabase()
     expect(await refusal(script, args, testEnv(url))).toMatch(/^DATABASE_URL: .*npx daybook setup/)
+  })
+
+  it('does not start on tables of another version of the job queue, and says how to get its own', async () => {
+    const { url } = await createDatabase()
+    await withClient(url, (client) => client.query('update pgboss.version set version = version - 1'))
+    expect(await refusal(script, args, testEnv(url))).toMatch(
+      /^DATABASE_URL: the tables of the job queue have version \d+, and this program needs \d+: run npx daybook setup$/,
+    )
   })
 })
 
@@ -105,8 +113,8 @@ describe('the web process', () => {
         return open === 0 && sessions
       }),
     )
-    // Reserved, listening, reading and writing.
-    expect(sessions).toBe(1 + 4)
+    // Reserved, listening and reading.
+    expect(sessions).toBe(1 + 3)
   })
 
   it('does not start on a port that is taken, and names it', async () => {

@@ -34,7 +34,7 @@ it('a worker shows what it has done to the holder of METRICS_TOKEN', async () =>
   expect([ready.status, await ready.json()]).toEqual([200, { status: 'ready', database: { ok: true } }])
   expect((await get('/metrics', token, 'POST')).status).toBe(405)
 
-  await runtime.boss.send('mail-sweep', {})
+  await (await runtime.boss()).send('mail-sweep', {})
   const samples = await waitFor(async () => {
     const now = samplesOf(await (await get('/metrics', token)).text())
     return now.get('daybook_job_duration_seconds_count{queue="mail-sweep",outcome="completed"}') === 1 && now

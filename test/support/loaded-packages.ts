@@ -12,7 +12,7 @@ const sources = new Set<string>()
 registerHooks({
   resolve: (specifier, context, next) => {
     const found = next(specifier, context)
-    const [, name] = /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(found.url) ?? []
+    const [, name] = /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\/(?!package\.json$)/.exec(found.url) ?? []
     if (name !== undefined) packages.add(name)
     const [own] = /(?<=\/)src\/(?!.*node_modules).*/.exec(found.url) ?? []
     if (own !== undefined) sources.add(own)

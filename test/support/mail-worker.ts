@@ -10,5 +10,5 @@ export async function ageMailClaims(sql: Cluster['sql']): Promise<void> {
 /** What workers do once a minute. */
 export async function lookForLapsedJobs(sql: Cluster['sql'], { boss }: Runtime): Promise<void> {
   await sql('update pgboss.queue set monitor_claim_on = null, monitor_on = null')
-  await boss.supervise('mail')
+  await (await boss()).supervise('mail')
 }

@@ -45,7 +45,7 @@ export async function hurry(deps: Writes, actor: Actor, id: string): Promise<voi
   const taskId = taskIdOf(id)
   if (taskId !== undefined) return changeTask(deps, actor, taskId, taskDeeds.hurry)
   await change(deps, actor, id, ['created', 'retry'], async (tx, { queue }) => {
-    await hurryJob(deps.boss, tx, queue, id)
+    await hurryJob(deps, tx, queue, id)
     return { type: 'job.hurried', data: { jobId: id, queue } }
   })
 }
@@ -55,7 +55,7 @@ export async function cancel(deps: Writes, actor: Actor, id: string): Promise<vo
   const taskId = taskIdOf(id)
   if (taskId !== undefined) return changeTask(deps, actor, taskId, taskDeeds.cancel)
   await change(deps, actor, id, ['created', 'retry', 'active'], async (tx, { queue, data }) => {
-    await cancelJob(deps.boss, tx, queue, id)
+    await cancelJob(deps, tx, queue, id)
     await subjectOf(queue).cancel(tx, data)
     return { type: 'job.cancelled', data: { jobId: id, queue } }
   })
@@ -78,7 +78,7 @@ export async function redrive(deps: Writes, actor: Actor, id: string, body: unkn
     ['dead', 'failed', 'cancelled', 'completed'],
     async (tx, { queue, data, storedIn, group }) => {
       await subjectOf(queue).redrive(tx, data, body)
-      await removeJob(deps.boss, tx, storedIn, id)
+      await removeJob(deps, tx, storedIn, id)
       return {
         type: 'job.redriven',
         data: { jobId: id, job: { queue, data, ...(group !== null && { group }) } as Job },
