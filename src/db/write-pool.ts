@@ -56,7 +56,7 @@ type WritePoolOptions = {
   tracing: Tracing
 }
 
-export async function openWritePool(options: WritePoolOptions): Promise<WritePool> {
+export function openWritePool(options: WritePoolOptions): WritePool {
   const { config, log, line } = options
   const { database } = config
   const settings = settingsOf(databaseUrl(config), {
@@ -100,7 +100,10 @@ type Transactions = {
 function openTransactions(options: WritePoolOptions, settings: SessionSettings): Transactions {
   let opening: Promise<SlonikPool> | undefined
   let opened: SlonikPool | undefined
+  let isClosed = false
   const open = async () => {
+    // In slonik's words, as it says it of a pool that was open.
+    if (isClosed) throw new Error('the connection pool has been shut down')
     opened = await openSlonik(await import('slonik'), options, settings)
     return opened
   }
@@ -119,6 +122,7 @@ function openTransactions(options: WritePoolOptions, settings: SessionSettings):
       return { name: 'write', max: options.transactions, open: taken + idle, idle, waiting }
     },
     close: async () => {
+      isClosed = true
       await (await opening)?.pool.end()
     },
   }

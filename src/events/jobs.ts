@@ -195,15 +195,23 @@ type BossOptions = {
 /** pg-boss on our pool, once it is asked for; again after a start that failed. */
 export function openJobs(options: BossOptions): Jobs & { close(): Promise<void> } {
   let starting: Promise<PgBoss> | undefined
+  let isClosed = false
+  const start = async () => {
+    if (isClosed) throw new Error('the job queue has been shut down')
+    try {
+      return await startBoss(options)
+    } catch (error) {
+      starting = undefined
+      throw error
+    }
+  }
   return {
     boss: () => {
-      starting ??= startBoss(options).catch((error: unknown) => {
-        starting = undefined
-        throw error
-      })
+      starting ??= start()
       return starting
     },
     close: async () => {
+      isClosed = true
       const boss = await starting?.catch(() => undefined)
       await boss?.stop({ graceful: false, close: false })
     },

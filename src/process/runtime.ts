@@ -213,7 +213,7 @@ async function openConnections(opening: OpeningContext): Promise<Opens> {
   await checkSetUp(reserved)
   const clock = opened(await openDatabaseClock(reserved, log), (c) => c.close())
   const writePool = opened(
-    await openWritePool({ config, log, line, transactions: shares.write, hot: shares.hotWrite, name, tracing }),
+    openWritePool({ config, log, line, transactions: shares.write, hot: shares.hotWrite, name, tracing }),
     (pool) => pool.close(),
   )
   await refuseLostSettings({ config, log, line, reading: reserved, writing: writePool.hot })

@@ -3,12 +3,13 @@ import type pg from 'pg'
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openTracing } from '../../src/adapters/tracing.ts'
+import { isConnectionLoss } from '../../src/db/errors.ts'
 import { openBatches, runWithin } from '../../src/db/long-reads.ts'
 import { type Line, openLine, plainLine } from '../../src/db/poolers/line.ts'
 import { lookAtDatabase, lookAtLine } from '../../src/db/poolers/poolers.ts'
 import { type Database, openDatabase, openPool } from '../../src/db/pools.ts'
 import { rawQuery, sql } from '../../src/db/sql.ts'
-import { openWritePool } from '../../src/db/write-pool.ts'
+import { openWritePool, type WritePool } from '../../src/db/write-pool.ts'
 import { examine } from '../../src/doctor/doctor.ts'
 import { openRuntime } from '../../src/process/runtime.ts'
 import { runSetup } from '../../src/setup/setup.ts'
@@ -61,6 +62,17 @@ describe('without a pooler', () => {
     expect(await pool.transaction((tx) => tx.query(`select current_setting('search_path') as path`))).toMatchObject({
       rows: [{ path: 'pg_catalog' }],
     })
+  })
+
+  it('a write pool that is closed takes no transaction, whether it has had one or not', async () => {
+    const one = (pool: WritePool) => pool.transaction((tx) => tx.query('select 1'))
+    for (const before of [[], [one]]) {
+      const pool = await writePoolToClose(database.url)
+      for (const run of before) await run(pool)
+      await pool.close()
+      const refused = await one(pool).catch((error: unknown) => error)
+      expect(isConnectionLoss(refused), String(refused)).toBe(true)
+    }
   })
 
   it('statements are prepared under the hash of their text', async () => {
@@ -472,9 +484,15 @@ const runtimeOf = (env: Record<string, string>) => ({
 })
 
 async function writePool(url: string, env: Record<string, string> = {}) {
+  const pool = await writePoolToClose(url, env)
+  closers.push(() => pool.close())
+  return pool
+}
+
+async function writePoolToClose(url: string, env: Record<string, string> = {}) {
   const config = testConfig(url, env)
   const tracing = await openTracing(config, 'test', silent)
-  const pool = await openWritePool({
+  return openWritePool({
     config,
     log: silent,
     line: await looked(url),
@@ -483,8 +501,6 @@ async function writePool(url: string, env: Record<string, string> = {}) {
     name: 'test',
     tracing,
   })
-  closers.push(() => pool.close())
-  return pool
 }
 
 const closers: (() => Promise<void>)[] = []
