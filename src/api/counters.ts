@@ -9,13 +9,16 @@ import { type Addition, addToCounters, type Count, deleteEndedCounters } from '.
 export type Budget = {
   readonly key: string
   readonly limit: number
-  /** An attempt that succeeds, or is not made after all, takes nothing of it. */
+  /** An attempt that succeeds takes nothing of it. One that is not made after all takes nothing of any budget. */
   readonly isGivenBack: boolean
 }
 
 export type Attempt = LimitVerdict & {
-  /** To be called after success; returns the tries left. Rejects when no store can count: then the attempt stays counted. */
-  giveBack(): Promise<LimitVerdict>
+  /**
+   * To be called after a success, or where the attempt was not made after all; returns the tries left. Rejects when no store can
+   * count: then the attempt stays counted.
+   */
+  giveBack(why: 'success' | 'not made'): Promise<LimitVerdict>
 }
 
 export type AttemptLimit = (budgets: readonly Budget[]) => Promise<Attempt>
@@ -136,11 +139,11 @@ export function openAttemptLimit(counters: Counters, windowMs: number): AttemptL
     const verdicts = await book.count(budgets)
     const endsAt = book.endOf(budgets)
     const verdict = tightest(verdicts)
-    if (!verdict.allowed) await book.giveBack(budgets, endsAt)
+    if (!verdict.allowed) await book.giveBack(budgets, endsAt, 'not made')
     return {
       ...verdict,
-      giveBack: async () => {
-        await book.giveBack(budgets, endsAt)
+      giveBack: async (why) => {
+        await book.giveBack(budgets, endsAt, why)
         return tightest(budgets.map((budget, i) => book.knownOf(budget, true) ?? verdicts[i]!))
       },
     }
@@ -152,10 +155,10 @@ function openBook(counters: Counters, windowMs: number) {
   const windows = openWindows<WindowCount>(rememberedAtMost)
   const add = (steps: readonly CounterStep[]) => addSteps(counters, windows, windowMs, steps)
 
-  const knownOf = ({ key, limit, isGivenBack }: Budget, allowed: boolean): LimitVerdict | undefined => {
+  const knownOf = ({ key, limit }: Budget, allowed: boolean): LimitVerdict | undefined => {
     const made = windows.live(key)
     if (made === undefined) return undefined
-    const back = isGivenBack ? (windows.live(backOf(key))?.count ?? 0) : 0
+    const back = windows.live(backOf(key))?.count ?? 0
     return verdictOf(limit, { count: made.count - back, endsAt: made.endsAt }, allowed)
   }
 
@@ -166,25 +169,24 @@ function openBook(counters: Counters, windowMs: number) {
       budgets.flatMap((budget) => {
         const known = knownOf(budget, false)
         if (known === undefined || known.remaining > 0) return []
-        const isFresh = performance.now() - windows.live(budget.key)!.seenAt < trustedMs
-        return !budget.isGivenBack || isFresh ? [known] : []
+        return performance.now() - windows.live(budget.key)!.seenAt < trustedMs ? [known] : []
       }),
     count: async (budgets: readonly Budget[]): Promise<LimitVerdict[]> => {
-      const given = budgets.filter(({ isGivenBack }) => isGivenBack)
       const counted = await add([
         ...budgets.map(({ key }) => ({ key, add: 1, window: key })),
-        ...given.map(({ key }) => ({ key: backOf(key), add: 0, window: key })),
+        ...budgets.map(({ key }) => ({ key: backOf(key), add: 0, window: key })),
       ])
       return budgets.map((budget, i) => {
-        const back = budget.isGivenBack ? counted[budgets.length + given.indexOf(budget)]! : 0
-        return knownOf(budget, counted[i]! - back <= budget.limit) ?? verdictOf(budget.limit, ended, true)
+        const made = counted[i]! - counted[budgets.length + i]!
+        return knownOf(budget, made <= budget.limit) ?? verdictOf(budget.limit, ended, true)
       })
     },
     endOf: (budgets: readonly Budget[]): number =>
       Math.min(...budgets.map(({ key }) => windows.live(key)?.endsAt ?? 0)),
     /** Of windows that are not over: in the next one it was never counted. */
-    giveBack: async (budgets: readonly Budget[], endsAt: number): Promise<void> => {
-      const open = performance.now() < endsAt ? budgets.filter(({ isGivenBack }) => isGivenBack) : []
+    giveBack: async (budgets: readonly Budget[], endsAt: number, why: 'success' | 'not made'): Promise<void> => {
+      if (performance.now() >= endsAt) return
+      const open = budgets.filter(({ isGivenBack }) => isGivenBack || why === 'not made')
       if (open.length > 0) await add(open.map(({ key }) => ({ key: backOf(key), add: 1, window: key })))
     },
   }

@@ -199,12 +199,13 @@ function limitAttempts(app: App, deps: Configuration & Logs, attempt: AttemptLim
 function giveBack(deps: Logs) {
   return async (request: FastifyRequest, reply: FastifyReply, payload: unknown): Promise<unknown> => {
     const { attempt } = request
-    const isFailure = reply.statusCode >= 400 && reply.statusCode !== 503
+    const why = reply.statusCode === 503 ? 'not made' : 'success'
+    const isFailure = reply.statusCode >= 400 && why === 'success'
     if (attempt === undefined || isFailure) return payload
     try {
-      tell(reply, await attempt.giveBack())
+      tell(reply, await attempt.giveBack(why))
     } catch (error) {
-      deps.log.warn({ err: error }, 'a successful attempt could not be given back to its limit')
+      deps.log.warn({ err: error }, 'an attempt that was none could not be given back to its limit')
     }
     return payload
   }

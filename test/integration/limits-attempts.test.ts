@@ -398,4 +398,21 @@ describe('a flood of logins', () => {
     for (const { headers } of refused) expect(headers['retry-after']).toBe('1')
     expect(answers.filter(({ statusCode }) => statusCode === 400)).toHaveLength(240 - refused.length)
   })
+
+  it('takes no attempt from those who are told to come back', async () => {
+    const api = await startApi({ ...limited, PASSWORD_HASH_COST: '10' })
+    const flood = times(240, (i) =>
+      loginOnce(api.app, `nobody${i}@example.com`, 'wrong', { ip: `198.51.100.${i % 200}` }),
+    )
+    const pair = (app = api.app) => loginOnce(app, 'pair@example.com', 'wrong')
+    const first = await statuses(times(10, () => pair()))
+    await Promise.all(flood)
+    const left = first[503] ?? 0
+    expect(left).toBeGreaterThan(0)
+    expect(first).toEqual({ 503: left, ...(left < 10 && { 400: 10 - left }) })
+    // Another process learns it from the shared counters.
+    const other = await configured(api.database, { ...limited, PASSWORD_HASH_COST: '4' })
+    for (let i = 0; i < left; i += 1) expect((await pair(i % 2 ? api.app : other)).statusCode).toBe(400)
+    for (const app of [api.app, other]) expect((await pair(app)).statusCode).toBe(429)
+  })
 })

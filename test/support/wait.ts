@@ -44,6 +44,11 @@ type StatusAndBody = { readonly status: number; readonly body: any }
 type Injected = { readonly statusCode: number; readonly body: string }
 
 /**
+ * Milliseconds: a refusal says to come back in a second. For as long another process may still count the attempt that was none.
+ */
+const longerThanRefused = 1500
+
+/**
  * Asks again for as long as the answer is a refusal by admission, as clients of a busy machine do. For requests beside each other that
  * need a hash: a slow machine turns some of them away, before they count as an attempt.
  */
@@ -53,7 +58,7 @@ export async function untilAdmitted<Answer extends StatusAndBody | Injected>(
   for (;;) {
     const answer = await ask()
     if (!wasTurnedAway(answer)) return answer
-    await delay(shortestPause)
+    await delay(longerThanRefused)
   }
 }
 
