@@ -124,7 +124,7 @@ type CounterStep = { readonly key: string; readonly add: number; readonly window
 /**
  * Counts an attempt against all its budgets at once, in the shared counters: at most `limit` per window are made and
  * not given back, however many processes are asked at the same time. A budget that is known to be used up refuses from
- * memory, so a flood costs nothing but its first requests.
+ * memory for a second, so a flood costs each process a question a second.
  *
  * Attempts that are given back have a counter of their own beside that of all. Both only grow, so a process that has
  * older values than another, or lost them with Redis, takes no count back.
