@@ -18,8 +18,10 @@ export type Attempt = LimitVerdict & {
    * To be called after a success, or where the attempt was not made after all; returns the tries left. Rejects when no store can
    * count: then the attempt stays counted.
    */
-  giveBack(why: 'success' | 'not made'): Promise<LimitVerdict>
+  giveBack(why: ReasonToGiveBack): Promise<LimitVerdict>
 }
+
+type ReasonToGiveBack = 'success' | 'not made'
 
 export type AttemptLimit = (budgets: readonly Budget[]) => Promise<Attempt>
 
@@ -184,7 +186,7 @@ function openBook(counters: Counters, windowMs: number) {
     endOf: (budgets: readonly Budget[]): number =>
       Math.min(...budgets.map(({ key }) => windows.live(key)?.endsAt ?? 0)),
     /** Of windows that are not over: in the next one it was never counted. */
-    giveBack: async (budgets: readonly Budget[], endsAt: number, why: 'success' | 'not made'): Promise<void> => {
+    giveBack: async (budgets: readonly Budget[], endsAt: number, why: ReasonToGiveBack): Promise<void> => {
       if (performance.now() >= endsAt) return
       const open = budgets.filter(({ isGivenBack }) => isGivenBack || why === 'not made')
       if (open.length > 0) await add(open.map(({ key }) => ({ key: backOf(key), add: 1, window: key })))

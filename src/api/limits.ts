@@ -199,13 +199,12 @@ function limitAttempts(app: App, deps: Configuration & Logs, attempt: AttemptLim
 function giveBack(deps: Logs) {
   return async (request: FastifyRequest, reply: FastifyReply, payload: unknown): Promise<unknown> => {
     const { attempt } = request
-    const why = reply.statusCode === 503 ? 'not made' : 'success'
-    const isFailure = reply.statusCode >= 400 && why === 'success'
-    if (attempt === undefined || isFailure) return payload
+    const why = reply.statusCode === 503 ? 'not made' : reply.statusCode < 400 ? 'success' : undefined
+    if (attempt === undefined || why === undefined) return payload
     try {
       tell(reply, await attempt.giveBack(why))
     } catch (error) {
-      deps.log.warn({ err: error }, 'an attempt that was none could not be given back to its limit')
+      deps.log.warn({ err: error }, 'an attempt could not be given back to its limit')
     }
     return payload
   }
