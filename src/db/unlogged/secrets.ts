@@ -37,7 +37,7 @@ export async function renewSecret(tx: Tx, { identifier, hash, lifetimeSeconds }:
 
 /** Makes the secrets of these identifiers worthless. Lock the user's row first, as the use of one of them does. */
 export async function deleteSecrets(tx: Tx, identifiers: readonly string[]): Promise<void> {
-  await tx.any(sql`delete from "svc_Verification" where identifier = any(${sql.array([...identifiers], 'text')})`)
+  await tx.any(sql`delete from "svc_Verification" where identifier = any(${sql.array(identifiers, 'text')})`)
 }
 
 export type Consumption = {
@@ -129,7 +129,7 @@ async function giveBack(tx: Tx, keys: readonly string[], account: string): Promi
     with owner as (
       delete from "svc_CodeTry" where key in (
         select key from "svc_CodeTry" where key = ${account} for update skip locked))
-    update "svc_CodeTry" set "left" = "left" + 1 where key = any(${sql.array([...keys], 'text')}) and key <> ${account}`)
+    update "svc_CodeTry" set "left" = "left" + 1 where key = any(${sql.array(keys, 'text')}) and key <> ${account}`)
 }
 
 function consumption({ purpose, hash, email }: Consumption, condition: SqlFragment) {

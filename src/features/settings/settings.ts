@@ -83,7 +83,7 @@ async function readImages(db: Reads['db'], ids: readonly string[]) {
       select jsonb_build_object('id', id, 'title', title, 'description', description, 'filename', filename,
         'originalFilename', "originalFilename", 'type', type, 'size', size, 'width', width, 'height', height,
         'isPublic', "isPublic" is true, 'createdAt', "createdAt", 'updatedAt', "updatedAt") as file
-      from "svc_File" where id = any(${sql.array([...ids], 'uuid')})`,
+      from "svc_File" where id = any(${sql.array(ids, 'uuid')})`,
   )
   return rows.map(({ file }) => ({
     ...file,
@@ -345,7 +345,7 @@ export async function checkSettingsDelete(deps: Reads, ids: readonly string[]): 
 
 async function isInstallationRow({ db }: Reads, ids: readonly string[]): Promise<boolean> {
   const row = await db.maybeOne(sql`
-    select from "svc_Settings" where "tenant_Id" is null and id::text = any(${sql.array([...ids], 'text')})`)
+    select from "svc_Settings" where "tenant_Id" is null and id::text = any(${sql.array(ids, 'text')})`)
   return row !== undefined
 }
 

@@ -133,7 +133,7 @@ export async function insertGrant(tx: Tx, grant: NewGrant): Promise<void> {
   await tx.any(sql`
     insert into "svc_OAuthGrant" (id, "session_Id", "clientId", "clientName", scopes, resources)
     values (${grant.id}, ${grant.sessionId}, ${grant.clientId}, ${grant.clientName},
-            ${sql.array([...grant.scopes], 'text')}, ${sql.array([...grant.resources], 'text')})`)
+            ${sql.array(grant.scopes, 'text')}, ${sql.array(grant.resources, 'text')})`)
 }
 
 /** A grant whose session lives, and the user its tokens stand for. */

@@ -27,7 +27,7 @@ export async function collectionsUsingAcl(db: Reader, aclId: string): Promise<re
 export function aclsById(db: Reader, ids: readonly string[]): Promise<readonly (StoredRule & { id: string })[]> {
   return db.any(sql`
     select id::text, fields, conditions, "relConditions", "defaultValues" from "svc_ACL"
-    where id::text = any(${sql.array([...ids], 'text')})`)
+    where id::text = any(${sql.array(ids, 'text')})`)
 }
 
 type ExportedRole = {
@@ -69,21 +69,21 @@ export function permissionsOfRoles(db: Reader, roles: readonly string[]): Promis
     select p.id::text, r.name as role, p.collection, p.action, p.fields, p.conditions, p."relConditions",
       p."defaultValues", p."acl_Ids"
     from "svc_Permission" p join "svc_Role" r on r.id = p."role_Id"
-    where r.name = any(${sql.array([...roles], 'text')})
+    where r.name = any(${sql.array(roles, 'text')})
     order by r.name, p.collection, p.action`)
 }
 
 /** The names of those of the roles that exist. No other transaction changes them or their permissions before this one ends. */
 export async function lockRoles(tx: Tx, names: readonly string[]): Promise<ReadonlySet<string>> {
   const rows = await tx.any<{ name: string }>(sql`
-    select name from "svc_Role" where name = any(${sql.array([...names], 'text')}) order by id for update`)
+    select name from "svc_Role" where name = any(${sql.array(names, 'text')}) order by id for update`)
   return new Set(rows.map(({ name }) => name))
 }
 
 /** The names of the roles there are. */
 export async function existingRoles(db: Reader, names: readonly string[]): Promise<ReadonlySet<string>> {
   const rows = await db.any<{ name: string }>(
-    sql`select name from "svc_Role" where name = any(${sql.array([...names], 'text')})`,
+    sql`select name from "svc_Role" where name = any(${sql.array(names, 'text')})`,
   )
   return new Set(rows.map(({ name }) => name))
 }
@@ -119,7 +119,7 @@ export async function updatePermissions(tx: Tx, permissions: readonly RolePermis
 }
 
 export async function deletePermissions(tx: Tx, ids: readonly string[]): Promise<void> {
-  await tx.any(sql`delete from "svc_Permission" where id::text = any(${sql.array([...ids], 'text')})`)
+  await tx.any(sql`delete from "svc_Permission" where id::text = any(${sql.array(ids, 'text')})`)
 }
 
 /** Ids of named rules by name. */

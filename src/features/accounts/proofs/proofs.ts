@@ -325,7 +325,7 @@ async function acceptStep(tx: Tx, userId: string, step: number): Promise<boolean
 
 /** Uses a backup code up; false when none of the hashes is one that is left. */
 async function acceptBackupCode(tx: Tx, userId: string, hashes: readonly string[]): Promise<boolean> {
-  const wanted = sql.array([...hashes], 'text')
+  const wanted = sql.array(hashes, 'text')
   const rows = await tx.any(sql`
     update "svc_TwoFactor"
     set "backupCodes" = "backupCodes" - ${wanted}, failures = 0, "lockedUntil" = null, "updatedAt" = now()

@@ -467,7 +467,7 @@ export const accessCollections = ['svc_SchemaDefinition', 'svc_Permission', 'svc
 /** The different things in a round that may have changed what a caller sees, beyond the rows that changed. */
 function disturbancesIn(db: Reader, { from, upTo }: Round, watched: WatchedSources): Promise<readonly Disturbance[]> {
   const [later, running] = unseenValues(parseSnapshot(from)!)
-  const texts = (values: readonly string[]) => sql.array([...values], 'text')
+  const texts = (values: readonly string[]) => sql.array(values, 'text')
   const owners = watched.rows.map(({ collection }) => collection)
   const ids = watched.rows.map(({ id }) => id)
   const sources = [...accessCollections, ...watched.collections, ...owners]

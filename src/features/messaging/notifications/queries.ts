@@ -60,7 +60,7 @@ export async function deleteSomeOlderThan(deps: Writes, actor: Actor, days: numb
 /** Those of the ids that are no user's. */
 export async function unknownUsers(db: Reader, ids: readonly string[]): Promise<readonly string[]> {
   const rows = await db.any<{ id: string }>(sql`
-    select given.id from unnest(${sql.array([...ids], 'uuid')}) given (id)
+    select given.id from unnest(${sql.array(ids, 'uuid')}) given (id)
     where not exists (select from "svc_User" u where u.id = given.id)`)
   return rows.map(({ id }) => id)
 }

@@ -99,9 +99,9 @@ async function activeTemplate(
 ): Promise<StoredTemplate | undefined> {
   return db.maybeOne<StoredTemplate>(sql`
     select id::text, type, subject, body, "tenant_Id"::text as "tenantId" from "svc_Template"
-    where type = any(${sql.array([...names], 'text')}) and "isActive"
+    where type = any(${sql.array(names, 'text')}) and "isActive"
       and ("tenant_Id" is null or "tenant_Id" = ${tenantId}::uuid)
-    order by "tenant_Id" is null, array_position(${sql.array([...names], 'text')}, type::text) limit 1`)
+    order by "tenant_Id" is null, array_position(${sql.array(names, 'text')}, type::text) limit 1`)
 }
 
 export async function templateById(db: Reader, id: string): Promise<StoredTemplate | undefined> {
