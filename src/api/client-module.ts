@@ -7,16 +7,15 @@ import { isFresh } from '../features/data/items/items.ts'
 import { type App, varyBy } from '../http/http.ts'
 import { route } from '../http/route.ts'
 import { Nothing, Text } from '../http/shapes.ts'
+import { untilMade } from '../language/once.ts'
 
 const clients = join(import.meta.dirname, '../../clients')
 
 /** `GET /client.js`: the client as one ES module, for pages without a build of their own (docs/client.md). */
 export function clientModuleRoute(app: App): void {
-  let made: Promise<{ body: Buffer; tag: string; digest: string }> | undefined
+  const made = untilMade(moduleOf)
   app.get('/client.js', clientRoute, async ({ headers, log }, reply) => {
-    made ??= moduleOf()
-    const { body, tag, digest } = await made.catch((error: unknown) => {
-      made = undefined
+    const { body, tag, digest } = await made().catch((error: unknown) => {
       log.error({ err: error }, 'the client cannot be served')
       throw new AppError(503, 'The client is not built here: run npm run build')
     })

@@ -15,7 +15,7 @@ import { openDirectory } from '../features/files/storage/storage.ts'
 import { type App, actorOf, varyBy } from '../http/http.ts'
 import { routesOf } from '../http/route.ts'
 import { Names, Nothing, Text } from '../http/shapes.ts'
-import { oncePer } from '../language/once.ts'
+import { oncePer, untilMade } from '../language/once.ts'
 import { registerAccess } from './access.ts'
 import type { WebWrites } from './capabilities.ts'
 import { maySee } from './extension-callers.ts'
@@ -59,11 +59,9 @@ export function consoleExtensionFileRoutes(app: App, { config }: Configuration, 
     reply.header('content-security-policy', policy)
     return send(request, reply, { type, body: await buffer(content) })
   })
-  let helper: Promise<Buffer> | undefined
+  const helper = untilMade(builtHelper)
   app.get('/console/extension.js', helperRoute, async (request, reply) => {
-    helper ??= builtHelper()
-    const body = await helper.catch((error: unknown) => {
-      helper = undefined
+    const body = await helper().catch((error: unknown) => {
       request.log.error({ err: error }, 'the helper of extensions cannot be served')
       throw new AppError(503, 'The helper of extensions is not built here: run npm run build')
     })

@@ -1,8 +1,9 @@
 import type { QueryResult } from 'pg'
 import type { Logger } from 'pino'
-import type { DatabasePool, DatabaseTransactionConnection, DriverFactory, Interceptor, QuerySqlToken } from 'slonik'
+import type { DatabasePool, DriverFactory, Interceptor, QuerySqlToken } from 'slonik'
 import type { Tracing } from '../adapters/running-span.ts'
 import type { Config } from '../config/config.ts'
+import { openByUse } from '../language/once.ts'
 import { cancelledBy, whileStaying } from './cancel.ts'
 import { Connection, type ConnectionConfig, sessionNotice } from './connection.ts'
 import { type Line, type SessionSettings, settingsOf } from './poolers/line.ts'
@@ -98,53 +99,49 @@ type Transactions = {
 
 /** slonik is loaded by the first transaction: it is a tenth of the files of a start, and many processes never write by it. */
 function openTransactions(options: WritePoolOptions, settings: SessionSettings): Transactions {
-  let opening: Promise<SlonikPool> | undefined
-  let opened: SlonikPool | undefined
-  let isClosed = false
-  const open = async () => {
+  let state = (): SlonikState => notOpened
+  const { opened, close } = openByUse(
+    async () => {
+      const slonik = await import('slonik')
+      const pool = await openSlonik(slonik, options, settings)
+      state = () => pool.state()
+      return { pool, statement: slonik.sql.unsafe`` }
+    },
+    ({ pool }) => pool.end(),
     // In slonik's words, as it says it of a pool that was open.
-    if (isClosed) throw new Error('the connection pool has been shut down')
-    opened = await openSlonik(await import('slonik'), options, settings)
-    return opened
-  }
+    'the connection pool has been shut down',
+  )
   return {
     run: async (work) => {
-      opening ??= open()
-      const { pool, query } = opened ?? (await opening)
-      return pool.transaction((connection) => work({ query: (text, values = []) => query(connection, text, values) }))
+      const { pool, statement } = await opened()
+      return pool.transaction((connection) =>
+        work({
+          query: async (text, values = []) => {
+            const query = { ...statement, sql: text, values: values as QuerySqlToken['values'] }
+            const { rows, notices } = await connection.query(query)
+            return { rows: rows as unknown[], notices }
+          },
+        }),
+      )
     },
     state: () => {
-      const {
-        acquiredConnections: taken,
-        idleConnections: idle,
-        waitingClients: waiting,
-      } = opened?.pool.state() ?? none
+      const { acquiredConnections: taken, idleConnections: idle, waitingClients: waiting } = state()
       return { name: 'write', max: options.transactions, open: taken + idle, idle, waiting }
     },
-    close: async () => {
-      isClosed = true
-      await (await opening)?.pool.end()
-    },
+    close,
   }
 }
 
-const none = { acquiredConnections: 0, idleConnections: 0, waitingClients: 0 }
+type SlonikState = Pick<ReturnType<DatabasePool['state']>, keyof typeof notOpened>
+const notOpened = { acquiredConnections: 0, idleConnections: 0, waitingClients: 0 }
 
 type Slonik = typeof import('slonik')
-type SlonikPool = {
-  readonly pool: DatabasePool
-  query(
-    connection: DatabaseTransactionConnection,
-    text: string,
-    values: readonly unknown[],
-  ): ReturnType<TransactionConnection['query']>
-}
 
 async function openSlonik(
   slonik: Slonik,
   { config, log, line, transactions, name }: WritePoolOptions,
   settings: SessionSettings,
-): Promise<SlonikPool> {
+): Promise<DatabasePool> {
   const { database } = config
   const url = withoutOwnParameters(databaseUrl(config))
   const driver = driverFor(slonik, {
@@ -167,18 +164,7 @@ async function openSlonik(
     interceptors: database.logging ? [logInterceptor(log)] : [],
   })
   pool.on('error', (error) => log.warn({ err: error, pool: 'write' }, 'a database connection was lost'))
-  const empty = slonik.sql.unsafe``
-  return {
-    pool,
-    query: async (connection, text, values) => {
-      const { rows, notices } = await connection.query({
-        ...empty,
-        sql: text,
-        values: values as QuerySqlToken['values'],
-      })
-      return { rows: rows as unknown[], notices }
-    },
-  }
+  return pool
 }
 
 const pools = new WeakMap<WriteKey, WritePool>()

@@ -4,7 +4,7 @@ import type { Static, TSchema } from 'typebox'
 import { fits, problemsOf, Type } from '../adapters/typebox.ts'
 import { ConfigError } from '../config/config.ts'
 import { type Reader, rawQuery, sql, type Tx } from '../db/sql.ts'
-import { onFirstUse } from '../language/once.ts'
+import { onFirstUse, openByUse } from '../language/once.ts'
 import { type Actor, type Cause, causedActor, causedBy, systemActor } from './actor.ts'
 
 const pgBoss = onFirstUse<typeof import('pg-boss')>('pg-boss')
@@ -194,28 +194,12 @@ type BossOptions = {
 
 /** pg-boss on our pool, once it is asked for; again after a start that failed. */
 export function openJobs(options: BossOptions): Jobs & { close(): Promise<void> } {
-  let starting: Promise<PgBoss> | undefined
-  let isClosed = false
-  const start = async () => {
-    if (isClosed) throw new Error('the job queue has been shut down')
-    try {
-      return await startBoss(options)
-    } catch (error) {
-      starting = undefined
-      throw error
-    }
-  }
-  return {
-    boss: () => {
-      starting ??= start()
-      return starting
-    },
-    close: async () => {
-      isClosed = true
-      const boss = await starting?.catch(() => undefined)
-      await boss?.stop({ graceful: false, close: false })
-    },
-  }
+  const { opened, close } = openByUse(
+    () => startBoss(options),
+    (boss) => boss.stop({ graceful: false, close: false }),
+    'the job queue has been shut down',
+  )
+  return { boss: opened, close }
 }
 
 /** Starts pg-boss on our pool. `install` is for setup only; elsewhere missing tables are an error. */

@@ -14,6 +14,44 @@ export function oncePer<Source extends object, Made extends NonNullable<unknown>
   }
 }
 
+/** Gives what `make` makes at the first question. A failure is not kept: the next question makes it anew. */
+export function untilMade<Made>(make: () => Promise<Made>): () => Promise<Made> {
+  let made: Promise<Made> | undefined
+  return () => {
+    made ??= make().catch((error: unknown) => {
+      made = undefined
+      throw error
+    })
+    return made
+  }
+}
+
+type OpenedByUse<Opened> = { readonly opened: () => Promise<Opened>; readonly close: () => Promise<void> }
+
+/**
+ * Something that its first use opens. Closed, it is opened no more: `opened` then rejects with `closedMessage`, or gives what was
+ * open and answers for itself.
+ */
+export function openByUse<Opened extends NonNullable<unknown>>(
+  open: () => Promise<Opened>,
+  close: (opened: Opened) => Promise<void>,
+  closedMessage: string,
+): OpenedByUse<Opened> {
+  let isClosed = false
+  const everOpened = untilMade(async () => {
+    if (isClosed) throw new Error(closedMessage)
+    return open()
+  })
+  return {
+    opened: everOpened,
+    close: async () => {
+      isClosed = true
+      const opened = await everOpened().catch(() => undefined)
+      if (opened !== undefined) await close(opened)
+    },
+  }
+}
+
 const require = createRequire(import.meta.url)
 
 /**

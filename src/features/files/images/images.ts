@@ -12,6 +12,7 @@ import type { Config } from '../../../config/config.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { ChildDeathError, type ChildLine, openChildPool } from '../../../language/child-pool.ts'
 import { moduleFile } from '../../../language/child-process.ts'
+import { untilMade } from '../../../language/once.ts'
 import {
   type Fault,
   type FromChild,
@@ -176,8 +177,7 @@ const leftoverMs = 3_600_000
 
 /** Files in ASSET_TEMP_DIR, which is made, and rid of what killed processes have left, before the first. */
 function openTempFiles(directory: string) {
-  let prepared: Promise<void> | undefined
-  const prepare = async () => {
+  const prepared = untilMade(async () => {
     await mkdir(directory, { recursive: true })
     const old = Date.now() - leftoverMs
     for (const name of await readdir(directory)) {
@@ -186,14 +186,10 @@ function openTempFiles(directory: string) {
       const found = await stat(path).catch(() => undefined)
       if (found !== undefined && found.mtimeMs < old) await rm(path, { force: true })
     }
-  }
+  })
   return {
     async hold(): Promise<HeldFiles> {
-      prepared ??= prepare()
-      await prepared.catch((error: unknown) => {
-        prepared = undefined
-        throw error
-      })
+      await prepared()
       const paths: string[] = []
       return {
         path() {

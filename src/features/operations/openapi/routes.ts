@@ -4,7 +4,8 @@ import { Type } from '../../../adapters/typebox.ts'
 import { type App, varyBy } from '../../../http/http.ts'
 import { type DeclaredRoute, route } from '../../../http/route.ts'
 import { Anything, Nothing, Text } from '../../../http/shapes.ts'
-import { type KeptText, keptText, sendKept } from './kept-text.ts'
+import { untilMade } from '../../../language/once.ts'
+import { keptText, sendKept } from './kept-text.ts'
 import type { DescriptionReads } from './openapi.ts'
 
 /** `GET /openapi`: the API as its caller may use it, and `/docs`, a page that shows it. Neither without OPENAPI_ENABLED. */
@@ -55,10 +56,13 @@ const files: readonly PageFile[] = [
   ...viewerFiles.map(([name, type]) => ({ path: `/docs/${name}`, type, read: () => readViewerFile(name) })),
 ]
 
-/** `GET /docs` and its four files: a reference of the API for browsers, which asks no other host for anything. */
+/**
+ * `GET /docs` and its four files: a reference of the API for browsers, which asks no other host for anything. They are read when
+ * the first browser asks.
+ */
 function pageRoutes(app: App): void {
   for (const { path, type, read } of files) {
-    const content = onFirstUse(read)
+    const content = untilMade(async () => keptText(await read()))
     app.get(path, pageRoute(path, type), async (request, reply) => {
       // The names of its files are relative, so that it works below any path of a proxy.
       if (path === '/docs' && /^[^?]*\/docs\/(\?|$)/.test(request.url)) return reply.redirect('../docs', 308)
@@ -74,20 +78,6 @@ const headers = {
   'referrer-policy': 'no-referrer',
   'cross-origin-opener-policy': 'same-origin',
   'cache-control': 'no-cache',
-}
-
-/** Files are read when the first browser asks; a failure is not kept. */
-function onFirstUse(read: () => Promise<Buffer>): () => Promise<KeptText> {
-  let content: Promise<KeptText> | undefined
-  return () => {
-    content ??= read()
-      .then(keptText)
-      .catch((error: unknown) => {
-        content = undefined
-        throw error
-      })
-    return content
-  }
 }
 
 const pageRoute = (path: string, contentMediaType: string) =>
