@@ -161,8 +161,6 @@ async function startMember(
   }
 }
 
-/** Several processes that start at once share what the machine has. */
-
 function isReady({ msg }: OutputLine): boolean {
   return msg === 'ready'
 }

@@ -162,8 +162,10 @@ function notRunnable({ version, status, errorMessage }: MigrationRecord): AppErr
   })
 }
 
-/** The file of a migration that was marked or taken as baseline counts as well: it is what was known to be applied. */
-/** The program's own scripts come with its version; what they make is looked at by the tests of that. */
+/**
+ * The file of a migration that was marked or taken as baseline counts as well: it is what was known to be applied. The program's own
+ * scripts come with its version; what they make is looked at by the tests of that.
+ */
 function hasDrifted({ status, checksum }: MigrationRow, script: LoadedScript | undefined): boolean {
   if (script === undefined || script.isSystem) return false
   return status === 'completed' && checksum !== null && checksum !== script.checksum

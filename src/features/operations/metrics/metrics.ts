@@ -24,7 +24,6 @@ export function holdsMetricsToken({ observability }: Config, authorization: stri
 
 const digest = (text: string): Buffer => createHash('sha256').update(text).digest()
 
-/** Gauges of what each process knows of itself. */
 /** All gauges of a web process; the workers have {@link registerProcessGauges} alone. */
 export function registerGauges(
   deps: AdmissionLanes & DatabaseReads & Listening & Meters & PoolStates & ReplicaReads & ResultCache,
@@ -36,6 +35,7 @@ export function registerGauges(
   registerReplicaGauges(deps)
 }
 
+/** Gauges of what each process knows of itself. */
 export function registerProcessGauges(deps: Listening & Meters & PoolStates): void {
   const { metrics } = deps.instruments
   const pools = (name: string, help: string, value: (pool: ReturnType<PoolStates['pools']>[number]) => number) =>
