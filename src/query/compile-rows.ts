@@ -7,7 +7,10 @@ import { baseType, castSql, elementType, type ValueType } from '../catalog/value
 import {
   type ColumnPath,
   type ColumnRef,
+  castMayFail,
+  conjunctsOf,
   isToMany,
+  mayFail,
   type NestedSelection,
   type Predicate,
   type Search,
@@ -95,12 +98,35 @@ export function whereSql(predicate: Predicate, rows: readonly string[], compilin
   return clause('where', conditions(predicate, rows, compiling))
 }
 
-/** The conjunction as its members. */
+/** The conjunction as its members; those that may fail behind the others, see {@link behind}. */
 export function conditions(predicate: Predicate, rows: readonly string[], compiling: CompilerState): string[] {
-  if (predicate.kind === 'always') return []
-  if (predicate.kind !== 'and') return [predicateSql(predicate, rows, compiling)]
-  return predicate.of.map((part) => predicateSql(part, rows, compiling))
+  return behind([], predicate, rows, compiling)
 }
+
+/**
+ * A conjunction, as its members, behind conditions that must hold as well. PostgreSQL evaluates conditions in the order that it finds
+ * cheapest, so one that fails on some values, such as a cast, would tell by its error of rows that the others keep from the caller. Only
+ * `case` has an order: with it these are evaluated on rows that pass all others.
+ */
+function behind(
+  certain: readonly string[],
+  predicate: Predicate,
+  rows: readonly string[],
+  compiling: CompilerState,
+): string[] {
+  const parts = conjunctsOf(predicate).map((part) => ({
+    sql: predicateSql(part, rows, compiling),
+    fails: mayFail(part),
+  }))
+  const sqlOf = (fails: boolean) => parts.filter((part) => part.fails === fails).map(({ sql }) => sql)
+  const [safe, failing] = [[...certain, ...sqlOf(false)], sqlOf(true)]
+  const before = safe.length > 0 ? safe : failing.splice(0, 1)
+  return failing.length === 0 ? before : [...before, onlyWhere(before, failing.join(' and '), 'false')]
+}
+
+/** An SQL expression that is evaluated only where the conditions hold. */
+const onlyWhere = (hold: readonly string[], sql: string, otherwise: string): string =>
+  `case when ${hold.join(' and ')} then ${sql} else ${otherwise} end`
 
 export const clause = (keyword: string, parts: readonly string[], separator = ' and '): string =>
   parts.length === 0 ? '' : ` ${keyword} ${parts.join(separator)}`
@@ -111,6 +137,8 @@ type Join = {
   readonly from: string
   /** Correlation with the source row, then the rule. */
   readonly on: readonly string[]
+  /** The same of every step of a path. */
+  readonly everyOn: readonly string[]
 }
 
 function joinStep(step: Step, rows: readonly string[], compiling: CompilerState): Join {
@@ -119,12 +147,14 @@ function joinStep(step: Step, rows: readonly string[], compiling: CompilerState)
   const rule = conditions(step.rule, [...rows, alias], compiling)
   const table = `${ident(step.target.name)} ${alias}`
   if (step.relation.kind !== 'belongsToMany') {
-    return { alias, from: table, on: [...correlation(step, source, alias, compiling), ...rule] }
+    const on = [...correlation(step, source, alias, compiling), ...rule]
+    return { alias, from: table, on, everyOn: on }
   }
   const link = compiling.alias(step.through)
   const targetKey = compiling.column(step.target.primaryKey.name, alias)
   const from = `${ident(step.relation.through!)} ${link} join ${table} on ${targetKey} = ${compiling.column(step.relation.otherKey!, link)}`
-  return { alias, from, on: [...linkConditions(step, source, link, compiling), ...rule] }
+  const on = [...linkConditions(step, source, link, compiling), ...rule]
+  return { alias, from, on, everyOn: on }
 }
 
 /** A scalar subquery or join that reads the far end of a path: `build` gets the last alias. */
@@ -137,6 +167,7 @@ function joinPath(steps: readonly Step[], rows: readonly string[], compiling: Co
     alias: inner.alias,
     from: `${join.from} join ${parenthesised(inner.from)} on ${inner.on.join(' and ')}`,
     on: join.on,
+    everyOn: [...join.on, ...inner.everyOn],
   }
 }
 
@@ -187,14 +218,16 @@ function compareSql(test: Predicate & { kind: 'compare' }, rows: readonly string
   if (test.steps.length === 0) return `${left} ${test.comparison} ${referenceSql(test.right, rows, compiling)}`
   const { column, up, cast } = test.right
   const join = joinPath(test.steps, rows.slice(0, rows.length - up), compiling)
-  const right = castSql(compiling.column(column.name, join.alias), column, cast)
+  const value = castSql(compiling.column(column.name, join.alias), column, cast)
+  // PostgreSQL may turn this subquery into a join, whose conditions have no order either.
+  const right = castMayFail(cast) ? onlyWhere(join.everyOn, value, 'null') : value
   return `${left} ${test.comparison} any (select ${right} from ${join.from}${clause('where', join.on)})`
 }
 
 function existsSql(step: Step, where: Predicate, rows: readonly string[], compiling: CompilerState): string {
   const join = joinStep(step, rows, compiling)
-  const inner = conditions(where, [...rows, join.alias], compiling)
-  return `exists (select 1 from ${join.from}${clause('where', [...join.on, ...inner])})`
+  const kept = behind(join.on, where, [...rows, join.alias], compiling)
+  return `exists (select 1 from ${join.from}${clause('where', kept)})`
 }
 
 /** The tsvector of a search's columns. Beyond a megabyte of words PostgreSQL gives up on the whole statement. */
@@ -249,7 +282,7 @@ function nestedSql(child: NestedSelection, rows: readonly string[], compiling: C
   const { step, selection, where, only } = child
   const join = joinStep(step, rows, compiling)
   const inner = [...rows, join.alias]
-  const kept = [...join.on, ...conditions(where, inner, compiling), ...onlySql(only, join.alias, compiling)]
+  const kept = [...behind(join.on, where, inner, compiling), ...onlySql(only, join.alias, compiling)]
   const list = selectionSql(selection, inner, compiling)
   const query = `select ${list} from ${join.from}${clause('where', kept)}`
   if (isToMany(step.relation)) {

@@ -13,7 +13,6 @@ import {
   type Joins,
   orderClause,
   orderSql,
-  predicateSql,
   selectionSql,
   sortKeysSql,
   startCompiling,
@@ -23,16 +22,20 @@ import {
 } from './compile-rows.ts'
 import { EQUALS } from './operators.ts'
 import { inPast } from './past.ts'
-import type {
-  Aggregate,
-  DatePart,
-  Grouping,
-  GroupKey,
-  Keyset,
-  PlanContent,
-  Selection,
-  SortBy,
-  SortTerm,
+import {
+  type Aggregate,
+  allOf,
+  conjunctsOf,
+  type DatePart,
+  type Grouping,
+  type GroupKey,
+  type Keyset,
+  mayFail,
+  type PlanContent,
+  type Predicate,
+  type Selection,
+  type SortBy,
+  type SortTerm,
 } from './plan.ts'
 import type { Plan, ResolvedFilter } from './resolve.ts'
 import { createParams, ident, literal, type Params, type Statement, statement } from './sql.ts'
@@ -88,25 +91,27 @@ export function compileCount(plan: Plan): Statement {
  * {@link Params} let a caller supply the values in another way than as `$1`.
  */
 export function compileCondition(filter: ResolvedFilter, alias: string, params: Params): string {
-  return predicateSql(filter.predicate, [alias], startCompiling(params, { [alias]: filter.collection }))
+  const parts = conditions(filter.predicate, [alias], startCompiling(params, { [alias]: filter.collection }))
+  return parts.length > 1 ? `(${parts.join(' and ')})` : (parts[0] ?? 'true')
 }
 
-/** Of a condition whose parts must all hold. */
-type Conjunct = {
-  readonly sql: string
-  /** Whether it compares a column of the row with one value, for equality. */
-  readonly isEquality: boolean
+/** The parts of a condition, which must all hold, as SQL. */
+type Conjuncts = {
+  /** Compare a column of the row with one value, for equality, and never fail. */
+  readonly equalities: readonly string[]
+  readonly rest: readonly string[]
 }
 
 /** {@link compileCondition} in parts. */
-export function compileConjuncts(filter: ResolvedFilter, alias: string, params: Params): readonly Conjunct[] {
-  const { predicate, collection } = filter
+export function compileConjuncts({ predicate, collection }: ResolvedFilter, alias: string, params: Params): Conjuncts {
   const compiling = startCompiling(params, { [alias]: collection })
-  return (predicate.kind === 'and' ? predicate.of : [predicate]).map((part) => ({
-    sql: predicateSql(part, [alias], compiling),
-    isEquality: part.kind === 'test' && part.operator === EQUALS && part.operand.values.length === 1,
-  }))
+  const parts = conjunctsOf(predicate)
+  const sqlOf = (some: readonly Predicate[]) => conditions(allOf(some), [alias], compiling)
+  return { equalities: sqlOf(parts.filter(isEquality)), rest: sqlOf(parts.filter((part) => !isEquality(part))) }
 }
+
+const isEquality = (part: Predicate): boolean =>
+  part.kind === 'test' && part.operator === EQUALS && part.operand.values.length === 1 && !mayFail(part)
 
 function compiled(plan: PlanContent, build: (compiling: CompilerState) => string): Statement {
   const params = createParams()

@@ -4,7 +4,7 @@
  */
 import type { Collection } from '../catalog/catalog.ts'
 import { conditions, startCompiling } from './compile-rows.ts'
-import { includesTest, type Predicate, type TimeTest } from './plan.ts'
+import { allOf, includesTest, mayFail, type Predicate, type TimeTest } from './plan.ts'
 import type { Plan } from './resolve.ts'
 import { createParams, ident, type Params, type Statement, statement } from './sql.ts'
 
@@ -48,13 +48,14 @@ type Tested = {
 
 /**
  * Where every row of the answer must pass the test, those that pass the rest of the condition: PostgreSQL finds them as
- * it finds the answer. Elsewhere all rows, if an index has them in order.
+ * it finds the answer. Elsewhere all rows, if an index has them in order. A part that may fail is left out: it may only meet
+ * rows that pass all others, and more rows only make the moment earlier.
  */
 function rowsOf(each: MomentTest, { collection, where, tests }: Tested): CrossingPlace | undefined {
   const parts = where.kind === 'and' ? where.of : [where]
   if (!parts.includes(each.test)) return isOrdered(each) ? { ...each, kept: [] } : undefined
   const timed = new Set<Predicate>(tests.map(({ test }) => test))
-  return { ...each, collection, kept: parts.filter((part) => !includesTest(part, timed)) }
+  return { ...each, collection, kept: parts.filter((part) => !includesTest(part, timed) && !mayFail(part)) }
 }
 
 function isOrdered({ collection, test }: MomentTest): boolean {
@@ -84,7 +85,7 @@ function placeSql({ collection, test, comparison, shiftMs, kept }: CrossingPlace
   const column = compiling.column(test.left.column.name, 't')
   const isPassed = comparison === '<' || comparison === '>='
   const beyond = `${column} ${isPassed ? '>=' : '>'} ${params.bind(value, pgType)}`
-  const rows = [...kept.flatMap((part) => conditions(part, ['t'], compiling)), beyond].join(' and ')
+  const rows = [...conditions(allOf(kept), ['t'], compiling), beyond].join(' and ')
   const ms = `extract(epoch from min(${column})) * 1000`
   const first = isPassed ? `floor(${ms}) + 1` : `ceil(${ms})`
   const sql = `(select ${first} - ${params.bind(shiftMs, 'bigint')} from ${ident(collection.name)} t where ${rows})`

@@ -24,6 +24,8 @@ export type Operator = {
   readonly kinds: ReadonlySet<Kind> | undefined
   /** Extension without which it does not exist. */
   readonly needs?: OperatorExtension
+  /** PostgreSQL alone knows whether the operand is one, and says so when it meets the first row. */
+  readonly mayFail?: true
   /** The operand, variables already replaced; throws 400. `label` is the path named in errors. */
   readonly read: (raw: unknown, type: ValueType, label: string) => Operand
   /** `values` are the placeholders of the operand's values, in order. */
@@ -101,7 +103,7 @@ const OPERATORS: ReadonlyMap<string, Operator> = new Map(
     nendsWith: pattern('not ilike', '%', ''),
     nstartsWiths: pattern('not like', '', '%'),
     nendsWiths: pattern('not like', '%', ''),
-    regex: { kinds: TEXT, read: readRegex, sql: (c, [v]) => `${c} ~ ${v}` },
+    regex: { kinds: TEXT, mayFail: true, read: readRegex, sql: (c, [v]) => `${c} ~ ${v}` },
     arraycontains: { kinds: ARRAY_OR_RANGE, read: readMembers, sql: (c, [v]) => `${c} @> ${v}` },
     arraycontained: { kinds: ARRAY_OR_RANGE, read: readMembers, sql: (c, [v]) => `${c} <@ ${v}` },
     overlaps: { kinds: ARRAY_OR_RANGE, read: readMembers, sql: (c, [v]) => `${c} && ${v}` },

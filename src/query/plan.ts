@@ -194,6 +194,34 @@ export function negate(predicate: Predicate): Predicate {
   }
 }
 
+/** What must all hold for the predicate to hold. */
+export const conjunctsOf = (predicate: Predicate): readonly Predicate[] =>
+  predicate.kind === 'and' ? predicate.of : predicate.kind === 'always' ? [] : [predicate]
+
+/** Whether evaluating it may end the statement with an error, on a value of a row or on an operand that only PostgreSQL understands. */
+export function mayFail(predicate: Predicate): boolean {
+  switch (predicate.kind) {
+    case 'always':
+    case 'never':
+    case 'search':
+      return false
+    case 'test':
+      return predicate.operator.mayFail === true || castMayFail(predicate.left.cast)
+    case 'compare':
+      return castMayFail(predicate.left.cast) || castMayFail(predicate.right.cast)
+    case 'and':
+    case 'or':
+      return predicate.of.some(mayFail)
+    case 'not':
+      return mayFail(predicate.of)
+    case 'exists':
+      return mayFail(predicate.step.rule) || mayFail(predicate.where)
+  }
+}
+
+/** Every value has a text; for all other types there are values that they do not have. */
+export const castMayFail = (cast: ValueType | undefined): boolean => cast !== undefined && cast.kind !== 'text'
+
 export const isToMany = (relation: Relation): boolean =>
   relation.kind === 'hasMany' || relation.kind === 'belongsToMany' || relation.kind === 'polymorphic'
 

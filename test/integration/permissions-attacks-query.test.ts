@@ -100,6 +100,83 @@ describe('P-01 filters by what cannot be read', () => {
   })
 })
 
+describe('P-01 filters that fail on some values', () => {
+  let call: Attacked['api']['admin']
+  const canary = 'canary of another team'
+
+  beforeAll(async () => {
+    const { api } = on
+    const name = { type: 'String' }
+    const to = (target: string) => ({ relType: 'BelongsTo', target })
+    const collections = [
+      ['team', { fields: { name } }],
+      ['letter', { fields: { title: name, size: { type: 'Integer' }, team: to('team') } }],
+      ['reply', { fields: { size: { type: 'Integer' }, letter: to('letter') } }],
+    ] as const
+    for (const [collectionName, schema] of collections)
+      expect((await api.admin('POST', '/schemas', { collectionName, schema })).status).toBe(201)
+    for (const [team, title] of [
+      ['mine', '1'],
+      ['theirs', canary],
+    ]) {
+      const letter = (await api.admin('POST', '/items/letter', { title, size: 1, team: { name: team } })).body.data.id
+      expect((await api.admin('POST', '/items/reply', { size: 1, letter })).status).toBe(201)
+    }
+    const read = (collection: string, more: object) => ({ collection, action: 'read', fields: ['*'], ...more })
+    ;({ call } = await api.user([
+      read('letter', { conditions: { 'team.name': 'mine' } }),
+      read('reply', { fields: ['*', 'letter.*'] }),
+    ]))
+  })
+
+  const begins = (guess: string) => ({ startsWith: guess })
+  const asNumber = { eq: 1, cast: 'integer' }
+
+  it.each<[string, string, (guess: string) => Parameters]>([
+    ['a cast', 'letter', (guess) => ({ filter: { AND: [{ title: begins(guess) }, { title: asNumber }] } })],
+    ['a cast in one test', 'letter', (guess) => ({ filter: { title: { ...asNumber, ...begins(guess) } } })],
+    ['a pattern', 'letter', (guess) => ({ filter: { AND: [{ title: begins(guess) }, { title: { regex: '(' } }] } })],
+    [
+      'a cast of another field',
+      'letter',
+      (guess) => ({ filter: { AND: [{ title: begins(guess) }, { size: '$COL(title::integer)' }] } }),
+    ],
+    [
+      'a cast of a related row',
+      'reply',
+      (guess) => ({ filter: { letter: { AND: [{ title: begins(guess) }, { title: asNumber }] } } }),
+    ],
+    [
+      'a cast of a related row by its path',
+      'reply',
+      (guess) => ({ filter: { AND: [{ 'letter.title': begins(guess) }, { 'letter.title': asNumber }] } }),
+    ],
+    ['another field, cast, of a related row', 'reply', () => ({ filter: { size: '$COL(letter.title::integer)' } })],
+    [
+      'a condition on related rows',
+      'reply',
+      (guess) => ({
+        fields: 'letter.title',
+        relConditions: { letter: { AND: [{ title: begins(guess) }, { title: asNumber }] } },
+      }),
+    ],
+  ])('say nothing of rows that cannot be read: %s', async (_what, collection, query) => {
+    const answers = []
+    for (const guess of [canary, 'nothing like it']) {
+      const { status, text } = await call('GET', path(collection, query(guess)))
+      answers.push([status, text])
+    }
+    expect(answers[0]).toEqual(answers[1])
+  })
+
+  it('fail on rows that can be read', async () => {
+    await on.api.sql(`update letter set title = 'no number' where title = '1'`)
+    expect((await call('GET', path('letter', { filter: { title: asNumber } }))).status).toBe(400)
+    const passesNot = { AND: [{ size: 2 }, { title: asNumber }] }
+    expect((await call('GET', path('letter', { filter: passesNot }))).status).toBe(200)
+  })
+})
+
 describe('P-02 sorting by what cannot be read', () => {
   it.each<[string, Parameters]>([
     ['by name', { sort: 'secret' }],

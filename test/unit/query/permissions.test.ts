@@ -408,12 +408,28 @@ describe('resolveCondition', () => {
     const options = { filter: { kind: 'entry', path: 'title', value: { in: ['x', 'y'] } } } as const
     const condition = resolveCondition(catalog, access, 'notes', 'update', env, options)!
     const params = createParams()
-    expect(compileConjuncts(condition, 'r', params).map(({ sql, isEquality }) => [isEquality, sql])).toEqual([
-      [true, 'r."owner_Id" = $1::uuid'],
-      [false, 'r."deletedAt" is null'],
-      [false, 'r."title" = any($2::text[])'],
-    ])
+    expect(compileConjuncts(condition, 'r', params)).toEqual({
+      equalities: ['r."owner_Id" = $1::uuid'],
+      rest: ['r."deletedAt" is null', 'r."title" = any($2::text[])'],
+    })
     expect(params.values).toEqual([U1, ['x', 'y']])
+  })
+
+  it.each([
+    ['a cast', { eq: 1, cast: 'integer' }, '(r."title")::text::integer = $2::integer'],
+    ['a pattern', { regex: '(' }, 'r."title" ~ $2::text'],
+  ])('puts what may fail behind all else: %s', (_what, value, sql) => {
+    const options = { filter: { kind: 'entry', path: 'title', value } } as const
+    const condition = resolveCondition(catalog, access, 'notes', 'update', env, options)!
+    const [owner, undeleted] = ['r."owner_Id" = $1::uuid', 'r."deletedAt" is null']
+    const guarded = (safe: string) => `case when ${safe} then ${sql} else false end`
+    expect(compileCondition(condition, 'r', createParams())).toBe(
+      `(${owner} and ${undeleted} and ${guarded(`${owner} and ${undeleted}`)})`,
+    )
+    expect(compileConjuncts(condition, 'r', createParams())).toEqual({
+      equalities: [owner],
+      rest: [undeleted, guarded(undeleted)],
+    })
   })
 
   it('may let deleted rows through', () => {

@@ -209,9 +209,7 @@ type ViewerCondition = {
 function conditionOn(rule: ResolvedFilter | undefined, alias: string): ViewerCondition {
   const values: TypedValue[] = []
   const params: Params = { bind: (value, pgType) => `v.p${values.push({ value, pgType })}` }
-  const parts = rule === undefined ? [] : compileConjuncts(rule, alias, params)
-  const all = (isEquality: boolean) => parts.filter((part) => part.isEquality === isEquality).map(({ sql }) => sql)
-  const [equalities, rest] = [all(true), all(false)]
+  const { equalities, rest } = rule === undefined ? { equalities: [], rest: [] } : compileConjuncts(rule, alias, params)
   return {
     join: equalities.join(' and ') || 'true',
     viewers: `array_agg(v.n)${rest.length === 0 ? '' : ` filter (where ${rest.join(' and ')})`} as viewers`,
