@@ -368,3 +368,66 @@ describe('P-17 the row as written satisfies the rule, too', () => {
     expect(await rowOf('note', body.data.id)).toMatchObject({ owner_Id: self, userCreated_Id: self })
   })
 })
+
+describe('P-10 deletedAt of a collection with soft delete', () => {
+  const now = '2026-01-02T03:04:05.000Z'
+  let keeper: Awaited<ReturnType<typeof someone>>
+  let remover: Awaited<ReturnType<typeof someone>>
+  beforeAll(async () => {
+    const fields = { name: { type: 'String', unique: true }, own: { type: 'Boolean', defaultValue: true } }
+    const schema = { paranoid: true, fields }
+    expect((await on.api.admin('POST', '/schemas', { collectionName: 'kept', schema })).status).toBe(201)
+    const may = (action: string, more = {}) => ({ collection: 'kept', action, fields: ['*'], ...more })
+    const all = [may('create'), may('read'), may('update')]
+    keeper = await someone(all)
+    remover = await someone([...all, may('delete', { conditions: { own: true } })])
+  })
+
+  const made = async (own = true): Promise<{ id: string; name: string }> => {
+    const name = randomUUID()
+    const { status, body } = await on.api.admin('POST', '/items/kept', { name, own })
+    expect(status).toBe(201)
+    return { id: body.data.id, name }
+  }
+  const isDeleted = async (id: string) => (await rowOf('kept', id)).deletedAt !== null
+
+  it.each<[string, (row: { id: string; name: string }) => [string, string, unknown]]>([
+    ['by a change', ({ id }) => ['PATCH', `/items/kept/${id}`, { deletedAt: now }]],
+    ['by a change of many', ({ id }) => ['PATCH', '/items/kept/bulk', [{ id, data: { deletedAt: now } }]]],
+    ['by an upsert', ({ name }) => ['PUT', '/items/kept?key=name', [{ name, deletedAt: now }]]],
+  ])('needs the permission to delete, and its rule: %s', async (_how, requestOf) => {
+    const mine = await made()
+    const position = await on.api.position()
+    const refused = await keeper.call(...requestOf(mine))
+    expect(refused).toMatchObject({ status: 403 })
+    expect(refused.text).toContain("You don't have permission to delete items in 'kept'")
+    const others = await made(false)
+    expect(await remover.call(...requestOf(others))).toMatchObject({ status: 403 })
+    expect([await isDeleted(mine.id), await isDeleted(others.id)]).toEqual([false, false])
+    expect(await eventsAfter(position)).toEqual(['kept create'])
+    expect((await remover.call(...requestOf(mine))).status).toBeLessThan(300)
+    expect(await isDeleted(mine.id)).toBe(true)
+  })
+
+  it('is null again by whoever may change the row', async () => {
+    const { id } = await made()
+    expect((await remover.call('DELETE', `/items/kept/${id}`)).status).toBe(200)
+    expect((await keeper.call('PATCH', `/items/kept/${id}`, { deletedAt: null })).status).toBe(200)
+    expect(await isDeleted(id)).toBe(false)
+  })
+
+  it('keeps a row in the trash from other changes', async () => {
+    const { id, name } = await made()
+    expect((await on.api.admin('DELETE', `/items/kept/${id}`)).status).toBe(200)
+    const position = await on.api.position()
+    for (const call of [keeper.call, on.api.admin]) {
+      expect((await call('PATCH', `/items/kept/${id}`, { own: false })).status).toBe(403)
+      expect((await call('PATCH', '/items/kept/bulk', [{ id, data: { own: false } }])).status).toBe(403)
+      expect((await call('PATCH', `/items/kept/${id}`, {})).status).toBe(403)
+    }
+    expect(await eventsAfter(position)).toEqual([])
+    const back = await keeper.call('PATCH', `/items/kept/${id}`, { own: false, deletedAt: null })
+    expect(back.status).toBe(200)
+    expect(await rowOf('kept', id)).toMatchObject({ name, own: false, deletedAt: null })
+  })
+})

@@ -20,6 +20,7 @@ import {
   refusalOf,
   ruleSql,
   touched,
+  trashConditions,
   updateStatement,
 } from './statements.ts'
 
@@ -220,7 +221,9 @@ const updateEach: SharedWrite = (context, { cells, references }, params) => {
   const sets = [...assignments.map(({ column, value }) => `${column} = ${value}`), ...touched(collection, assignments)]
   const checks = checksOf(assignments, references, params, (column, value) => `t.${column} = ${value}`)
   const rule = ruleSql(context, 't', params)
-  const conditions = [isKeyed(collection), rule, ...checks].join(' and ')
+  const conditions = [isKeyed(collection), rule, ...trashConditions(context, assignments, params), ...checks].join(
+    ' and ',
+  )
   return ` update ${ident(collection.name)} as t set ${sets.join(', ')} from ctx, r where ${conditions} returning r."svc$place" as place, ${keptSql(context, access.admin ? 'true' : rule)}`
 }
 

@@ -168,8 +168,16 @@ function readMember(row: RowReading, key: string, value: unknown): void {
 function readColumn(row: RowReading, column: Column, value: unknown, alias?: Relation): void {
   if (!isToBeRead(row, column, value)) return
   requireField(row, column, alias)
+  requireDeletion(row.context, column.field, value)
   readCell(row, column, value)
   if (column.isForeignKey && row.options.trusted !== true) addReference(row, column, value, alias)
+}
+
+/** Whoever puts a row into the trash deletes it, by whichever request. Which rows, the statement looks at. */
+function requireDeletion({ access, action, collection }: PayloadContext, field: Field, value: unknown): void {
+  const isDeletion = action === 'update' && collection.paranoid && field.name === 'deletedAt' && value !== null
+  if (isDeletion && !access.admin && access.grant(collection.name, 'delete') === undefined)
+    throw errors.actionDenied('delete', collection.name)
 }
 
 /** False for columns that others fill: the parent, the server, the session. Throws for a tenant that is not the caller's. */

@@ -52,7 +52,8 @@ export function updateStatement(
   const { params, values } = parameters()
   const { collection } = context
   const assignments = cells.map((cell) => ({ cell, column: ident(cell.field.name), value: bindCell(cell, params) }))
-  const where = [`${keyCondition(collection, ids, params)} and ${ruleSql(context, 't', params)}`]
+  const key = keyCondition(collection, ids, params)
+  const where = [[key, ruleSql(context, 't', params), ...trashConditions(context, assignments, params)].join(' and ')]
   const matching = options.ifMatch === undefined ? [] : [versionCondition(options.ifMatch, params)]
   if (assignments.length === 0) {
     const found = `select ${projection(collection)} from ${ident(collection.name)} t where $1::text is not null and ${[...where, ...matching].join(' and ')}`
@@ -128,13 +129,33 @@ export function recheckStatement(context: WriteContext, id: string): Write | und
 
 /**
  * The condition that rows of the context's collection must satisfy, on the row that the statement calls `alias`: the
- * grant's conditions, tenant and soft delete. An update finds deleted rows too, because restoring one is an update.
+ * grant's conditions, tenant and soft delete. Deleted rows pass it for an update, because restoring one is an update; see {@link trashConditions}.
  */
 export function ruleSql(context: WriteContext, alias: string, params: Params): string {
   const { catalog, collection, action, env } = context
   const includeDeleted = action === 'update'
   const condition = resolveCondition(catalog, granting(context), collection.name, action, env, { includeDeleted })
   return condition === undefined ? 'true' : compileCondition(condition, alias, params)
+}
+
+/**
+ * Of an update in a collection with soft delete: only a change that says so itself finds rows in the trash, and one that puts a row
+ * there deletes it, so the caller's rule for that must hold as well.
+ */
+export function trashConditions(
+  { access, catalog, collection, env }: WriteContext,
+  assignments: readonly { readonly cell: Cell; readonly value: string }[],
+  params: Params,
+): string[] {
+  if (!collection.paranoid) return []
+  const column = `t.${ident('deletedAt')}`
+  const deletedAt = assignments.find(({ cell }) => cell.field.name === 'deletedAt')?.value
+  if (deletedAt === undefined) return [`${column} is null`]
+  if (access.admin) return []
+  const mayDelete = access.grant(collection.name, 'delete') !== undefined
+  const condition = mayDelete ? resolveCondition(catalog, access, collection.name, 'delete', env) : undefined
+  const rule = condition === undefined ? String(mayDelete) : compileCondition(condition, 't', params)
+  return [`(${deletedAt} is null or ${column} is not null or ${rule})`]
 }
 
 /** The caller's access with the context's grant in it. */

@@ -32,6 +32,7 @@ import {
   ruleSql,
   type Stays,
   touched,
+  trashConditions,
 } from './statements.ts'
 
 /**
@@ -280,8 +281,12 @@ function upsertStatement({ create, update }: Contexts, key: UpsertKey, plan: Ups
   const columns = key.columns.map(ident).join(', ')
   const inIndex =
     key.filled.length === 0 ? '' : ` where ${key.filled.map((name) => `${ident(name)} is not null`).join(' and ')}`
-  const sets = changesOf(collection, plan.change, params)
-  const allowed = ruleSql(update, 't', params)
+  const changes = plan.change.map((cell) => {
+    const value = params.bind(cell.value, cell.pgType)
+    return { cell, column: ident(cell.field.name), value }
+  })
+  const sets = changesOf(collection, changes)
+  const allowed = [ruleSql(update, 't', params), ...trashConditions(update, changes, params)].join(' and ')
   const text =
     `insert into ${ident(collection.name)} as t ${source} on conflict (${columns})${inIndex} ` +
     `do update set ${sets} where ${allowed} returning ${returning({ create, update }, params)}`
@@ -304,11 +309,10 @@ function staysIn(update: WriteContext, key: UpsertKey, { create }: UpsertPlan, p
 }
 
 /** Without a change the row is written as it is, because only written rows come back; the log sees that nothing changed. */
-function changesOf(collection: Collection, cells: readonly Cell[], params: Params): string {
-  const given = cells.map(({ field, value, pgType }) => ({
-    column: ident(field.name),
-    value: params.bind(value, pgType),
-  }))
+function changesOf(
+  collection: Collection,
+  given: readonly { readonly column: string; readonly value: string }[],
+): string {
   const key = ident(collection.primaryKey.name)
   if (given.length === 0) return `${key} = t.${key}`
   return [...given.map(({ column, value }) => `${column} = ${value}`), ...touched(collection, given)].join(', ')
