@@ -76,9 +76,12 @@ export type Client<S extends SchemaType = AnySchema> = {
   /** Rows that stay true. */
   live<C extends Name<S>>(query: LiveQuery<S, C>): Live<S, C>
   /** A report whose rows are those of now. */
-  liveReport<C extends Name<S>, const A extends Aggregates<S, C>, const G extends readonly string[] = []>(
-    query: LiveReportQuery<S, C, A, G>,
-  ): LiveReport<ReportRow<S, C, A, G>>
+  liveReport<
+    C extends Name<S>,
+    const A extends Aggregates<S, C>,
+    const G extends readonly string[] = [],
+    const F extends readonly string[] = [],
+  >(query: LiveReportQuery<S, C, A, G, F>): LiveReport<ReportRow<S, C, A, G, F>>
   /** Changes since a cursor; without one, the cursor of now. */
   changes(query?: {
     readonly since?: string

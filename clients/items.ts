@@ -15,6 +15,8 @@ export type ListQuery<S extends SchemaType, C extends Name<S>, F extends readonl
   readonly cursor?: string
   readonly search?: string
   readonly searchFields?: readonly string[]
+  /** The best matches first; not with a cursor. */
+  readonly sortByRelevance?: boolean
   readonly relConditions?: Readonly<Record<string, object>>
   /** Rows as they were: a time, or a cursor. */
   readonly asOf?: string
@@ -52,21 +54,36 @@ export type RowChange<S extends SchemaType, C extends Name<S>> = {
   readonly data: S[C]['update']
 }
 
+/** The body of a report. */
 export type ReportQuery<
   S extends SchemaType,
   C extends Name<S>,
   A extends Aggregates<S, C>,
   G extends readonly string[],
-> = {
+  F extends readonly string[] = [],
+> = Pick<
+  ListQuery<S, C, F>,
+  | 'filter'
+  | 'limit'
+  | 'page'
+  | 'offset'
+  | 'search'
+  | 'searchFields'
+  | 'sortByRelevance'
+  | 'relConditions'
+  | 'asOf'
+  | 'paranoid'
+  | 'count'
+  | 'signal'
+> & {
   readonly aggregate: A
   readonly groupBy?: G
-  readonly filter?: Filter<S, C>
+  /** With `groupBy`: what the first row of a group shows beside it, if one of them is a path: `['customer.name']`. */
+  readonly fields?: F & ValidPaths<S, C, F>
   readonly having?: object
-  readonly sort?: readonly string[]
-  readonly limit?: number
+  /** Names of aggregates and groups, `-` before one for descending; or name to direction. */
+  readonly sort?: readonly string[] | Readonly<Record<string, 'asc' | 'desc'>>
   readonly timezone?: string
-  readonly asOf?: string
-  readonly signal?: AbortSignal
 }
 
 export type HistoryEvent = {
@@ -74,6 +91,8 @@ export type HistoryEvent = {
   readonly action: string
   readonly createdAt: string
   readonly userId: string | null
+  /** For `client.undo`; null for a change of no request. */
+  readonly requestId: string | null
   readonly changes: Readonly<Record<string, { readonly before: unknown; readonly after: unknown }>> | null
 } & Readonly<Record<string, unknown>>
 
@@ -82,7 +101,7 @@ export type Items<S extends SchemaType, C extends Name<S>> = {
   list<const F extends readonly string[] = ['*']>(query?: ListQuery<S, C, F>): Promise<Page<Selected<S, C, F[number]>>>
   /** All rows of a list, page by page, each once. */
   each<const F extends readonly string[] = ['*']>(
-    query?: Omit<ListQuery<S, C, F>, 'page' | 'offset' | 'cursor'>,
+    query?: Omit<ListQuery<S, C, F>, 'page' | 'offset' | 'cursor' | 'sortByRelevance'>,
   ): AsyncIterableIterator<Selected<S, C, F[number]>>
   read<const F extends readonly string[] = ['*']>(
     id: Key<S, C>,
@@ -105,9 +124,11 @@ export type Items<S extends SchemaType, C extends Name<S>> = {
   delete(id: Key<S, C>, options?: WriteOptions): Promise<void>
   /** All are deleted or none. */
   deleteMany(ids: readonly Key<S, C>[], options?: BulkOptions): Promise<void>
-  report<const A extends Aggregates<S, C>, const G extends readonly string[] = []>(
-    query: ReportQuery<S, C, A, G>,
-  ): Promise<{ readonly data: readonly ReportRow<S, C, A, G>[]; readonly totalCount: number }>
+  report<
+    const A extends Aggregates<S, C>,
+    const G extends readonly string[] = [],
+    const F extends readonly string[] = [],
+  >(query: ReportQuery<S, C, A, G, F>): Promise<Omit<Page<ReportRow<S, C, A, G, F>>, 'nextCursor'>>
   /** The changes of a row, the newest first. */
   history(id: Key<S, C>, query?: { readonly limit?: number; readonly cursor?: string }): Promise<Page<HistoryEvent>>
   /**
@@ -126,6 +147,8 @@ export type DeletedItem<S extends SchemaType, C extends Name<S>> = {
   readonly event: string
   readonly deletedAt: string
   readonly deletedBy: string | null
+  /** For `client.undo`, which brings back all that was deleted with it; null for a deletion of no request. */
+  readonly requestId: string | null
   readonly item: Partial<Row<S, C>>
 }
 

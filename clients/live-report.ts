@@ -10,7 +10,8 @@ export type LiveReportQuery<
   C extends Name<S>,
   A extends Aggregates<S, C>,
   G extends readonly string[],
-> = { readonly collection: C } & Omit<ReportQuery<S, C, A, G>, 'signal' | 'asOf'>
+  F extends readonly string[] = [],
+> = { readonly collection: C } & Omit<ReportQuery<S, C, A, G, F>, 'signal' | 'asOf'>
 
 export type LiveReport<R> = {
   readonly view: LiveView<R>

@@ -187,14 +187,19 @@ type GroupValue<R, G extends string> = G extends `date:yearmonth:${string}`
       ? R[G]
       : unknown
 
+/** The fields and relations beside a group: there are none unless a path is among those asked for. */
+type BesideGroup<S extends SchemaType, C extends Name<S>, P extends string> =
+  Extract<P, `${string}.${string}`> extends never ? unknown : Selected<S, C, P>
+
 /** The rows of a report. */
 export type ReportRow<
   S extends SchemaType,
   C extends Name<S>,
   A extends Aggregates<S, C>,
   G extends readonly string[],
+  F extends readonly string[] = [],
 > = Simplified<
   { readonly [N in keyof A]: Aggregated<Row<S, C>, A[N]> } & {
     readonly [One in G[number] as GroupName<One>]: GroupValue<Row<S, C>, One>
-  }
+  } & (G extends readonly [] ? unknown : BesideGroup<S, C, F[number]>)
 >

@@ -182,10 +182,22 @@ describe('items', () => {
       ['done', 1],
       ['open', 1],
     ])
+    const named = await cards.report({
+      aggregate: { n: { function: 'count', field: '*' } },
+      groupBy: ['board_Id'],
+      fields: ['board.name'],
+      ...{ search: 'Dust', searchFields: ['title'], sort: { n: 'desc' }, page: 1, limit: 5, count: false },
+    })
+    expect(named).toEqual({ data: [{ board_Id: board, n: 1, board: { id: board, name: 'Home' } }] })
+    const found = await cards.list({ search: 'Dust', sortByRelevance: true, fields: ['title'] })
+    expect(found.data).toEqual([{ title: 'Dust' }])
     await cards.delete(second!)
     await expect(cards.read(second!)).rejects.toMatchObject({ status: 403 })
     const trash = await cards.deleted()
     const gone = trash.data.find(({ id }) => id === second)!
+    const deletion = (await cards.history(second!)).data[0]!
+    expect(gone.requestId).toEqual(expect.any(String))
+    expect(deletion).toMatchObject({ action: 'delete', requestId: gone.requestId })
     await cards.restore(second!, { before: gone.event })
     expect(await cards.read(second!)).toMatchObject({ title: 'Dust', board_Id: board })
     const { data: history } = await cards.history(first!)
@@ -514,6 +526,28 @@ describe('a live report', () => {
 })
 
 describe('daybook types', () => {
+  it('let a row name who has created it, not who has changed it', async () => {
+    const fields = { name: { type: 'String' } }
+    await api.admin('POST', '/schemas', { collectionName: 'tracked', schema: { usertrack: true, fields } })
+    const { text } = await api.admin('GET', '/schemas-types')
+    const [tracked = ''] = /^ {2}tracked: \{[\s\S]*?\n {2}\}$/m.exec(text) ?? []
+    for (const payload of ['create', 'update']) {
+      const [members = ''] = new RegExp(`\\n {4}${payload}: \\{[\\s\\S]*?\\n {4}\\}`).exec(tracked) ?? []
+      expect(members).toMatch(/^ {6}userCreated_Id\?: string \| null$/m)
+      expect(members).toMatch(/^ {6}userCreated\?: Schema/m)
+      expect(members).not.toMatch(/userUpdated|createdAt/)
+    }
+    const creator = (await api.user()).id
+    const client = clientOf()
+    await client.auth.login(administrator)
+    const { id: me } = (await client.auth.me()).user
+    const rows = client.items('tracked')
+    const id = await rows.create({ userCreated_Id: creator, userUpdated_Id: creator })
+    expect(await rows.read(id)).toMatchObject({ userCreated_Id: creator, userUpdated_Id: me })
+    await rows.update(id, { userCreated_Id: me, userUpdated_Id: creator })
+    expect(await rows.read(id)).toMatchObject({ userCreated_Id: me, userUpdated_Id: me })
+  })
+
   it('are those of the collections, in an order that stays', async () => {
     const { text, status, headers } = await api.admin('GET', '/schemas-types')
     expect(status).toBe(200)

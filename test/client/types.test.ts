@@ -58,6 +58,45 @@ describe('types', () => {
       expectTypeOf(data[0]!.status).toEqualTypeOf<'open' | 'done'>()
       expectTypeOf(data[0]!.year_createdAt).toEqualTypeOf<number | null>()
     })
+    compiled('reports with related fields', async () => {
+      const { data, totalCount } = await client.items('task').report({
+        aggregate: { total: { function: 'count', field: '*' } },
+        groupBy: ['project_Id'],
+        fields: ['project.name'],
+        having: { total: { gt: 15 } },
+        sort: ['-total'],
+      })
+      expectTypeOf(data[0]!).toEqualTypeOf<{
+        readonly total: number
+        readonly project_Id: string | null
+        readonly project: { readonly id: string; readonly name: string } | null
+      }>()
+      expectTypeOf(totalCount).toEqualTypeOf<number | undefined>()
+      const aggregate = { n: { function: 'count', field: '*' } } as const
+      const own = await client.items('task').report({ aggregate, groupBy: ['status'], fields: ['status', 'title'] })
+      expectTypeOf(own.data[0]!).toEqualTypeOf<{ readonly n: number; readonly status: 'open' | 'done' }>()
+      await client.items('task').report({
+        aggregate,
+        ...{ page: 2, offset: 5, limit: 10, count: false, paranoid: false, sort: { n: 'desc' } },
+        ...{
+          search: 'sweep',
+          searchFields: ['title'],
+          sortByRelevance: true,
+          relConditions: { project: { name: 'a' } },
+        },
+      })
+      const live = client.liveReport({ collection: 'task', aggregate, groupBy: ['status'], fields: ['project.name'] })
+      expectTypeOf(live.view.rows[0]!.project).toEqualTypeOf<{ readonly id: string; readonly name: string } | null>()
+    })
+    compiled('searches', async () => {
+      await client.items('task').list({ search: 'sweep', sortByRelevance: true })
+    })
+    compiled('undone requests', async () => {
+      const [gone] = (await client.items('task').deleted()).data
+      expectTypeOf(gone!.requestId).toEqualTypeOf<string | null>()
+      const [event] = (await client.items('task').history('1')).data
+      expectTypeOf(event!.requestId).toEqualTypeOf<string | null>()
+    })
     compiled('live rows', async () => {
       const live = client.live({ collection: 'task', filter: { status: 'open' }, sort: ['-title'] })
       expectTypeOf(live.view.rows[0]!).toEqualTypeOf<Row<Schema, 'task'>>()
@@ -82,6 +121,11 @@ describe('types', () => {
       await client.items('task').update('1', { status: 'closed' })
       // @ts-expect-error no such function
       await client.items('task').report({ aggregate: { n: { function: 'median', field: 'points' } } })
+      const aggregate = { n: { function: 'count', field: '*' } } as const
+      // @ts-expect-error no such field behind the relation
+      await client.items('task').report({ aggregate, groupBy: ['project_Id'], fields: ['project.nam'] })
+      // @ts-expect-error a cursor has no order by relevance
+      client.items('task').each({ search: 'sweep', sortByRelevance: true })
     })
   })
 })

@@ -50,8 +50,8 @@ function collectionText(collection: Collection, names: ReadonlySet<string>): str
         .filter(({ hidden }) => !hidden)
         .map((field) => member(field.name, orNull(typeOf(field, 'answered'), field.nullable), { isReadonly: true })),
     ),
-    ...block('create', written(own, relations, fields, true)),
-    ...block('update', written(own, relations, fields, false)),
+    ...block('create', written(collection, relations, true)),
+    ...block('update', written(collection, relations, false)),
     ...block(
       'relations',
       relations.map((relation) => member(relation.name, relationText(relation, fields))),
@@ -69,24 +69,26 @@ function relationText(relation: Relation, fields: ReadonlyMap<string, Field>): s
   return `{ to: ${JSON.stringify(relation.target)}; many: ${isMany}; nullable: ${!isMany && isNullable} }`
 }
 
-/** The members of a payload: fields, and relations beside or instead of their keys. */
-function written(
-  own: readonly Field[],
-  relations: readonly Relation[],
-  fields: ReadonlyMap<string, Field>,
-  isNew: boolean,
-): string[] {
-  const owned = new Set(relations.filter(({ kind }) => kind === 'belongsTo').map(({ foreignKey }) => foreignKey))
+/**
+ * The members of a payload: fields, and relations beside or instead of their keys. Of what switches add only a key whose
+ * relation can be written: who has created a row may be said, who changed it last is always the caller.
+ */
+function written({ fields, usertrack }: Collection, relations: readonly Relation[], isNew: boolean): string[] {
+  const own = [...fields.values()]
+  const isStamped = ({ kind, foreignKey }: Relation) =>
+    usertrack && kind === 'belongsTo' && foreignKey === 'userUpdated_Id'
+  const settable = relations.filter((relation) => !isStamped(relation))
+  const owned = new Set(settable.filter(({ kind }) => kind === 'belongsTo').map(({ foreignKey }) => foreignKey))
   const columns = own
     .filter(
-      ({ generated, systemGenerated, primaryKey }) =>
-        generated === undefined && !systemGenerated && (isNew || !primaryKey),
+      ({ name, generated, systemGenerated, primaryKey }) =>
+        generated === undefined && (!systemGenerated || owned.has(name)) && (isNew || !primaryKey),
     )
     .map((field) => {
       const isNeeded = isNew && !field.nullable && field.default === undefined && !owned.has(field.name)
       return member(field.name, orNull(typeOf(field, 'taken'), field.nullable), { isOptional: !isNeeded })
     })
-  const nested = relations
+  const nested = settable
     .filter(({ name }) => !fields.has(name))
     .map((relation) => {
       const to = `Schema[${JSON.stringify(relation.target)}]`
