@@ -19,7 +19,10 @@ export type Registered = Partial<SignedIn> & { readonly requiresEmailVerificatio
 
 export type Credentials = { readonly email: string; readonly password: string; readonly tenant_Id?: string }
 
-export type Mailed = { readonly mode?: 'link' | 'code'; readonly link?: string }
+/** What is mailed: a code, or a link that leads to `link`, an address of a trusted frontend. */
+export type Mailed =
+  | { readonly mode: 'code'; readonly link?: string }
+  | { readonly mode?: 'link'; readonly link: string }
 
 export type Auth = {
   readonly state: SessionState
@@ -29,7 +32,7 @@ export type Auth = {
   login(credentials: Credentials): Promise<SignInResult>
   verifySecondFactor(twoFactorToken: string, code: string): Promise<SignedIn>
   /** Has a link or a code mailed to sign in with. */
-  sendMagicLink(email: string, how?: Mailed): Promise<void>
+  sendMagicLink(email: string, how: Mailed): Promise<void>
   /** With the token of the link, or with the code and the address that it was sent to. */
   loginByMagicLink(tokenOrCode: string, email?: string): Promise<SignInResult>
   /** Asks the browser for a passkey. */
@@ -40,11 +43,12 @@ export type Auth = {
   socialLogin(provider: string, callbackURL: string): Promise<string>
   /** Takes the token that a social sign-in has brought back, out of the address of this page. */
   completeSocialLogin(address?: string): Promise<SignedIn>
-  forgotPassword(email: string, how?: Mailed): Promise<void>
+  forgotPassword(email: string, how: Mailed): Promise<void>
   resetPassword(tokenOrCode: string, password: string, email?: string): Promise<void>
   changePassword(currentPassword: string, newPassword: string): Promise<void>
   verifyEmail(token: string): Promise<void>
-  resendVerification(email?: string, link?: string): Promise<void>
+  /** `email` where nobody is signed in; the mailed link leads to `link`. */
+  resendVerification(email: string | undefined, link: string): Promise<void>
   switchTenant(tenant_Id: string): Promise<void>
   me(): Promise<SignedIn>
   /** Ends the session at the server too; nobody is signed in afterwards, whatever it answers. */
@@ -164,7 +168,7 @@ function ownAccount(
       await http.ask(`/auth/email/verify/${encodeURIComponent(token)}`, { isAnonymous: true })
     },
     async resendVerification(email, link) {
-      await post('/auth/email/verify/resend', { ...(email && { email }), ...(link && { link }) }, email !== undefined)
+      await post('/auth/email/verify/resend', { ...(email && { email }), link }, email !== undefined)
     },
     async switchTenant(tenant_Id) {
       session.take(await post<object>('/auth/switch-tenant', { tenant_Id, authMode }))

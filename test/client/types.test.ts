@@ -103,6 +103,21 @@ describe('types', () => {
     })
   })
 
+  it('need a link for mails that hold one', () => {
+    compiled('mails', async () => {
+      await client.auth.forgotPassword('ada@example.com', { mode: 'code' })
+      await client.auth.forgotPassword('ada@example.com', { link: 'https://app.example' })
+      await client.auth.sendMagicLink('ada@example.com', { mode: 'link', link: 'https://app.example' })
+      await client.auth.resendVerification(undefined, 'https://app.example')
+      // @ts-expect-error neither a link nor the code
+      await client.auth.forgotPassword('ada@example.com')
+      // @ts-expect-error no link
+      await client.auth.sendMagicLink('ada@example.com', { mode: 'link' })
+      // @ts-expect-error no link
+      await client.auth.resendVerification('ada@example.com')
+    })
+  })
+
   it('refuse what there is not', () => {
     compiled('names', async () => {
       // @ts-expect-error no such collection

@@ -51,13 +51,20 @@ describe('POST /auth/magiclink', () => {
     ['an array as email', { email: ['a@example.com'], link }, 400, 'Email is required'],
     ['an object as email', { email: { eq: 'a@example.com' }, link }, 400, 'Email is required'],
     ['another mode', { email: 'a@example.com', link, mode: 'sms' }, 400, "Invalid mode. Must be 'link' or 'code'"],
-    ['no link', { email: 'a@example.com' }, 400, 'Invalid link'],
     ['an unknown address', { email: 'nobody@example.com', link }, 404, 'User not found'],
     ['an unknown address for a code', { email: 'nobody@example.com', mode: 'code' }, 404, 'User not found'],
   ])('answers %s', async (_what, body, status, message) => {
     const before = await api.position()
     expect(await ask(body)).toMatchObject({ status, body: { message } })
     expect(await factsSince(api, before)).toEqual([])
+  })
+
+  it('says that the link is missing where none was sent', async () => {
+    const details = expect.stringMatching(/^link is missing\. /)
+    expect(await ask({ email: 'a@example.com' })).toMatchObject({
+      status: 400,
+      body: { message: 'Invalid link', details },
+    })
   })
 
   it('sends nothing to an account that is not active, and does not say so', async () => {

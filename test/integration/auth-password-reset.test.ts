@@ -71,7 +71,6 @@ describe('POST /auth/password/reset', () => {
 
   it.each([
     ['no email', { link }, 'Email is required'],
-    ['no link', { email: 'a@example.com' }, 'Invalid link'],
     ['another mode', { email: 'a@example.com', link, mode: 'fax' }, "Invalid mode. Must be 'link' or 'code'"],
   ])('refuses %s', async (_what, body, message) => {
     expect(await ask(body)).toMatchObject({ status: 400, body: { message } })
@@ -85,6 +84,15 @@ describe('POST /auth/password/reset', () => {
       expect(answer).toMatchObject({ status: 400, body: { message: 'Invalid link' } })
       expect(answer.body.details).toContain(hints[i])
       expect(answer.text).not.toContain(new URL(link).host)
+      expect(answer.body.details).not.toContain('missing')
+    }
+  })
+
+  it('says that the link is missing where none was sent', async () => {
+    for (const mode of [{}, { mode: 'link' }]) {
+      const answer = await ask({ email: 'a@example.com', ...mode })
+      expect(answer).toMatchObject({ status: 400, body: { message: 'Invalid link' } })
+      expect(answer.body.details).toMatch(/^link is missing\. Must be the address of a front end/)
     }
   })
 })

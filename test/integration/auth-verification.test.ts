@@ -283,7 +283,6 @@ describe('POST /auth/email/verify/resend without a session', () => {
   })
 
   it.each([
-    ['no link', { email: 'a@example.com' }, 'Invalid link'],
     ['no email', { link }, 'Email is required'],
     ['an array as email', { link, email: ['a@example.com'] }, 'Email is required'],
     ['a list as email', { link, email: 'a@evil.test,b@corp.test' }, 'Invalid email address'],
@@ -291,6 +290,12 @@ describe('POST /auth/email/verify/resend without a session', () => {
     ['10 KB of nested groups as email', { link, email: 'a:(<"'.repeat(2000) }, 'Invalid email address'],
   ])('refuses %s', async (_what, body, message) => {
     expect(await resend(body)).toMatchObject({ status: 400, body: { message } })
+  })
+
+  it('says that the link is missing where none was sent', async () => {
+    const details = expect.stringMatching(/^link is missing\. /)
+    const refused = { status: 400, body: { message: 'Invalid link', details } }
+    expect(await resend({ email: 'a@example.com' })).toMatchObject(refused)
   })
 
   it('has no cooldown at 0 seconds', async () => {

@@ -202,7 +202,7 @@ export function trustedLink(
 ): string {
   const address = link !== undefined && link.length <= longest ? link.replace(/\/+$/, '') : ''
   if (!trustedAddresses(deps).some((trusted) => address === trusted || isPathAt(new URL(trusted).origin, address)))
-    throw untrusted(deps, refusal)
+    throw untrusted(deps, refusal, link === undefined)
   return address
 }
 
@@ -255,12 +255,13 @@ function isPathAt(origin: string, address: string): boolean {
   )
 }
 
-/** Says what would be trusted, and not which addresses are. */
-function untrusted(deps: Configuration & CurrentSettings, refusal: string): AppError {
-  const details =
+/** Says what would be trusted, and not which addresses are; where no link was sent, that too. */
+function untrusted(deps: Configuration & CurrentSettings, refusal: string, isMissing = false): AppError {
+  const wanted =
     trustedAddresses(deps).length === 0
       ? 'This installation trusts no front end yet: name the address of yours in AUTH_APP_URL, or as app_url in the settings'
       : 'Must be the address of a front end in AUTH_APP_URL or in the settings (app_url, project_url), or a path there'
+  const details = isMissing ? `link is missing. ${wanted}` : wanted
   return new AppError(400, refusal, { details, members: { details } })
 }
 
