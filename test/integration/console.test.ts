@@ -478,6 +478,8 @@ describe('the log explorer', () => {
     const amid = await ask({ at: between })
     expect(amid.after).toBe(last.at)
     expect([amid.at, amid.before]).toContain(first.at)
+    const later = new Date(Date.parse(last.at) + 1000).toISOString()
+    expect(await ask({ at: later })).toEqual({ at: last.at, before: last.at, after: null })
     // Milliseconds name the change of that millisecond.
     expect((await ask({ at: `${last.at.slice(0, 23)}999Z` })).before).toBe(first.at)
     expect(await ask({ item: String(id), at: last.at })).toEqual({ at: last.at, before: first.before, after: null })

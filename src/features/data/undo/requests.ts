@@ -521,14 +521,17 @@ type MomentsQuery = {
 
 /** Times with microseconds, for `asOf`. */
 type Moments = {
-  /** The change that made what is there at the time, and those before and after it. */
+  /**
+   * The change that made what is there at the time, the last change before the time, and the next one after it. The first two
+   * are the same unless the time is that of the change.
+   */
   readonly at: string | null
   readonly before: string | null
   readonly after: string | null
 }
 
 /**
- * `GET /log/moments`: the moment of the last change up to a time, and the moments of the changes before and after it. A change is all
+ * `GET /log/moments`: the moment of the last change up to a time, and the moments of the changes before and after that time. A change is all
  * that one transaction did to the collections, at the moment of its last event, so that no moment shows half of it. 403
  * without the permission to read `svc_AuditLog`, whose rule holds.
  */

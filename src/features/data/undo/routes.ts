@@ -238,7 +238,9 @@ const momentsRoute = declared({
     200: Type.Object({
       data: Type.Object({
         at: ofMoment('Of the last change up to the time; null where there is none.'),
-        before: ofMoment('Of the change before it.'),
+        before: ofMoment(
+          'Of the last change before the time: that of `at` unless the time is its own, to the millisecond.',
+        ),
         after: ofMoment('Of the next change after the time.'),
       }),
     }),
