@@ -45,6 +45,7 @@ type AppErrorOptions = {
 export const refusals = {
   action: (action: Action, collection: string) => `You don't have permission to ${action} items in '${collection}'`,
   item: (action: Exclude<Action, 'create'>) => `Item not found or you don't have permission to ${action} it`,
+  field: (action: Action, path: string) => `You don't have permission to ${action} field: ${path}`,
 } as const
 
 /** Why an Authorization header opens nothing, in codes that clients rely on. */
@@ -88,8 +89,7 @@ export const errors = {
     new AppError(403, 'A preview shows no accounts, sessions and credentials', { code: 'PREVIEW_HIDES_THIS' }),
   adminOnly: () => new AppError(403, 'Access denied. Administrators only.'),
   actionDenied: (action: Action, collection: string) => new AppError(403, refusals.action(action, collection)),
-  fieldDenied: (action: Action, path: string) =>
-    new AppError(403, `You don't have permission to ${action} field: ${path}`),
+  fieldDenied: (action: Action, path: string) => new AppError(403, refusals.field(action, path)),
   searchDenied: (path: string) =>
     new AppError(403, `You don't have permission to search field: ${path}`, { code: 'SEARCH_NOT_GRANTED' }),
   relationDenied: (action: Action, path: string) =>

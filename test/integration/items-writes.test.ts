@@ -48,6 +48,26 @@ async function refused(attempt: () => Promise<Answer>, expected: object) {
   expect(await api.log(before)).toEqual([])
 }
 
+describe('a new row that would be in the trash', () => {
+  it('is refused by the name of the field, except of an administrator', async () => {
+    const user = await api.user([grant('price', 'create'), grant('price', 'update'), grant('price', 'read')])
+    const gone = { country: 'AT', year: 1999, deletedAt: '2026-03-14T09:26:53Z' }
+    const denied = { status: 403, body: { error: { message: "You don't have permission to create field: deletedAt" } } }
+    const attempts: [string, string, unknown][] = [
+      ['POST', '/items/price', gone],
+      ['POST', '/items/price?fields=country', gone],
+      ['POST', '/items/price/bulk', [{ country: 'AT', year: 1998 }, gone]],
+      ['PUT', '/items/price?key=country,year', gone],
+    ]
+    for (const [method, url, body] of attempts) await refused(() => user.call(method, url, body), denied)
+    expect((await user.call('POST', '/items/price', { ...gone, deletedAt: null })).status).toBe(201)
+    // A row that is there may be put into the trash so: that is a change.
+    expect((await user.call('PUT', '/items/price?key=country,year', gone)).status).toBe(200)
+    expect((await user.call('GET', '/items/price?filter[country]=AT')).body.totalCount).toBe(0)
+    expect((await api.admin('POST', '/items/price', { ...gone, year: 1997 })).status).toBe(201)
+  })
+})
+
 describe('the answer to a write', () => {
   it('has the fields that were asked for, of the row as it is stored', async () => {
     const maker = await created('maker', { name: 'm' })

@@ -1,3 +1,4 @@
+import { errors } from '../../../errors.ts'
 import {
   type Cell,
   type GuardedChange,
@@ -44,12 +45,13 @@ export async function guardRows(
   return { cells: withCells(cells, more), after }
 }
 
-/** Decides on new rows. 403 for the first that is refused. */
+/** Decides on new rows. 403 for the first that is refused, and for one that would be in the trash from the start. */
 export function guardInserts(
   run: Pick<Run, 'deps' | 'requester'>,
   context: WriteContext,
   rows: readonly { readonly cells: readonly Cell[] }[],
 ): void {
+  if (rows.some(({ cells }) => isMadeDeleted(context, cells))) throw errors.fieldDenied('create', 'deletedAt')
   const inserts = rulesOf(context)?.guard?.inserts
   if (inserts !== undefined)
     inserts(
@@ -85,6 +87,18 @@ export async function guardTrees(run: Run, trees: readonly Tree[]): Promise<Run>
   const known = { ...run }
   answersOf.set(known, answers)
   return known
+}
+
+/**
+ * Whether a new row would be marked as deleted. Only administrators create such: the rule of all others leaves out deleted
+ * rows, whatever fields their permission opens.
+ */
+export function isMadeDeleted(
+  { access, collection }: Pick<WriteContext, 'access' | 'collection'>,
+  cells: readonly Cell[],
+): boolean {
+  if (access.admin || !collection.paranoid) return false
+  return cells.some(({ field, value }) => field.name === 'deletedAt' && value !== null)
 }
 
 /** The answer for one row of a tree, with the cells that it is written with. */

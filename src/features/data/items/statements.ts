@@ -199,8 +199,12 @@ function returning(context: WriteContext, params: Params, { checked = true }: Ch
   return `case when ${condition} or ${refusalSql(context, params)} then ${keyProjection(collection)} end as id`
 }
 
-export function refusalSql({ action, collection }: WriteContext, params: Params): string {
-  return `svc_refuse(${params.bind(refusalOf(action, collection), 'text')})`
+export function refusalSql(
+  { action, collection }: WriteContext,
+  params: Params,
+  words = refusalOf(action, collection),
+): string {
+  return `svc_refuse(${params.bind(words, 'text')})`
 }
 
 export const refusalOf = (action: WriteContext['action'], { name }: Collection): string =>

@@ -1,6 +1,6 @@
 import type { Collection, Index } from '../../../catalog/catalog.ts'
 import { type Reader, rawQuery } from '../../../db/sql.ts'
-import { errors } from '../../../errors.ts'
+import { errors, refusals } from '../../../errors.ts'
 import { isObject, meantName, member, quoted } from '../../../query/guards.ts'
 import { readStrings } from '../../../query/parse.ts'
 import { createParams, ident, type Params } from '../../../query/sql.ts'
@@ -18,7 +18,7 @@ import {
   type Write,
   type WriteContext,
 } from './context.ts'
-import { guardInserts, guardRows, isGuarded } from './guard.ts'
+import { guardInserts, guardRows, isGuarded, isMadeDeleted } from './guard.ts'
 import { beforeRow, meetsHooks, noteWritten } from './hooking.ts'
 import { type Payload, readPayload } from './payload.ts'
 import { inTurn, openWrite } from './plan.ts'
@@ -289,7 +289,7 @@ function upsertStatement({ create, update }: Contexts, key: UpsertKey, plan: Ups
   const allowed = [ruleSql(update, 't', params), ...trashConditions(update, changes, params)].join(' and ')
   const text =
     `insert into ${ident(collection.name)} as t ${source} on conflict (${columns})${inIndex} ` +
-    `do update set ${sets} where ${allowed} returning ${returning({ create, update }, params)}`
+    `do update set ${sets} where ${allowed} returning ${returning({ create, update }, plan.create.cells, params)}`
   return { text, values: values() }
 }
 
@@ -319,11 +319,13 @@ function changesOf(
 }
 
 /** A row that no other transaction has locked yet (`xmax` 0) is one that this statement created. */
-function returning({ create, update }: Contexts, params: Params): string {
+function returning({ create, update }: Contexts, cells: readonly Cell[], params: Params): string {
   const { collection, access } = create
   const id = keyProjection(collection)
   if (access.admin) return `${id} as id, t.xmax = 0 as created`
-  const within = (context: WriteContext) => `(${ruleSql(context, 't', params)} or ${refusalSql(context, params)})`
-  const checked = `case when t.xmax = 0 then ${within(create)} else ${within(update)} end`
+  const within = (context: WriteContext, words?: string) =>
+    `(${ruleSql(context, 't', params)} or ${refusalSql(context, params, words)})`
+  const denied = isMadeDeleted(create, cells) ? refusals.field('create', 'deletedAt') : undefined
+  const checked = `case when t.xmax = 0 then ${within(create, denied)} else ${within(update)} end`
   return `case when ${checked} then ${id} end as id, t.xmax = 0 as created`
 }
