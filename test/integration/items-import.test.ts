@@ -152,7 +152,18 @@ describe('a CSV file', () => {
     await refused(() => importCsv(''), empty)
     await refused(() => importCsv('\n\n'), empty)
     await refused(() => importCsv('sku,name\n'), empty)
-    await refused(() => importCsv('sku;name\nx;y'), empty)
+    const separated = (words: string) => ({
+      status: 400,
+      body: {
+        error: {
+          message: 'CSV file is empty or has no valid data',
+          details: `expected commas between the columns: the header has ${words}`,
+        },
+      },
+    })
+    await refused(() => importCsv('sku;name\nx;y'), separated('semicolons'))
+    await refused(() => importCsv('sku\tname\nx\ty'), separated('tabs'))
+    await refused(() => importCsv('unknown\nx'), { status: 400, body: { error: { details: null } } })
     await refused(() => importCsv('sku,name\nx'), format(/^Invalid CSV format: .*line 2/))
     await refused(() => importCsv('sku,name\nx,"y'), format(/^Invalid CSV format: /))
     await refused(() => importCsv('sku,name,sku\nx,y,z'), format(/^Invalid CSV format: column "sku" appears twice$/))

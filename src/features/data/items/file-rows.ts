@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream'
 import { type CsvCell, readCsv, writeCsv } from '../../../adapters/csv.ts'
 import type { Collection, Field, Kind, Relation } from '../../../catalog/catalog.ts'
-import { errors } from '../../../errors.ts'
+import { type AppError, errors } from '../../../errors.ts'
 import { isTooDeep, refuseUnkeepable } from '../../../http/json-values.ts'
 import { compileStream } from '../../../query/compile.ts'
 import { isObject, member } from '../../../query/guards.ts'
@@ -35,9 +35,13 @@ type RowLimits = {
   readonly largestRow: number
 }
 
+/** 400 for a file without rows; `details` where it can be told why. */
+export const noRows = (format: ImportFormat, details?: string): AppError =>
+  errors.badBody(`${format} file is empty or has no valid data`, details)
+
 /**
  * The rows of a file, as they are read; a file without any ends at once. 400 `Invalid {format} format: …` for a file that
- * cannot be read to its end.
+ * cannot be read to its end, and {@link noRows} for a header with other separators.
  */
 export async function* readRows(
   format: ImportFormat,
@@ -91,9 +95,20 @@ async function* csvRows(
   for await (const { cells, line } of readCsv(text, { largestRecord: largestRow })) {
     if (columns !== undefined) yield csvRow(columns, cells, line)
     else columns = columnsOf(cells, collection)
-    if (columns.length === 0) return
+    if (columns.length === 0) return refuseSeparator(cells)
   }
 }
+
+/** Spreadsheets write semicolons or tabs in some languages: the header is a single cell then. */
+function refuseSeparator([only, ...more]: readonly CsvCell[]): void {
+  const found = more.length > 0 ? undefined : separators.find(([separator]) => only?.includes(separator))
+  if (found !== undefined) throw noRows('CSV', `expected commas between the columns: the header has ${found[1]}`)
+}
+
+const separators = [
+  [';', 'semicolons'],
+  ['\t', 'tabs'],
+] as const
 
 type NamedColumn = CsvColumn & { readonly name: string; readonly index: number }
 

@@ -19,7 +19,7 @@ import { openHooks } from '../hooks/hooks.ts'
 import { createTrees } from './apply.ts'
 import { type ItemReads, type ItemWrites, keyCell, type Requester, type Run, withCells } from './context.ts'
 import { importCsvRoute, importJsonRoute } from './declarations.ts'
-import { type ImportFormat, type ImportRow, readRows } from './file-rows.ts'
+import { type ImportFormat, type ImportRow, noRows, readRows } from './file-rows.ts'
 import { inTransaction, meetsHooks } from './hooking.ts'
 import { checkTenant, isTenanted, ownTenant } from './payload.ts'
 import { openWrite, planTree, type Tree } from './plan.ts'
@@ -438,7 +438,7 @@ async function importRows(importing: ImportState, { format, read }: ImportFile):
     if (failures.length >= mostFailures) break
   }
   await writeBatch(importing, planned)
-  if (place === 0) throw errors.badBody(`${format} file is empty or has no valid data`)
+  if (place === 0) throw noRows(format)
   return place
 }
 
