@@ -131,4 +131,11 @@ const writtenWithoutAnswer =
   'This was written, but the database was lost before it could be answered. Read instead of sending it again.'
 
 export type Action = 'create' | 'read' | 'update' | 'delete'
-export type FieldProblem = { field: string; message: string; value?: unknown; rule: string }
+export type FieldProblem = {
+  field: string
+  message: string
+  value?: unknown
+  rule: string
+  /** The name of a declared rule of the collection. */
+  constraint?: string
+}

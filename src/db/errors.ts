@@ -120,6 +120,22 @@ export function requiredFieldMissing(field: string | undefined): AppError {
   return answer('REQUIRED_FIELD_MISSING', 400, 'Required field missing', field, undefined)
 }
 
+/** A CHECK that a row broke. */
+export type BrokenCheck = { readonly table: string; readonly constraint: string }
+
+/** The CHECK that an error of the database is about; undefined for other errors. */
+export function brokenCheck(error: unknown): BrokenCheck | undefined {
+  if (sqlState(error) !== '23514') return undefined
+  const { table, constraint } = source(error)
+  return table === undefined || constraint === undefined ? undefined : { table, constraint }
+}
+
+/** A row that breaks a CHECK of its collection; `constraint` is its name, where the caller may know it. */
+export function ruleBroken(collection: string, constraint?: string): AppError {
+  const named = constraint === undefined ? {} : { constraint }
+  return errors.validation([{ field: collection, message: 'breaks a rule of the collection', rule: 'check', ...named }])
+}
+
 const answers: Readonly<Record<string, (error: unknown) => AppError | undefined>> = {
   '23505': (cause) =>
     answer('UNIQUE_VIOLATION', 409, 'Unique constraint violation', 'A record with this value already exists', cause),
@@ -166,15 +182,14 @@ function unavailable(cause: unknown): AppError {
 
 /**
  * Value lists of ENUM fields are constraints named `{collection}_{field}_check`, and a collection may declare its own.
- * Those are told by their collection alone: a name may speak of fields that the caller does not see.
+ * Those are told by their collection alone where nobody knows what the caller may see: a name may speak of fields.
  */
 function checkAnswer(cause: unknown): AppError {
   const { table = '', constraint = '' } = source(cause)
   const ofField = constraint.startsWith(`${table}_`) && constraint.endsWith('_check')
-  const problem = ofField
-    ? { field: constraint.slice(table.length + 1, -'_check'.length), message: 'is not an allowed value' }
-    : { field: table, message: 'breaks a rule of the collection' }
-  return errors.validation([{ ...problem, rule: 'check' }])
+  if (!ofField) return ruleBroken(table)
+  const field = constraint.slice(table.length + 1, -'_check'.length)
+  return errors.validation([{ field, message: 'is not an allowed value', rule: 'check' }])
 }
 
 function source(error: unknown): Record<string, string | undefined> {

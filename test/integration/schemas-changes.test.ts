@@ -249,11 +249,50 @@ describe('PATCH /schemas', () => {
     const constraints = [{ type: 'check', name: 'ordered', expression: 'a < b' }]
     const name = await declare({ fields: { a, b, c }, constraints })
     expect((await replace(name, { fields: { a, b }, constraints })).status).toBe(200)
-    expect(await api.admin('POST', `/items/${name}`, { a: 2, b: 1 })).toMatchObject({
-      status: 400,
-      body: { error: { message: `Validation failed: ${name}: breaks a rule of the collection` } },
-    })
+    expect((await api.admin('POST', `/items/${name}`, { a: 2, b: 1 })).status).toBe(400)
     expect((await replace(name, { fields: { a }, constraints })).body.error.details).toContain('names an unknown field')
+  })
+
+  it('a CHECK is named to who may write the collection, by every route', async () => {
+    const fields = { a: { type: 'Integer' }, b: { type: 'Integer' } }
+    const name = await declare({ fields })
+    // A name of the form that ENUM fields have is one of the collection's all the same.
+    for (const constraint of ['ordered', `${name}_order_check`]) {
+      const constraints = [{ type: 'check', name: constraint, expression: 'a < b' }]
+      expect((await replace(name, { fields, constraints })).status).toBe(200)
+      const message = `Validation failed: ${name}: breaks a rule of the collection`
+      const problem = { field: name, message: 'breaks a rule of the collection', rule: 'check', constraint }
+      const details = { code: 'VALIDATION_ERROR', errors: [problem] }
+      const broken = { status: 400, body: { error: { message, code: 'VALIDATION_ERROR', details } } }
+      const { call } = await api.user([{ collection: name, action: 'create', fields: ['*'] }])
+      const [bad, good] = [
+        { a: 2, b: 1 },
+        { a: 1, b: 2 },
+      ]
+      for (const asked of [api.admin, call]) {
+        expect(await asked('POST', `/items/${name}`, bad)).toMatchObject(broken)
+        expect(await asked('POST', `/items/${name}/bulk`, [good, bad])).toMatchObject(broken)
+      }
+      const { body } = await api.admin('POST', `/items/${name}`, good)
+      expect(await api.admin('PATCH', `/items/${name}/${body.data.id}`, { b: 0 })).toMatchObject(broken)
+      expect(await api.admin('PUT', `/items/${name}?key=id`, { ...bad, id: body.data.id })).toMatchObject(broken)
+    }
+  })
+
+  it('a CHECK that a deletion would break is not named to who may not write its collection', async () => {
+    const parent = await declare({ fields: { name: { type: 'String' } } })
+    const constraints = [{ type: 'check', name: 'has_parent', expression: '"parent_Id" is not null' }]
+    const fields = { parent: { relType: 'BelongsTo', target: parent } }
+    const child = await declare({ fields })
+    expect((await patch(child, { fields, constraints })).status).toBe(200)
+    const { id } = (await api.admin('POST', `/items/${parent}`, { name: 'p' })).body.data
+    expect((await api.admin('POST', `/items/${child}`, { parent: id })).status).toBe(201)
+    const remover = await api.user([{ collection: parent, action: 'delete' }])
+    const told = { field: child, message: 'breaks a rule of the collection', rule: 'check' }
+    const refusal = await remover.call('DELETE', `/items/${parent}/${id}`)
+    expect([refusal.status, refusal.body.error.details.errors]).toEqual([400, [told]])
+    const known = await api.admin('DELETE', `/items/${parent}/${id}`)
+    expect([known.status, known.body.error.details.errors]).toEqual([400, [{ ...told, constraint: 'has_parent' }]])
   })
 
   it('the same schema again changes nothing and is no event', async () => {

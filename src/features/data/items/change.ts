@@ -273,22 +273,22 @@ const outcomesOf = (ids: readonly string[]): readonly RowOutcome[] => ids.map((i
  * transaction, whose end can be found out where the answer to its COMMIT is lost.
  */
 async function execute(
-  deps: Writes,
+  deps: Writes & CurrentCatalog,
   requester: Requester,
   { write, place = {}, fromLog, outcomes }: OneStatement,
 ): Promise<readonly RowOutcome[]> {
   const { actor, scope } = requester
   let rows: readonly RowOutcome[]
-  if (scope !== undefined) rows = await runWrite<RowOutcome>({ requester, tx: scope.tx }, write, place)
+  if (scope !== undefined) rows = await runWrite<RowOutcome>({ deps, requester, tx: scope.tx }, write, place)
   else if (fromLog === undefined)
     rows = await commit(deps, actor, async (tx) => ({
-      result: await runWrite<RowOutcome>({ requester, tx }, write, place),
+      result: await runWrite<RowOutcome>({ deps, requester, tx }, write, place),
     }))
   else
     try {
       rows = await commitRow<RowOutcome>(deps, actor, { ...write, sending: 'prepared' }, fromLog)
     } catch (error) {
-      throw placed(error, place)
+      throw placed(error, place, deps, requester.access)
     }
   return outcomes === undefined ? rows : outcomes(rows as readonly never[])
 }

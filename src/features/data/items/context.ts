@@ -3,11 +3,19 @@ import type { Logs } from '../../../adapters/logger.ts'
 import type { AdmissionLanes } from '../../../admission/lane.ts'
 import type { ResultCache } from '../../../cache/data-cache.ts'
 import type { Catalog, Collection, Field } from '../../../catalog/catalog.ts'
+import { checksOf } from '../../../catalog/compile.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import { type ParamValue, parameterType, readValue } from '../../../catalog/values.ts'
 import type { Config, Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
-import { columnOf, requiredFieldMissing, sqlState } from '../../../db/errors.ts'
+import {
+  type BrokenCheck,
+  brokenCheck,
+  columnOf,
+  requiredFieldMissing,
+  ruleBroken,
+  sqlState,
+} from '../../../db/errors.ts'
 import type { Reads } from '../../../db/pools.ts'
 import type { ReplicaReads } from '../../../db/replicas/replicas.ts'
 import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
@@ -256,7 +264,7 @@ export function placeOf(trees: readonly (PlacedRow & Pick<RequestPlace, 'aliases
 
 /** Runs a statement; its refusal is named by its place in the request. */
 export async function runWrite<Answer = { id: string }>(
-  { requester, tx }: Pick<Run, 'requester' | 'tx'>,
+  { deps, requester, tx }: Pick<Run, 'requester' | 'tx'> & { readonly deps: CurrentCatalog },
   { text, values }: Write,
   place: RequestPlace = {},
 ): Promise<readonly Answer[]> {
@@ -264,7 +272,7 @@ export async function runWrite<Answer = { id: string }>(
     namedIn.set(tx, requester.actor)
     return await tx.any<Answer>(rawQuery(text, [actorJson(requester.actor), ...values]))
   } catch (error) {
-    throw placed(error, place)
+    throw placed(error, place, deps, requester.access)
   }
 }
 
@@ -286,14 +294,29 @@ const namedIn = new WeakMap<Tx, Actor>()
 /**
  * The answer to a reference that was refused, by `svc_refer`, whose message is the relation, or by the database's
  * constraint for a relation that the payload names, and to a value that only the database missed (a default that is null,
- * a user where no user is signed in). Every other error stays what it is.
+ * a user where no user is signed in), and to a row that breaks a declared rule. Every other error stays what it is.
  */
-export function placed(error: unknown, place: RequestPlace): unknown {
+export function placed(error: unknown, place: RequestPlace, deps: CurrentCatalog, access: Access): unknown {
   const { label = '', aliases } = place
+  const rule = declaredCheck(error, deps, access)
+  if (rule !== undefined) return ruleBroken(rule.table, rule.constraint)
   const relation = refusedRelation(error, aliases)
   if (relation !== undefined) return relationalError([{ field: `${label}${relation}`, message: unknownItem('read') }])
   const column = sqlState(error) === '23502' ? columnOf(error) : undefined
   return column === undefined ? error : requiredFieldMissing(`${labelOf(place, column)}${column}`)
+}
+
+/**
+ * The CHECK that a row broke, where the collection's definition declares it. Its name may speak of fields, so only those learn
+ * it who may write the collection: a deletion may change rows of others, too.
+ */
+function declaredCheck(error: unknown, { catalog }: CurrentCatalog, access: Access): BrokenCheck | undefined {
+  const broken = brokenCheck(error)
+  const collection = broken && catalog.current().collections.get(broken.table)
+  if (collection === undefined || !checksOf(collection.definition).some(({ name }) => name === broken!.constraint))
+    return undefined
+  const mayWrite = access.admin || (['create', 'update'] as const).some((action) => access.grant(broken!.table, action))
+  return mayWrite ? broken : undefined
 }
 
 /** Of several rows the first that does not name the column: only what was not given can be missing. */

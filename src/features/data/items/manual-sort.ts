@@ -30,7 +30,7 @@ export async function sortItem(
   const isAfter = mode === 'after'
   const move: SortMove = { context, item: known(context, item), target: known(context, to, 'Target item'), isAfter }
   return commit(deps, requester.actor, async (tx) => {
-    const newSort = await moveItem({ requester, tx }, move)
+    const newSort = await moveItem({ deps, requester, tx }, move)
     return { result: { item, collection: name, newSort } }
   })
 }
