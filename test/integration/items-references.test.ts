@@ -156,6 +156,35 @@ describe('a foreign key', () => {
       expect((await call('POST', '/items/task', { title: title(), project_Id: ids.deleted })).status).toBe(201)
   })
 
+  it('may not by its relation', async () => {
+    for (const call of [limited.call, full.call, api.admin])
+      for (const project of [ids.deleted, { id: ids.deleted }])
+        expect(await call('POST', '/items/task', { title: title(), project })).toMatchObject({
+          status: 400,
+          body: { error: { message: 'Validation failed for relational data' } },
+        })
+  })
+
+  it('is opened by the grant of its column in both forms, by that of its relation in one', async () => {
+    const read = { collection: 'project', action: 'read', fields: ['*'] }
+    const make = { collection: 'project', action: 'create', fields: ['*'] }
+    const writer = async (name: string) =>
+      (await api.user([read, make, { collection: 'task', action: 'create', fields: ['title', name] }])).call
+    const [byColumn, byRelation] = [await writer('project_Id'), await writer('project')]
+    const create = (call: Call, more: object) => call('POST', '/items/task', { title: title(), ...more })
+    const denied = (what: string) => ({
+      status: 403,
+      body: { error: { message: `You don't have permission to create ${what}` } },
+    })
+    expect((await create(byColumn, { project_Id: ids.seen })).status).toBe(201)
+    expect((await create(byColumn, { project: ids.seen })).status).toBe(201)
+    expect((await create(byColumn, { project: { id: ids.seen } })).status).toBe(201)
+    expect(await create(byColumn, { project: { name: 'new' } })).toMatchObject(denied('relation: project'))
+    expect(await create(byRelation, { project_Id: ids.seen })).toMatchObject(denied('field: project_Id'))
+    expect((await create(byRelation, { project: ids.seen })).status).toBe(201)
+    expect((await create(byRelation, { project: { name: 'new' } })).status).toBe(201)
+  })
+
   it('may stay where it is when a whole row is sent back', async () => {
     const name = title()
     const id = await task({ project_Id: ids.unseen, title: name })
