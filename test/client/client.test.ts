@@ -534,7 +534,7 @@ describe('daybook types', () => {
     for (const payload of ['create', 'update']) {
       const [members = ''] = new RegExp(`\\n {4}${payload}: \\{[\\s\\S]*?\\n {4}\\}`).exec(tracked) ?? []
       expect(members).toMatch(/^ {6}userCreated_Id\?: string \| null$/m)
-      expect(members).toMatch(/^ {6}userCreated\?: Schema/m)
+      expect(members).toMatch(/^ {6}userCreated\?: Related</m)
       expect(members).not.toMatch(/userUpdated|createdAt/)
     }
     const creator = (await api.user()).id
@@ -558,7 +558,8 @@ describe('daybook types', () => {
     expect(card).toMatch(/create: \{[^}]*\n {6}title: string\n/)
     expect(card).toMatch(/update: \{[^}]*\n {6}title\?: string\n/)
     expect(card).toContain('board: { to: "board"; many: false; nullable: true }')
-    expect(card).toContain('board?: Schema["board"][\'key\'] | Schema["board"][\'create\'] | null')
+    const board = `<Schema["board"]['key'], Schema["board"]['create'], Schema["board"]['update'], "id">`
+    expect(card).toContain(`board?: Related${board} | null`)
     // Passwords are written, and never read.
     expect(text).not.toContain('readonly password')
     expect(text).not.toContain('svc_Sessions')

@@ -14,7 +14,7 @@ export function typescriptOf({ collections }: Catalog): string {
   const names = new Set(shown.map(({ name }) => name))
   const body = `${helpers}
 export type Schema = {
-${shown.map((collection) => collectionText(collection, names)).join('\n')}
+${shown.map((collection) => collectionText(collection, names, collections)).join('\n')}
 }
 
 /** A row of a collection: \`Row<'task'>\`. */
@@ -31,14 +31,18 @@ export type Range<Bound> = {
   readonly lowerInclusive: boolean
   readonly upperInclusive: boolean
 }
-type GeoJson = { readonly type: string; readonly [member: string]: Json }
-/** The rows of a to-many relation: a list replaces all, an object changes some. */
-export type Many<Key, Create> =
-  | readonly (Key | Create)[]
-  | { readonly create?: readonly Create[]; readonly update?: readonly object[]; readonly delete?: readonly Key[] }
+export type GeoJson = { readonly type: string; readonly [member: string]: Json }
+/** A related row in a payload: its key, a new row, or changes of the row with the key. */
+export type Related<Key, Create, Update, Name extends string> = Key | Create | ({ readonly [Member in Name]: Key } & Update)
+/** The rows of a to-many relation: a list replaces all of them. */
+export type Many<Key, Create, Update, Name extends string> = readonly Related<Key, Create, Update, Name>[]
 `
 
-function collectionText(collection: Collection, names: ReadonlySet<string>): string {
+function collectionText(
+  collection: Collection,
+  names: ReadonlySet<string>,
+  collections: Catalog['collections'],
+): string {
   const { name, primaryKey, fields } = collection
   const own = [...fields.values()]
   const relations = [...collection.relations.values()].filter(({ target }) => names.has(target))
@@ -50,8 +54,8 @@ function collectionText(collection: Collection, names: ReadonlySet<string>): str
         .filter(({ hidden }) => !hidden)
         .map((field) => member(field.name, orNull(typeOf(field, 'answered'), field.nullable), { isReadonly: true })),
     ),
-    ...block('create', written(collection, relations, true)),
-    ...block('update', written(collection, relations, false)),
+    ...block('create', written(collection, relations, collections, true)),
+    ...block('update', written(collection, relations, collections, false)),
     ...block(
       'relations',
       relations.map((relation) => member(relation.name, relationText(relation, fields))),
@@ -73,7 +77,12 @@ function relationText(relation: Relation, fields: ReadonlyMap<string, Field>): s
  * The members of a payload: fields, and relations beside or instead of their keys. Of what switches add only a key whose
  * relation can be written: who has created a row may be said, who changed it last is always the caller.
  */
-function written({ fields, usertrack }: Collection, relations: readonly Relation[], isNew: boolean): string[] {
+function written(
+  { fields, usertrack }: Collection,
+  relations: readonly Relation[],
+  collections: Catalog['collections'],
+  isNew: boolean,
+): string[] {
   const own = [...fields.values()]
   const isStamped = ({ kind, foreignKey }: Relation) =>
     usertrack && kind === 'belongsTo' && foreignKey === 'userUpdated_Id'
@@ -92,7 +101,9 @@ function written({ fields, usertrack }: Collection, relations: readonly Relation
     .filter(({ name }) => !fields.has(name))
     .map((relation) => {
       const to = `Schema[${JSON.stringify(relation.target)}]`
-      const type = isToMany(relation) ? `Many<${to}['key'], ${to}['create']>` : `${to}['key'] | ${to}['create'] | null`
+      const key = JSON.stringify(collections.get(relation.target)!.primaryKey.name)
+      const row = `<${to}['key'], ${to}['create'], ${to}['update'], ${key}>`
+      const type = isToMany(relation) ? `Many${row}` : `Related${row} | null`
       return member(relation.name, type, { isOptional: true })
     })
   return [...columns, ...nested]
