@@ -3,9 +3,25 @@ import type { Socket } from 'node:net'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { clientNetwork } from '../adapters/network-addresses.ts'
 import { type Asker, workFor } from '../admission/asker.ts'
+import type { Config } from '../config/config.ts'
+import { longestSilenceMs } from '../db/pools.ts'
 import { type App, turnOf } from '../http/http.ts'
 import { hasBody } from './bodies.ts'
 import { answerBrokenRequest } from './error-bodies.ts'
+
+/**
+ * How long nothing may move on a connection before it is cut: an answer that waits for a connection to the database, and then
+ * for a statement until its timeout, must still find its client.
+ */
+export function longestIdleMs(config: Config): number {
+  const ofAnswer = config.database.poolAcquireMs + longestSilenceMs(config) + idleMarginMs
+  return Math.min(Math.max(ofAnswer, 60_000), longestTimerMs)
+}
+
+/** For the reads before the handler, such as that of the session. */
+const idleMarginMs = 10_000
+/** Node takes a longer one for one of a millisecond, or cuts it with a warning. */
+const longestTimerMs = 2 ** 31 - 1
 
 /** Cuts the connections of an address beyond `limit`, so that no client alone can take all of them. */
 export function limitConnections(server: Server, limit: number): void {

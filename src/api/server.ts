@@ -16,7 +16,7 @@ import type { App } from '../http/http.ts'
 import { acceptJsonBodies, askForBodies, refuseEncodedBodies } from './bodies.ts'
 import type { WebWrites } from './capabilities.ts'
 import { answerBadPath, answerBrokenRequest, isRefused, registerErrorBodies } from './error-bodies.ts'
-import { drainOnClose, knowAskers, limitBodyTimes, limitConnections } from './http-connections.ts'
+import { drainOnClose, knowAskers, limitBodyTimes, limitConnections, longestIdleMs } from './http-connections.ts'
 import { openEngine, realtimeServerFactory } from './realtime/connections.ts'
 import { openRealtime } from './realtime.ts'
 import { registerRoutes } from './routes.ts'
@@ -32,7 +32,7 @@ export async function buildServer(
   const { config } = deps
   const sockets = config.realtime.enabled ? openEngine(config) : undefined
   const app = newApp(deps, sockets, { foreign: endpoints.length > 0 })
-  limitTimes(app.server)
+  limitTimes(app.server, config)
   limitBodyTimes(app)
   drainOnClose(app.server, config.server.shutdownGraceMs)
   const { connections } = config.rateLimit
@@ -110,10 +110,10 @@ function loggedPath({ url, routeOptions }: FastifyRequest): string | undefined {
 }
 
 /** A client that sends nothing must not hold a connection; bodies have times of their own. Milliseconds. */
-function limitTimes(server: Server): void {
+function limitTimes(server: Server, config: Config): void {
   server.headersTimeout = 15_000
   server.keepAliveTimeout = 72_000
-  server.setTimeout(60_000)
+  server.setTimeout(longestIdleMs(config))
 }
 
 /** Begins to close something together with the server, which waits for its sockets, without delaying the server's end. */

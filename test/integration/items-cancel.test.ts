@@ -284,4 +284,15 @@ describe('a statement that takes too long', () => {
     })
     expect((await ask('GET', '/items/slow')).status).toBe(200)
   })
+
+  it('answers 408 on a connection that stays longer than the statement may take', async () => {
+    const standard = await configured(api.database, { TRANSACTION_TIMEOUT_MS: '60000' })
+    expect(standard.server.timeout).toBeGreaterThan(60_000)
+    const impatient = await configured(api.database, { TRANSACTION_TIMEOUT_MS: '300' })
+    const at = await impatient.listen({ port: 0, host: '127.0.0.1' })
+    await stalled(async () => {
+      const answer = await fetch(`${at}/items/slow?limit=5`, { headers: { authorization: `Bearer ${token}` } })
+      expect([answer.status, await answer.json()]).toMatchObject([408, { error: { code: 'REQUEST_TIMEOUT' } }])
+    })
+  })
 })
