@@ -3,7 +3,7 @@ import type { Socket } from 'node:net'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { resourceMetadataUrl } from '../config/issuer.ts'
-import { clientError, sqlState } from '../db/errors.ts'
+import { clientError, exposedWords, sqlState } from '../db/errors.ts'
 import { AppError } from '../errors.ts'
 import type { App, ErrorStyle } from '../http/http.ts'
 import { STATUS_CODES } from '../language/node-http.ts'
@@ -96,16 +96,16 @@ function internalError(error: unknown, request: FastifyRequest, expose: boolean)
   return new AppError(500, request.routeOptions.config.failureMessage ?? 'Internal server error', { details })
 }
 
-/** With EXPOSE_ERROR_DETAILS the database's own words replace the generic ones. */
+/** With EXPOSE_ERROR_DETAILS what the database has said stands in for the generic words. */
 function detailed(error: AppError, expose: boolean): AppError {
-  const raw = (error.cause as { detail?: unknown; message?: unknown } | undefined) ?? {}
-  if (!expose || sqlState(error.cause) === undefined) return error
+  const words = expose ? exposedWords(error.cause) : undefined
+  if (words === undefined) return error
   const { status, message, code, members, headers } = error
   return new AppError(status, message, {
     code,
     members: { ...members },
     headers: { ...headers },
-    details: raw.detail ?? raw.message ?? error.details,
+    details: words,
   })
 }
 

@@ -4,10 +4,12 @@ import { AppError, errors } from '../errors.ts'
 /** The SQLSTATE of whatever pg or slonik threw; undefined when it came from elsewhere. */
 export function sqlState(error: unknown): string | undefined {
   const { code, cause } = (error ?? {}) as { code?: unknown; cause?: unknown }
-  // Each has a digit; `EPIPE` is of the operating system.
-  if (typeof code === 'string' && /^(?=.*\d)[0-9A-Z]{5}$/.test(code)) return code
+  if (typeof code === 'string' && stateText.test(code)) return code
   return cause === undefined || cause === error ? undefined : sqlState(cause)
 }
+
+/** Each has a digit; `EPIPE` is of the operating system. */
+const stateText = /^(?=.*\d)[0-9A-Z]{5}$/
 
 /** True when another process changed a table under a prepared plan: reload the catalog and try once more. */
 export function isStalePlan(error: unknown): boolean {
@@ -87,8 +89,8 @@ const lossInWords =
   /connection (terminated|ended)|timeout (exceeded|expired)|read timeout|is not queryable|client (is|was) (pending destroy|destroyed|closed)|released connection|pool (is being|has been) shut down/i
 
 /**
- * The answer to a database error that a client caused; undefined for everything that is ours. The raw
- * text travels as `cause` and is shown only with EXPOSE_ERROR_DETAILS.
+ * The answer to a database error that a client caused; undefined for everything that is ours. The
+ * database's error travels as `cause`, of which EXPOSE_ERROR_DETAILS shows what `exposedWords` has.
  */
 export function clientError(error: unknown): AppError | undefined {
   if (error instanceof AppError) return error
@@ -106,10 +108,38 @@ export function columnOf(error: unknown): string | undefined {
 
 /** The columns of the key that a row has in common with another one, or that leads nowhere; empty for other errors. */
 export function keyColumnsOf(error: unknown): readonly string[] {
-  if (error === undefined) return []
-  // `Key (author_Id)=(…) is not present in table …`, in whatever language the server speaks.
-  const columns = /\(([^)]+)\)=/.exec(source(error).detail ?? '')?.[1]
-  return columns === undefined ? [] : columns.split(', ').map((name) => name.replaceAll('"', ''))
+  if (keyProblems[sqlState(error) ?? ''] === undefined) return []
+  // `Key (author_Id)=(…) is not present in table …`, in whatever language the server speaks. The first parentheses are of
+  // columns: what follows them are values, which may look the same.
+  const columns = /^[^(]*\((.+?)\)=\(/s.exec(source(error).detail ?? '')?.[1]
+  const names = columns?.split(', ').map((name) => name.replaceAll('"', '')) ?? []
+  // Of an index over expressions there are no columns to name.
+  return names.every((name) => /^[\w$]+$/.test(name)) ? names : []
+}
+
+/**
+ * What may be told of an error of the database with EXPOSE_ERROR_DETAILS: its own words, unless they may hold values. Those
+ * can be of fields and rows that the caller does not see, such as the value that another row has, or that a filter could not
+ * cast; so errors about data name fields at most, and no other table. Undefined where the generic words are all.
+ */
+export function exposedWords(error: unknown): string | undefined {
+  const state = sqlState(error)
+  if (state === undefined) return undefined
+  if (!aboutData.has(state.slice(0, 2))) return source(error).detail ?? source(error).message
+  const columns = keyColumnsOf(error).join(', ')
+  return columns === '' ? undefined : keyProblems[state]?.(`Key (${columns})`, source(error).detail ?? '')
+}
+
+/** The classes of data that cannot be read, of constraints, and of values that are too large. */
+const aboutData: ReadonlySet<string> = new Set(['22', '23', '54'])
+
+const keyProblems: Readonly<Record<string, (key: string, detail: string) => string | undefined>> = {
+  '23505': (key) => `${key} already exists`,
+  '23503': (key, detail) => {
+    if (/ is still referenced from table "[^"]*"\.$/.test(detail)) return `${key} is still referenced`
+    return / is not present in table "[^"]*"\.$/.test(detail) ? `${key} refers to no record` : undefined
+  },
+  '23001': (key) => `${key} is still referenced`,
 }
 
 /**
@@ -148,7 +178,7 @@ const answers: Readonly<Record<string, (error: unknown) => AppError | undefined>
   // The one text that PostgreSQL parses for a client: everything else in a statement is ours.
   '42601': (cause) =>
     /jsonpath/.test(source(cause).message ?? '') ? errors.badQuery('malformed jsonpath') : undefined,
-  '22': (cause) => answer('INVALID_VALUE', 400, 'Invalid value', 'A value does not fit its field', cause),
+  '22': (cause) => answer('INVALID_VALUE', 400, 'Invalid value', problemOfValue(cause), cause),
   '54': (cause) => answer('INVALID_VALUE', 400, 'Invalid value', 'A value is too large for its field', cause),
   // The statement timeout: asked again it would take as long, so it is not a passing fault of ours.
   '57014': (cause) => answer('REQUEST_TIMEOUT', 408, 'The request took too long', null, cause),
@@ -176,6 +206,20 @@ function answer(code: string, status: number, message: string, details: unknown,
   return new AppError(status, message, { code, details: details ?? null, cause })
 }
 
+/** In words of ours: those of the database quote the value. */
+const problemOfValue = (cause: unknown): string =>
+  problemsOfValues[sqlState(cause) ?? ''] ?? 'A value does not fit its field'
+
+const problemsOfValues: Readonly<Record<string, string>> = {
+  '22001': 'A text is too long for its field',
+  '22003': 'A number is out of the range of its type',
+  '22007': 'A text cannot be read as a date or time',
+  '22008': 'A date or time is out of range',
+  '22012': 'Division by zero',
+  '2201B': 'A regular expression is malformed',
+  '22P02': 'A text cannot be read as the type that it is for',
+}
+
 function unavailable(cause: unknown): AppError {
   return Object.assign(errors.unavailable(), { cause })
 }
@@ -192,7 +236,9 @@ function checkAnswer(cause: unknown): AppError {
   return errors.validation([{ field, message: 'is not an allowed value', rule: 'check' }])
 }
 
+/** The database's own error, whatever wraps it; the innermost one where there is none. */
 function source(error: unknown): Record<string, string | undefined> {
   const { cause, code } = (error ?? {}) as { cause?: unknown; code?: unknown }
-  return (typeof code === 'string' || cause === undefined ? error : cause) as Record<string, string | undefined>
+  const isOwn = cause === undefined || cause === error || (typeof code === 'string' && stateText.test(code))
+  return isOwn ? ((error ?? {}) as Record<string, string | undefined>) : source(cause)
 }

@@ -1,6 +1,6 @@
 import { BackendTerminatedError, BackendTerminatedUnexpectedlyError, ConnectionError } from 'slonik'
 import { describe, expect, it } from 'vitest'
-import { AnswerLost, clientError, isConnectionLoss, sqlState } from '../../src/db/errors.ts'
+import { AnswerLost, clientError, exposedWords, isConnectionLoss, keyColumnsOf, sqlState } from '../../src/db/errors.ts'
 import { errors } from '../../src/errors.ts'
 
 describe('an error of the database', () => {
@@ -59,5 +59,35 @@ describe('an error of the database', () => {
   it('of a write whose answer was lost does not tell to write again', () => {
     const { status, code, headers } = clientError(new AnswerLost(reset, 1))!
     expect([status, code, headers]).toEqual([503, 'OUTCOME_UNKNOWN', undefined])
+  })
+})
+
+describe('what is told of an error of the database', () => {
+  const of = (code: string, more: object) => Object.assign(new Error('secret in the message'), { code, ...more })
+
+  it.each([
+    ['23505', 'Key (a, "Some")=(1, secret) already exists.', 'Key (a, Some) already exists'],
+    ['23505', 'Key (a)=((b)=(secret)) already exists.', 'Key (a) already exists'],
+    ['23505', 'Key (lower(a))=((b)=(secret)) already exists.', undefined],
+    ['23505', undefined, undefined],
+    ['23503', 'Key (a)=(secret) is not present in table "other".', 'Key (a) refers to no record'],
+    ['23503', 'Key (id)=(secret) is still referenced from table "other".', 'Key (id) is still referenced'],
+    ['23503', 'Schlüssel (id)=(secret) existiert noch in der Tabelle »other«.', undefined],
+    ['23001', 'Key (id)=(secret) is referenced from table "other".', 'Key (id) is still referenced'],
+    ...['23502', '23514', '23P01', '22P02', '22001', '22003', '22007', '22008', '2201B', '22023', '54000'].map(
+      (code) => [code, 'Failing row contains (secret, (a)=(secret)).', undefined] as const,
+    ),
+    ['57014', undefined, 'secret in the message'],
+    ['40P01', 'Process 1 waits for process 2.', 'Process 1 waits for process 2.'],
+  ] as const)('%s: %s', (code, detail, words) => {
+    const error = new Error('of slonik', { cause: of(code, { detail }) })
+    expect(exposedWords(error)).toBe(words)
+    expect(JSON.stringify([clientError(error)?.message, clientError(error)?.details])).not.toMatch(/secret|other/)
+  })
+
+  it('names no columns but those of a key', () => {
+    expect(keyColumnsOf(of('23505', { detail: 'Key (a, b)=(1, 2) already exists.' }))).toEqual(['a', 'b'])
+    expect(keyColumnsOf(of('23514', { detail: 'Failing row contains (a)=(b).' }))).toEqual([])
+    expect(keyColumnsOf(errors.conflict('Key (a)=(b)'))).toEqual([])
   })
 })

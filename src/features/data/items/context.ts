@@ -12,6 +12,7 @@ import {
   type BrokenCheck,
   brokenCheck,
   columnOf,
+  keyColumnsOf,
   requiredFieldMissing,
   ruleBroken,
   sqlState,
@@ -328,13 +329,12 @@ function refusedRelation(error: unknown, aliases: RequestPlace['aliases']): stri
   const state = sqlState(error)
   if (state === 'SV400') return causeOf(error).message
   if (state !== '23503' || aliases === undefined) return undefined
-  // `Key (author_Id)=(…) is not present in table …`, in whatever language the server speaks.
-  const column = /\(([^)]+)\)=/.exec(causeOf(error).detail ?? '')?.[1]
-  return column === undefined ? undefined : aliases.get(column.replaceAll('"', ''))
+  const [column, ...others] = keyColumnsOf(error)
+  return column === undefined || others.length > 0 ? undefined : aliases.get(column)
 }
 
 /** The database's own error: slonik wraps it. */
-function causeOf(error: unknown): { readonly message?: string; readonly detail?: string } {
+function causeOf(error: unknown): { readonly message?: string } {
   const { code, cause } = error as { code?: unknown; cause?: unknown }
   return typeof code === 'string' || cause === undefined ? (error as object) : causeOf(cause)
 }
