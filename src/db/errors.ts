@@ -88,6 +88,12 @@ const lossesOfSlonik = [ConnectionError, BackendTerminatedError, BackendTerminat
 const lossInWords =
   /connection (terminated|ended)|timeout (exceeded|expired)|read timeout|is not queryable|client (is|was) (pending destroy|destroyed|closed)|released connection|pool (is being|has been) shut down/i
 
+/** The database could not make of a value what a statement asks for: a number of a text, a pattern, a path in JSON. */
+export function isDataError(error: unknown): boolean {
+  const state = sqlState(error)
+  return state?.startsWith('22') === true || (state === '42601' && clientError(error) !== undefined)
+}
+
 /**
  * The answer to a database error that a client caused; undefined for everything that is ours. The
  * database's error travels as `cause`, of which EXPOSE_ERROR_DETAILS shows what `exposedWords` has.

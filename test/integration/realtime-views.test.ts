@@ -301,6 +301,55 @@ describe('a statement of the feed that fails', () => {
   })
 })
 
+describe('a filter that cannot be evaluated', () => {
+  const number = 'Invalid query parameters: A text cannot be read as the type that it is for'
+
+  it('is refused with a snapshot, as a report is, and is no fault of the server', async () => {
+    await create({ title: 'no number' })
+    const client = await connect(address, token)
+    const asNumber = { filter: { title: { eq: 1, cast: 'integer' } }, snapshot: true }
+    const refused = { status: 'error', code: 'BAD_REQUEST', message: number }
+    const logged = vi.spyOn(api.runtime.log, 'error')
+    expect(await subscribe(client, asNumber)).toEqual(refused)
+    expect(logged).not.toHaveBeenCalled()
+    logged.mockRestore()
+  })
+
+  it('ends its own subscription once, and costs others nothing', async () => {
+    const clients = await Promise.all(Array.from({ length: 4 }, () => connect(address, token)))
+    const [broken, ...others] = clients as [TestSocket, ...TestSocket[]]
+    const pattern = (regex: string) => ({ filter: { title: { regex } } })
+    expect(await subscribe(broken, pattern('('))).toMatchObject({ status: 'success' })
+    for (const [n, client] of others.entries())
+      expect(await subscribe(client, pattern(`^(matching|${n})`))).toMatchObject({ status: 'success' })
+    const cast = await connect(address, token)
+    expect(await subscribe(cast, { filter: { title: { eq: 1, cast: 'integer' } } })).toMatchObject({
+      status: 'success',
+    })
+    const logged = vi.spyOn(api.runtime.log, 'error')
+    for (const n of [1, 2]) await create({ title: `matching ${n}` })
+    for (const client of others) {
+      await client.frame(({ data }) => data.title === 'matching 2')
+      expect(told(client)).toEqual([
+        ['create', 'matching 1'],
+        ['create', 'matching 2'],
+      ])
+      expect(client.notices.map(({ name }) => name)).toEqual(['connected'])
+    }
+    const pieces = [
+      [broken, 'Invalid query parameters: A regular expression is malformed'],
+      [cast, number],
+    ] as const
+    for (const [client, reason] of pieces) {
+      await waitFor(() => client.notices.length > 1)
+      expect(client.notices.slice(1)).toEqual([{ name: 'unsubscribed', body: { collection: 'task', reason } }])
+      expect(client.frames).toEqual([])
+    }
+    expect(logged).not.toHaveBeenCalled()
+    logged.mockRestore()
+  })
+})
+
 describe('snapshot', () => {
   const rowsOf = ({ notices }: TestSocket) =>
     notices.filter(({ name }) => name === 'task:snapshot').flatMap(({ body }) => body.data)

@@ -1,5 +1,6 @@
+import pino from 'pino'
 import { describe, expect, it } from 'vitest'
-import { jsonOf, readMessage } from '../../src/api/realtime/messages.ts'
+import { answer, jsonOf, readMessage } from '../../src/api/realtime/messages.ts'
 
 type Name = Parameters<typeof readMessage>[0]
 
@@ -58,5 +59,26 @@ describe('a member as JSON', () => {
     expect(jsonOf('payload', { a: [1, null] }, 20)).toBe('{"a":[1,null]}')
     expect(() => jsonOf('payload', 'x'.repeat(19), 20)).toThrow('payload must be at most 20 characters of JSON')
     expect(() => jsonOf('metadata', { a: Buffer.from('x') }, 20)).toThrow('metadata must be JSON, without binary data')
+  })
+})
+
+describe('an error of the database', () => {
+  it.each([
+    ['22P02', 'INVALID_VALUE', 'Invalid value', []],
+    ['57P01', 'SERVICE_UNAVAILABLE', 'Service temporarily unavailable', [40]],
+    ['42P01', 'INTERNAL_SERVER_ERROR', 'Internal server error', [50]],
+  ])('with the state %s is answered as over HTTP', async (state, code, message, levels) => {
+    const lines: string[] = []
+    const log = pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) })
+    const replies: unknown[] = []
+    await answer(
+      { log },
+      (reply: unknown) => void replies.push(reply),
+      async () => {
+        throw Object.assign(new Error('secret'), { code: state })
+      },
+    )
+    expect(replies).toEqual([{ status: 'error', code, message }])
+    expect(lines.map((line) => JSON.parse(line).level)).toEqual(levels)
   })
 })

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Socket } from 'socket.io'
 import { pauseAfter } from '../../adapters/retry.ts'
 import type { CurrentCatalog } from '../../catalog/store.ts'
-import { isPassing, isStalePlan } from '../../db/errors.ts'
+import { isDataError, isPassing, isStalePlan } from '../../db/errors.ts'
 import { readFromNowOn } from '../../db/replicas/replicas.ts'
 import { AppError } from '../../errors.ts'
 import {
@@ -42,6 +42,7 @@ import {
   refuseUnrecorded,
   type SubscribeRequest,
   touchedBy,
+  unfitView,
   watchScope,
 } from './views.ts'
 
@@ -158,7 +159,7 @@ async function subscribe(
     return { answer, begin: () => goLive(shell, subscriber, at) }
   } catch (error) {
     registry.remove(subscriber)
-    throw error
+    throw unfitView(error) ?? error
   }
 }
 
@@ -180,10 +181,20 @@ async function follow(shell: Shell): Promise<void> {
 /** Sends the changes or rows that the client still lacks; undefined when it has to read again. */
 async function sendFirst(shell: Shell, subscriber: Subscriber): Promise<{ at: Cursor; rows?: number } | undefined> {
   const { since, snapshot } = subscriber.request
-  const reached = since && (await shell.catchUp.from(subscriber, since))
+  const reached = since && (await caughtUp(shell, subscriber, since))
   if (reached !== undefined) return { at: reached }
   if (snapshot) return shell.snapshots.send(subscriber)
   return since === undefined ? { at: await currentCursor(shell.deps.feedDb) } : undefined
+}
+
+/** Rows of the past may not be what their fields are now: then those of the present decide whether the filter can be evaluated. */
+async function caughtUp({ catchUp }: Shell, subscriber: Subscriber, since: Cursor): Promise<Cursor | undefined> {
+  try {
+    return await catchUp.from(subscriber, since)
+  } catch (error) {
+    if (isDataError(error)) return undefined
+    throw error
+  }
 }
 
 /** From here on live events go out at once; those that the subscriber has seen already do not. */
@@ -229,6 +240,7 @@ async function deliverTo(
 
 async function deliverShape(shell: Shell, shape: Shape, events: readonly LogEvent[], tries: Tries): Promise<void> {
   const { view, viewers, subscribers } = shape
+  const open = (some: readonly (readonly Subscriber[])[]) => some.flat().filter(shell.registry.has)
   let handed = 0
   try {
     for (const part of partsOf(events)) {
@@ -241,10 +253,14 @@ async function deliverShape(shell: Shell, shape: Shape, events: readonly LogEven
     }
   } catch (error) {
     if (shell.closed) return
-    const all = subscribers.flat()
+    const rest = events.slice(handed)
     const next = await prepareAgain(shell, error, tries)
-    if (next === undefined) return fail(shell, all, error)
-    await deliverTo(shell, all.filter(shell.registry.has), events.slice(handed), next)
+    if (next !== undefined) return deliverTo(shell, open(subscribers), rest, next)
+    if (subscribers.length === 1 || !isDataError(error)) return fail(shell, subscribers.flat(), error)
+    // The value of one, such as a malformed pattern, must not cost the others the change.
+    const half = subscribers.length >> 1
+    for (const some of [subscribers.slice(0, half), subscribers.slice(half)])
+      await deliverTo(shell, open(some), rest, tries)
   }
 }
 
@@ -330,10 +346,16 @@ function refuse(shell: Shell, subscriber: Subscriber, error: unknown): void {
   take(shell, subscriber, { is: 'failed' })
 }
 
+/** A filter that cannot be evaluated would fail again with each change of the row: its subscription ends and says why. */
 function fail(shell: Shell, subscribers: readonly Subscriber[], error: unknown): void {
   const { collection } = subscribers[0]!.request
-  shell.deps.log.error({ err: error, collection }, 'changes could not be evaluated: subscribers have to read again')
-  for (const subscriber of subscribers) take(shell, subscriber, { is: 'failed' })
+  const unfit = unfitView(error)
+  if (unfit === undefined)
+    shell.deps.log.error({ err: error, collection }, 'changes could not be evaluated: subscribers have to read again')
+  for (const subscriber of subscribers) {
+    const isOwn = unfit !== undefined && subscriber.request.filter !== undefined
+    take(shell, subscriber, isOwn ? { is: 'refused', reason: unfit.message } : { is: 'failed' })
+  }
 }
 
 function take(shell: Shell, subscriber: Subscriber, input: SubscriptionInput): void {

@@ -6,6 +6,7 @@ import type { CurrentAccess } from '../../access/store.ts'
 import type { Logs } from '../../adapters/logger.ts'
 import { Type } from '../../adapters/typebox.ts'
 import type { Configuration } from '../../config/config.ts'
+import { clientError } from '../../db/errors.ts'
 import { AppError } from '../../errors.ts'
 import { statedRefusal } from '../../features/data/hooks/hooks.ts'
 import { accountabilityOf } from '../../features/data/items/items.ts'
@@ -96,8 +97,10 @@ export async function answer({ log }: Logs, ack: unknown, work: () => Promise<ob
   try {
     reply({ status: 'success', ...(await work()) })
   } catch (error) {
-    if (!(error instanceof AppError)) log.error({ err: error }, 'a socket request failed')
-    reply(errorAnswer(error))
+    const known = clientError(error)
+    if (known === undefined) log.error({ err: error }, 'a socket request failed')
+    else if (known.status >= 500) log.warn({ err: error }, known.message)
+    reply(errorAnswer(known))
   }
 }
 

@@ -2,8 +2,9 @@ import type { Catalog } from '../../catalog/catalog.ts'
 import type { CurrentCatalog } from '../../catalog/store.ts'
 import type { Configuration } from '../../config/config.ts'
 import type { Clock } from '../../db/clock.ts'
+import { clientError, isDataError } from '../../db/errors.ts'
 import type { FeedReads } from '../../db/pools.ts'
-import { AppError } from '../../errors.ts'
+import { AppError, errors } from '../../errors.ts'
 import { type Cursor, parseCursor } from '../../events/cursor.ts'
 import type { LogEvent } from '../../events/log-reader.ts'
 import {
@@ -44,10 +45,22 @@ export function inOneMessage<T>(work: () => T): T {
   try {
     return work()
   } catch (error) {
-    if (error instanceof AppError && typeof error.details === 'string')
-      throw new AppError(error.status, `${error.message}: ${error.details}`, { cause: error })
-    throw error
+    throw error instanceof AppError ? oneMessageOf(error) : error
   }
+}
+
+function oneMessageOf(error: AppError): AppError {
+  const { status, message, details } = error
+  return typeof details === 'string' ? new AppError(status, `${message}: ${details}`, { cause: error }) : error
+}
+
+/**
+ * The answer where a row cannot be compared as a filter or rule asks for, such as a text that a cast cannot make a number
+ * of; undefined for other errors.
+ */
+export function unfitView(error: unknown): AppError | undefined {
+  if (!isDataError(error)) return undefined
+  return oneMessageOf(errors.badQuery(clientError(error)!.details))
 }
 
 /** Throws AppError 400 for anything but `{collection, since?, snapshot?, filter?, fields?}`. */
