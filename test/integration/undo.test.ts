@@ -443,8 +443,8 @@ describe('values that the log does not hold', () => {
     )
     expect(data.rows.map(({ collection }: any) => collection)).not.toContain('svc_Account')
     const other = await api.user(grants('genre', ['read']))
-    const told = await ok(undo({ requestId: registered, dryRun: true }, other.call))
-    expect(told.data.notUndone.filter(({ event }: any) => event !== undefined)).toEqual([])
+    const refused = await undo({ requestId: registered, dryRun: true }, other.call)
+    expect([refused.status, refused.text]).toEqual([403, expect.not.stringMatching(/auth\.register|mail/)])
   })
 })
 
@@ -562,6 +562,47 @@ describe('permissions', () => {
     expect(seen.body.data.rows).toEqual([{ collection: 'genre', id: String(id), action: 'create' }])
     await ok(undo({ requestId }, creator.call))
     expect(await rows('genre')).toHaveLength(1)
+  })
+
+  it('refuses a preview in the words of the undo', async () => {
+    const id = await make('writer', { name: 'a', rank: 1 })
+    const update = (await ok(api.admin('PATCH', `/items/writer/${id}`, { name: 'b', rank: 2 }))).id
+    const { id: removal } = await ok(
+      api.admin('DELETE', `/items/writer/${await make('writer', { name: 'c', rank: 3 })}`),
+    )
+    const { id: making } = await ok(api.admin('POST', '/items/genre', { name: 'g' }))
+    const partly = await api.user([
+      { collection: 'writer', action: 'read', fields: ['*'] },
+      ...['create', 'update'].map((action) => ({ collection: 'writer', action, fields: ['id', 'name'] })),
+    ])
+    const elsewhere = await api.user([
+      ...grants('writer', ['read']),
+      ...grants('writer', ['update'], { conditions: { name: 'another' } }),
+    ])
+    const all = await api.user(grants('writer', ['read', 'create', 'update']))
+    const answers = async (requestId: string, call: Call) => {
+      const both = []
+      for (const dryRun of [true, false]) both.push(await undo({ requestId, dryRun }, call))
+      const [preview, made] = both.map(({ status, body }) => [status, body.error?.message])
+      expect(preview).toEqual(made)
+      return preview
+    }
+    const denied = (what: string) => [403, `writer: You don't have permission to ${what}`]
+    expect(await answers(update, partly.call)).toEqual(denied('update field: rank'))
+    expect(await answers(removal, partly.call)).toEqual(denied('create field: rank'))
+    expect(await answers(removal, elsewhere.call)).toEqual(denied(`create items in 'writer'`))
+    expect(await answers(making, all.call)).toEqual([
+      403,
+      `genre: You don't have permission to delete items in 'genre'`,
+    ])
+    expect(await answers(update, elsewhere.call)).toEqual([
+      403,
+      `writer: Item not found or you don't have permission to update it`,
+    ])
+    const before = await api.position()
+    expect((await ok(undo({ requestId: update, dryRun: true }, all.call))).data.rows).toHaveLength(1)
+    expect(await api.position()).toBe(before)
+    expect(await answers(update, all.call)).toEqual([200, undefined])
   })
 
   it.each([

@@ -1,9 +1,21 @@
 import type { Collection, Field } from '../../../catalog/catalog.ts'
-import { AppError } from '../../../errors.ts'
-import { type Change, changeItems, type ItemWrites, type Run, type StoredValues } from '../items/items.ts'
+import type { Reader } from '../../../db/sql.ts'
+import { AppError, errors } from '../../../errors.ts'
+import { resolveCondition } from '../../../query/resolve.ts'
+import {
+  type Change,
+  changeItems,
+  type ItemReads,
+  type ItemWrites,
+  openWrite,
+  type Requester,
+  type Run,
+  readPayload,
+  type StoredValues,
+} from '../items/items.ts'
 import { type OrderedMove, orderOf } from './order.ts'
-import { isServers, type PastRows, type PlannedRow } from './plan.ts'
-import type { RowBefore } from './queries.ts'
+import { isServers, type PastRows, type PlannedRow, positionsOf } from './plan.ts'
+import { type RowBefore, rowsWithin } from './queries.ts'
 
 /** Writes a plan by the pipeline of items, as its caller's own changes. */
 
@@ -37,6 +49,54 @@ export async function applyPlan(
           await applySteps(deps, run, rows, steps.slice(at, at + chunk), past, cleared)
 }
 
+/**
+ * Throws the 403 by which the caller's permissions would refuse to write a plan, as far as they tell without a write: for its
+ * collections, rows and fields. Hooks are not asked, and rows as they would become are not held against rules.
+ */
+export async function requireRights(
+  deps: ItemReads,
+  db: Reader,
+  requester: Requester,
+  rows: readonly PlannedRow[],
+  past: PastRows,
+): Promise<void> {
+  for (const group of Map.groupBy(rows, ({ action, collection }) => `${action} ${collection.name}`).values())
+    await named(group[0]!.collection.name, () => requireRightsOn(deps, db, requester, group, past))
+}
+
+/** Of one collection and action. */
+async function requireRightsOn(
+  deps: ItemReads,
+  db: Reader,
+  requester: Requester,
+  rows: readonly PlannedRow[],
+  past: PastRows,
+): Promise<void> {
+  const { action, collection } = rows[0]!
+  if (action === 'none') return
+  const { name } = collection
+  const opened = openWrite(deps, requester, name, action)
+  if (action !== 'create') {
+    const { catalog, access, env } = opened
+    const rule = resolveCondition(catalog, access, name, action, env, { includeDeleted: true })
+    const ids = rows.map(({ id }) => id)
+    if ((await rowsWithin(db, collection, rule, ids)).size < ids.length) throw errors.itemDenied(action)
+  }
+  if (action === 'delete') return
+  const context = { ...opened, action }
+  const fields = past.fields(collection)
+  for (let at = 0; at < rows.length; at += chunk) {
+    const some = rows.slice(at, at + chunk)
+    const before = await past.at(db, collection, fields, some.flatMap(positionsOf))
+    for (const row of some) {
+      const { payload } = valuesOf(row, fields, { before, nulls: clearedOf(row), only: undefined, action })
+      const platform = row.restoring?.values
+      // Only what may be written counts here; what is wrong with values is for the write to say.
+      readPayload({ ...context, platform }, payload, { trusted: true, problems: { fields: [], relations: [] } })
+    }
+  }
+}
+
 /** Fields that must be null because the row that they referred to is gone. */
 export const clearedOf = ({ reasons }: PlannedRow): ReadonlySet<string> =>
   new Set(reasons.flatMap((reason) => (reason.reason === 'reference gone' ? reason.fields : [])))
@@ -66,10 +126,7 @@ async function applySteps(
     return
   }
   const fields = past.fields(collection)
-  const positions = steps.flatMap(({ move }) => {
-    const { image, fields: set } = rows[move]!
-    return [...new Set([...set.values(), ...(image === undefined ? [] : [image])])]
-  })
+  const positions = steps.flatMap(({ move }) => positionsOf(rows[move]!))
   const before = await past.at(tx, collection, fields, positions)
   const written = steps.map((step) => {
     const row = rows[step.move]!

@@ -291,7 +291,8 @@ async function comparedWithNow(
 const asPair = (name: string, position: string | undefined): [string, string][] =>
   position === undefined ? [] : [[name, position]]
 
-const positionsOf = ({ image, fields }: Pick<Reversal, 'image' | 'fields'>): readonly string[] => [
+/** The events before which the row had the values that come back. */
+export const positionsOf = ({ image, fields }: Pick<Reversal, 'image' | 'fields'>): readonly string[] => [
   ...new Set([...fields.values(), ...(image === undefined ? [] : [image])]),
 ]
 

@@ -8,7 +8,7 @@ import type { Access } from '../../../query/access.ts'
 import { parsePoint } from '../../../query/past.ts'
 import { readableFields, resolveCondition, resolveEnv } from '../../../query/resolve.ts'
 import { inTransaction, isScoped, isTenanted, type Requester } from '../items/items.ts'
-import { applyPlan, clearedOf } from './apply.ts'
+import { applyPlan, clearedOf, requireRights } from './apply.ts'
 import {
   type ExcludedRows,
   isProtected,
@@ -104,7 +104,8 @@ export async function undo(deps: UndoWrites, requester: Requester, request: Undo
   const { access } = requester
   const chosen = await choose(deps.db, access, request)
   if (request.dryRun === true) {
-    const { plan } = await planned(deps, deps.db, requester, chosen)
+    const { plan, outline } = await planned(deps, deps.db, requester, chosen)
+    if (outline.first !== null) await requireRights(deps, deps.db, requester, plan.rows, pastOfLog(outline.first))
     return reportOf(deps, deps.db, access, plan)
   }
   return inTransaction(deps, requester, async (run) => {
