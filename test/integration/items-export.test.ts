@@ -167,6 +167,25 @@ describe('exported files', () => {
     expect(await rows('copy')).toBe(await rows('part'))
   })
 
+  it.each([
+    ['csv', 'csvFile', ['[1]', '{}', '', '5', ' [']],
+    ['json', 'jsonFile', [[1], {}, null, '5', ' [']],
+  ])('is imported with text in JSON as %s has it', async (format, name, metas) => {
+    const texts = ['[1]', '{}', '', '5', ' [']
+    await api.sql('delete from copy')
+    await api.admin(
+      'POST',
+      '/items/copy/bulk',
+      texts.map((meta, n) => ({ stock: n, meta })),
+    )
+    const { text } = await get(api.admin, `format=${format}&fields=stock,meta`, 'copy')
+    await api.sql('delete from copy')
+    const part = { name, filename: `copy.${format}`, content: text }
+    expect((await upload(api, token, `/items/copy/import-${format}`, [part])).status).toBe(200)
+    const { data } = (await api.admin('GET', '/items/copy?fields=meta&sort=stock')).body
+    expect(data.map(({ meta }: { meta: unknown }) => meta)).toEqual(metas)
+  })
+
   it('is all of it, beyond a batch of the cursor', async () => {
     await api.sql('insert into line (id, n) select gen_random_uuid(), n from generate_series(1, 1201) n')
     const { text } = await get(api.admin, 'fields=n&sort=n', 'line')
