@@ -14,6 +14,7 @@ import {
   type NestedSelection,
   type Predicate,
   type Search,
+  type SearchWord,
   type Selection,
   type SortTerm,
   type Step,
@@ -89,7 +90,7 @@ export function predicateSql(predicate: Predicate, rows: readonly string[], comp
     case 'exists':
       return existsSql(predicate.step, predicate.where, rows, compiling)
     case 'search':
-      return `${documentSql(predicate.search, rows, compiling)} @@ ${searchSql(predicate.search, compiling)}`
+      return searchSql(predicate.search, rows, compiling)
   }
 }
 
@@ -230,14 +231,44 @@ function existsSql(step: Step, where: Predicate, rows: readonly string[], compil
   return `exists (select 1 from ${join.from}${clause('where', kept)})`
 }
 
-/** The tsvector of a search's columns. Beyond a megabyte of words PostgreSQL gives up on the whole statement. */
-function documentSql({ columns }: Search, rows: readonly string[], compiling: CompilerState): string {
-  const texts = columns.map((path) => `coalesce(${textSql(path, rows, compiling)}, '')`)
-  return `to_tsvector('english', left(${texts.length === 0 ? `''` : texts.join(` || ' ' || `)}, 200000))`
+/**
+ * Whether the text of a search's columns holds every word. `offset 0` has the text made once in each row, and its stems, too:
+ * those for a single word only where its pattern has found nothing.
+ */
+function searchSql(search: Search, rows: readonly string[], compiling: CompilerState): string {
+  const { words } = search
+  const isSharing = words.length > 1 && words[0]!.query !== undefined
+  const stems = isSharing ? 'stems' : stemsSql('body')
+  const found = words.map((word) => wordSql(word, stems, compiling))
+  const body = `(select ${documentSql(search, rows, compiling)} as body offset 0) d`
+  const document = isSharing ? `(select body, ${stemsSql('body')} as stems from ${body} offset 0) d` : body
+  return `exists (select from ${document} where ${found.join(' and ')})`
 }
 
-const searchSql = ({ query }: Search, { params }: CompilerState): string =>
-  `to_tsquery('english', ${params.bind(query, 'text')})`
+function wordSql({ pattern, query }: SearchWord, stems: string, { params }: CompilerState): string {
+  const isWritten = `body ~* ${params.bind(pattern, 'text')}`
+  return query === undefined ? isWritten : `(${isWritten} or ${stems} @@ (select ${querySql(query, params)}))`
+}
+
+/** No word in common makes no order: 0. */
+function relevanceSql(search: Search, rows: readonly string[], compiling: CompilerState): string {
+  const query = search.words.flatMap((word) => word.query ?? []).join(' & ')
+  if (query === '') return '0::real'
+  return `ts_rank(${stemsSql(documentSql(search, rows, compiling))}, ${querySql(query, compiling.params)})`
+}
+
+const stemsSql = (text: string): string => `to_tsvector('english', ${text})`
+
+const querySql = (query: string, params: Params): string => `to_tsquery('english', ${params.bind(query, 'text')})`
+
+/**
+ * The text of a search's columns. Beyond a megabyte of words PostgreSQL gives up on the whole statement. The collation is
+ * named because that of a column may take nothing but ASCII for letters, or refuse patterns.
+ */
+function documentSql({ columns }: Search, rows: readonly string[], compiling: CompilerState): string {
+  const texts = columns.map((path) => `coalesce(${textSql(path, rows, compiling)}, '')`)
+  return `left(${texts.length === 0 ? `''` : texts.join(` || ' ' || `)}, 200000) collate "default"`
+}
 
 function textSql({ steps, column }: ColumnPath, rows: readonly string[], compiling: CompilerState): string {
   const text = (alias: string) => `${compiling.column(column.name, alias)}${column.kind === 'uuid' ? '::text' : ''}`
@@ -369,7 +400,7 @@ function sortKeySql(
     case 'output':
       return compiling.column(by.name, row)
     case 'relevance':
-      return `ts_rank(${documentSql(by.search, rows, compiling)}, ${searchSql(by.search, compiling)})`
+      return relevanceSql(by.search, rows, compiling)
     case 'distance': {
       const point = [by.longitude, by.latitude].map((n) => compiling.params.bind(n, 'double precision')).join(', ')
       return `${compiling.column(by.column.name, row)}::geography <-> ST_SetSRID(ST_MakePoint(${point}), 4326)::geography`

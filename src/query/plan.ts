@@ -77,8 +77,16 @@ export type Predicate =
   | { readonly kind: 'exists'; readonly step: Step; readonly where: Predicate }
   | { readonly kind: 'search'; readonly search: Search }
 
-/** Full-text search of `query` (a `to_tsquery` text) over the concatenated columns. */
-export type Search = { readonly columns: readonly ColumnPath[]; readonly query: string }
+/** Full-text search over the concatenated columns, which must hold every word; without words nothing is found. */
+export type Search = { readonly columns: readonly ColumnPath[]; readonly words: readonly SearchWord[] }
+
+/** A word is found as it is written or by its stem; all words of a search have a stem, or none has. */
+export type SearchWord = {
+  /** A regular expression. */
+  readonly pattern: string
+  /** A `to_tsquery` text. */
+  readonly query: string | undefined
+}
 
 /** The output of a row, in order. */
 export type Selection = {

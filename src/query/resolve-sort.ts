@@ -2,10 +2,11 @@
 import type { Collection, Field, Kind } from '../catalog/catalog.ts'
 import { isObject, parameterType, type TypedValue } from '../catalog/values.ts'
 import { errors } from '../errors.ts'
-import { MAX_CURSOR_TEXT, MAX_SEARCH_WORDS, quoted } from './guards.ts'
+import { MAX_CURSOR_TEXT, quoted } from './guards.ts'
 import { VECTOR_METRICS, vectorValue } from './operators.ts'
 import type { ListQuery, SortKey } from './parse.ts'
 import type { Column, ColumnPath, Search, SortTerm } from './plan.ts'
+import { searchWords } from './search-words.ts'
 import { readableColumns, resolveColumn, type View } from './view.ts'
 
 const UNSORTABLE: ReadonlySet<Kind> = new Set(['json', 'geometry', 'geography', 'vector'])
@@ -28,7 +29,7 @@ export function resolveSort(query: ListQuery, search: Search | undefined, view: 
 export function resolveSearch(query: ListQuery, view: View): Search | undefined {
   if (query.search === undefined) return undefined
   const columns = query.searchFields?.map((path) => searchColumn(path, view)) ?? defaultColumns(view)
-  return { columns, query: toTsQuery(query.search) }
+  return { columns, words: searchWords(query.search) }
 }
 
 function byRelevance({ sortByRelevance }: ListQuery, search: Search | undefined): SortTerm[] {
@@ -90,16 +91,6 @@ const defaultColumns = (view: View): ColumnPath[] =>
     .map(ownColumn)
 
 const ownColumn = (column: Field): ColumnPath => ({ steps: [], column })
-
-/**
- * Every word as a quoted prefix: `'foo':* & 'bar':*`. Quotes and backslashes are the only characters with a meaning
- * inside the quotes; without them nothing a caller types is an operator.
- */
-function toTsQuery(search: string): string {
-  const words = search.split(/\s+/u).filter((word) => /[\p{L}\p{N}]/u.test(word))
-  if (words.length > MAX_SEARCH_WORDS) throw errors.badQuery(`search: at most ${MAX_SEARCH_WORDS} words`)
-  return words.map((word) => `'${word.replace(/['\\]/g, ' ')}':*`).join(' & ')
-}
 
 /*
  * Cursors of lists: the place after a row in the order of one sort, as text for the client to hand back. A cursor holds

@@ -17,6 +17,7 @@ import {
   ALWAYS,
   allOf,
   type Keyset,
+  NEVER,
   type PlanContent,
   type Predicate,
   type Search,
@@ -303,7 +304,10 @@ function selectionOf(query: ListQuery, view: View) {
 
 const emptySelection = (collection: Collection) => ({ collection, columns: [], nested: [] })
 
-const searched = (search: Search | undefined): Predicate[] => (search ? [{ kind: 'search', search }] : [])
+function searched(search: Search | undefined): Predicate[] {
+  if (search === undefined) return []
+  return search.words.length === 0 ? [NEVER] : [{ kind: 'search', search }]
+}
 
 function hasId({ primaryKey }: Collection, id: string): Predicate {
   const { operator } = findOperator('eq')!

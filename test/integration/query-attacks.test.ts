@@ -92,6 +92,61 @@ describe('I-02 values', () => {
   })
 })
 
+describe('attacks by words', () => {
+  const found = async (search: string) => {
+    const { status, body } = await ask({ search, fields: 'name', sort: 'count' })
+    expect(status, search).toBe(200)
+    return body.data.map((row: { name: string }) => row.name)
+  }
+
+  it.each([
+    '.*',
+    '.+',
+    '|',
+    '^',
+    '$',
+    '()',
+    '[]',
+    '\\',
+    '***=',
+    '(?i)',
+    "'",
+    '*',
+    '\\m',
+    '\\Z',
+    '[^x]',
+    '{1}',
+    't.o',
+    'o.e',
+  ])('%j is no pattern of any text', async (search) => expect(await found(search)).toEqual([]))
+
+  it.each(['on[e]', 'one|two', 'o(n|x)e', 'on+e', 'x?one', '(?=one)x', 'one{2}', '\\x6fne', '[[:alpha:]]', 'o\\w\\w'])(
+    '%j is a text with punctuation',
+    async (search) => expect(await found(search)).toEqual([]),
+  )
+
+  it.each([
+    '(one',
+    'one)',
+    '[one',
+    'one]',
+    '{one',
+    'one*',
+    '***:one',
+    '^one$',
+    'one\\',
+    '"one"',
+    "'one':*",
+    'one|',
+    '!one',
+  ])('%j is the word in it', async (search) => expect(await found(search)).toEqual(['one']))
+
+  it('that are long are looked for like others', async () => {
+    for (const search of ['a-'.repeat(250), 'aß'.repeat(250), 'one '.repeat(32), "'".repeat(500), '('.repeat(500)])
+      expect(Array.isArray(await found(search))).toBe(true)
+  })
+})
+
 describe('attacks by groups', () => {
   it.each([
     'date:year);select pg_sleep(5)--:createdAt',

@@ -283,6 +283,16 @@ describe('sort and search', () => {
     expect([data.map(({ id }) => id), total]).toEqual([ids, String(ids.length)])
   })
 
+  it('ask PostgreSQL for no stem of a stop word, which it would answer by a notice for each row', async () => {
+    const notices: unknown[] = []
+    const note = (notice: unknown) => notices.push(notice)
+    client.on('notice', note)
+    for (const search of ['the', 'the quick', `don't AT&T`, `it's quick`])
+      await read({ query: { fields: ['id'], search, sortByRelevance: true } })
+    client.off('notice', note)
+    expect(notices).toEqual([])
+  })
+
   it('survive a text that is too long to index', async () => {
     const words = Array.from({ length: 200_000 }, (_, i) => `word${i}`).join(' ')
     await client.query('begin')

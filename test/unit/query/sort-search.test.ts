@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { searchWords } from '../../../src/query/search-words.ts'
 import { listOf, refusal } from './support/compiled.ts'
 
 /** The joins and the ORDER BY of the rows, which come after the count. */
@@ -74,17 +75,56 @@ describe('sort', () => {
 describe('search', () => {
   const search = (text: string, more = {}) => listOf({ query: { fields: ['id'], search: text, ...more } })
 
+  const words = (text: string) =>
+    searchWords(text).map(({ pattern, query }) => [pattern.replaceAll('[^[:alnum:]]', '_'), query])
+
   it.each([
-    ['quick fox', `'quick':* & 'fox':*`],
-    ['  quick\n\tfox  ', `'quick':* & 'fox':*`],
-    [`o'neil`, `'o neil':*`],
-    ['a\\b', `'a b':*`],
-    ['a | b & !c <-> d:*', `'a':* & 'b':* & '!c':* & 'd:*':*`],
-    ['(ann@example.com)', `'(ann@example.com)':*`],
-    ['żółw', `'żółw':*`],
-    ['!!! ???', ''],
-  ])('%j becomes %j', (text, query) => {
-    expect(search(text).values).toEqual([query])
+    ['quick fox', ['(^|_)quick', `'quick':*`], ['(^|_)fox', `'fox':*`]],
+    ['  quick\n\tfox  ', ['(^|_)quick', `'quick':*`], ['(^|_)fox', `'fox':*`]],
+    [`o'neil`, ['(^|_)o_+neil', `'o neil':*`]],
+    ['b\\c', ['(^|_)b_+c', `'b c':*`]],
+    ['x | b & !c <-> d:*', ['(^|_)x', `'x':*`], ['(^|_)b', `'b':*`], ['(^|_)c', `'!c':*`], ['(^|_)d', `'d:*':*`]],
+    ['(ann@example.com)', ['(^|_)ann_+example_+com', `'(ann@example.com)':*`]],
+    ['żółw', ['(^|_)żółw', `'żółw':*`]],
+    ['cafe\u0301', ['(^|_)cafe\u0301', `'cafe\u0301':*`]],
+    ['192.168.1.1', ['(^|_)192_+168_+1_+1', `'192.168.1.1':*`]],
+    ['log-in', ['(^|_)log_+in', `'log-in':*`]],
+    ['my_table', ['(^|_)my_+table', `'my_table':*`]],
+    ['b.*(c|d)[^e]{2}\\m$', ['(^|_)b_+c_+d_+e_+2_+m', `'b.*(c|d)[^e]{2} m$':*`]],
+    ['***=b ??', ['(^|_)b', `'***=b':*`]],
+    ['!!! ???'],
+  ])('%j is looked for by patterns and stems', (text, ...expected) => {
+    expect(words(text)).toEqual(expected)
+  })
+
+  it.each([
+    ['the printer', ['(^|_)printer', `'printer':*`]],
+    [`don't know`, ['(^|_)know', `'know':*`]],
+    ['AT&T outage', ['(^|_)outage', `'outage':*`]],
+    ['IT', ['(^|_)IT', undefined]],
+    ['is not', ['(^|_)is', undefined], ['(^|_)not', undefined]],
+    [`don't`, ['(^|_)don_+t', undefined]],
+    ['AT&T', ['(^|_)AT_+T', undefined]],
+  ])('%j needs its stop words only where it has no others', (text, ...expected) => {
+    expect(words(text)).toEqual(expected)
+  })
+
+  it('binds what the caller has typed', () => {
+    const { text, values } = search(`quick o'fox`)
+    expect(text).not.toMatch(/quick|fox/)
+    const boundary = '(^|[^[:alnum:]])'
+    expect(values).toEqual([`${boundary}quick`, `'quick':*`, `${boundary}o[^[:alnum:]]+fox`, `'o fox':*`])
+  })
+
+  it('makes the stems of several words once, of one word after its pattern, of stop words never', () => {
+    const stems = (text: string) => search(text, { limit: 1, count: false }).text.match(/\w+,? to_tsvector\(.*?\)/g)
+    expect(stems('quick fox dog')).toEqual([`body, to_tsvector('english', body)`])
+    expect(stems('quick')).toEqual([`or to_tsvector('english', body)`])
+    expect(stems('is not')).toBeNull()
+  })
+
+  it('without a word finds nothing', () => {
+    expect(search('!!! ???').text).toContain('where false')
   })
 
   it('looks at text and uuid columns', () => {
@@ -102,6 +142,7 @@ describe('search', () => {
 
   it('sorts by relevance unless a sort is given', () => {
     expect(search('x', { sortByRelevance: true }).text).toContain('order by ts_rank(')
+    expect(search('is not', { sortByRelevance: true }).text).toContain('order by 0::real desc, t."id" desc')
     expect(search('x', { sortByRelevance: true, sort: 'title' }).text).not.toContain('ts_rank')
     expect(listOf({ query: { sortByRelevance: true } }).text).not.toContain('ts_rank')
   })
