@@ -179,7 +179,7 @@ type GroupName<G extends string> = G extends `date:${infer Part}:${infer Field}`
     ? `${Head}_${GroupName<Rest>}`
     : G
 
-type GroupValue<R, G extends string> = G extends `date:yearmonth:${string}`
+type GroupValue<R, G extends string> = G extends `date:${'yearmonth' | 'yearweek'}:${string}`
   ? string | null
   : G extends `date:${string}`
     ? number | null

@@ -29,6 +29,7 @@ import {
   type DatePart,
   type Grouping,
   type GroupKey,
+  isTextPart,
   type Keyset,
   mayFail,
   type PlanContent,
@@ -36,6 +37,7 @@ import {
   type Selection,
   type SortBy,
   type SortTerm,
+  TEXT_PARTS,
 } from './plan.ts'
 import type { Plan, ResolvedFilter } from './resolve.ts'
 import { createParams, ident, literal, type Params, type Statement, statement } from './sql.ts'
@@ -385,7 +387,7 @@ function keySql(
 }
 
 const partSql = (part: DatePart, time: string): string =>
-  part === 'yearmonth' ? `to_char(${time}, 'YYYY-MM')` : `extract(${part} from ${time})::integer`
+  isTextPart(part) ? `to_char(${time}, '${TEXT_PARTS[part]}')` : `extract(${part} from ${time})::integer`
 
 function aggregateSql(
   { fn, path }: Aggregate,

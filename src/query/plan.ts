@@ -113,8 +113,15 @@ export type SortBy =
   | { readonly kind: 'vectorDistance'; readonly column: Column; readonly operator: string; readonly vector: TypedValue }
   | { readonly kind: 'output'; readonly name: string }
 
-/** `yearmonth` is text, `2024-05`; the others are numbers. */
-export type DatePart = 'year' | 'yearmonth' | 'month' | 'day' | 'hour' | 'minute' | 'week' | 'dow' | 'isodow'
+/** A part of a date: text that names its year, too, `2024-05` or `2024-W05`, or a number. */
+export type DatePart = TextPart | 'year' | 'month' | 'day' | 'hour' | 'minute' | 'week' | 'dow' | 'isodow'
+
+export type TextPart = 'yearmonth' | 'yearweek'
+
+/** The parts that are text, each as a format of PostgreSQL. ISO weeks have years of their own, which begin on a Monday. */
+export const TEXT_PARTS: Readonly<Record<TextPart, string>> = { yearmonth: 'YYYY-MM', yearweek: 'IYYY-"W"IW' }
+
+export const isTextPart = (part: DatePart): part is TextPart => Object.hasOwn(TEXT_PARTS, part)
 
 /** One groupBy entry; `keys` are the members it becomes in every row. */
 export type GroupKey = {

@@ -17,6 +17,7 @@ import {
   type DatePart,
   type Grouping,
   type GroupKey,
+  isTextPart,
   isToMany,
   type NestedSelection,
   type Predicate,
@@ -224,6 +225,7 @@ export function resolveGroupSort(sort: readonly SortKey[], { keys, aggregates }:
 const PARTS: ReadonlySet<string> = new Set<DatePart>([
   'year',
   'yearmonth',
+  'yearweek',
   'month',
   'day',
   'hour',
@@ -251,10 +253,16 @@ const bucketKeys = (part: DatePart, path: readonly string[]) => [
   `${part}_${path.join('_')}`,
 ]
 
+/** The other order of the words in a part's name. */
+const TURNED: ReadonlyMap<string, DatePart> = new Map([
+  ['monthyear', 'yearmonth'],
+  ['weekyear', 'yearweek'],
+])
+
 function readPart(part: string, field: Field): DatePart {
   const fits = DATED.has(field.kind) || (TIMED.has(field.kind) && (part === 'hour' || part === 'minute'))
   if (!PARTS.has(part) || !fits) {
-    const meant = nearName(part, PARTS) ?? (plain(part) === 'monthyear' ? 'yearmonth' : undefined)
+    const meant = nearName(part, PARTS) ?? TURNED.get(plain(part))
     const right = meant === undefined || meant === part ? '' : `, did you mean ${meant}?`
     throw errors.badQuery(`groupBy: no date part ${quoted(part)} of this field${right}`)
   }
@@ -373,7 +381,7 @@ function aggregateOutput({ name, fn, path }: Aggregate): Field {
   }
 }
 
-const partOutput = (name: string, part: DatePart): Field => output(name, part === 'yearmonth' ? 'text' : 'integer')
+const partOutput = (name: string, part: DatePart): Field => output(name, isTextPart(part) ? 'text' : 'integer')
 
 const outputOf = (name: string, { column }: ColumnPath): Field => ({ ...output(name, column.kind), ...column, name })
 

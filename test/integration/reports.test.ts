@@ -128,6 +128,7 @@ describe('rule 2: date buckets', () => {
     ['dow', [0, 1]],
     ['isodow', [1, 7]],
     ['yearmonth', ['2024-01', '2024-03', '2024-10', '2024-12']],
+    ['yearweek', ['2024-W01', '2024-W13', '2024-W43', '2024-W52']],
   ])('%s, in UTC', async (part, values) => {
     const groups = await rows({ groupBy: [`date:${part}:soldAt`], aggregate: { n } })
     expect(groups.map((row) => row[`${part}_soldAt`])).toEqual(values)
@@ -165,6 +166,33 @@ describe('rule 2: date buckets', () => {
     expect(first).toMatchObject({ yearmonth_soldAt: '2023-12' })
     const refused = await report({ groupBy: ['date:month-year:soldAt'] })
     expect(refused.body.error.details).toContain('did you mean yearmonth?')
+  })
+
+  it('of a year and week belong to the year of the week', async () => {
+    await api.admin('POST', '/schemas', { collectionName: 'task', schema: { fields: { dueAt: { type: 'DateTime' } } } })
+    // The second last is already Monday in Auckland: week 1 of 2027 begins on January 4th.
+    await api.sql(`insert into task ("dueAt") values ('2025-01-01 12:00Z'), ('2025-12-31 12:00Z'), ('2026-12-31 12:00Z'),
+      ('2027-01-01 12:00Z'), ('2027-01-03 12:00Z'), ('2027-01-04 12:00Z')`)
+    const groupBy = ['date:yearweek:dueAt']
+    const weeks = async (more = {}) => {
+      const { body } = await report({ groupBy, aggregate: { n }, ...more }, 'task')
+      return body.data.map((row: Record<string, unknown>) => [row.yearweek_dueAt, row.n])
+    }
+    expect(await weeks()).toEqual([
+      ['2025-W01', 1],
+      ['2026-W01', 1],
+      ['2026-W53', 3],
+      ['2027-W01', 1],
+    ])
+    expect(await weeks({ timezone: 'Pacific/Auckland', sort: '-yearweek_dueAt', limit: 2 })).toEqual([
+      ['2027-W01', 2],
+      ['2026-W53', 2],
+    ])
+    expect(await weeks({ having: { yearweek_dueAt: { between: ['2025-W52', '2026-W52'] } } })).toEqual([
+      ['2026-W01', 1],
+    ])
+    const byYearAndWeek = await report({ groupBy: ['date:year:dueAt', 'date:week:dueAt'], aggregate: { n } }, 'task')
+    expect(byYearAndWeek.body.data[0]).toMatchObject({ year_dueAt: 2025, week_dueAt: 1, n: 2 })
   })
 
   it.each(['Mars/Olympus', '+02:00', "UTC'--", ''])('refuse the zone %j', async (timezone) => {

@@ -23,6 +23,24 @@ describe('groupBy', () => {
     )
   })
 
+  it.each([
+    ['yearmonth', 'YYYY-MM'],
+    ['yearweek', 'IYYY-"W"IW'],
+  ])('writes the %s in UTC', (part, format) => {
+    expect(groups({ groupBy: [`date:${part}:published`] })).toContain(
+      `to_char(t."published" at time zone 'UTC', '${format}') as k1`,
+    )
+  })
+
+  it.each([
+    ['month-year', 'yearmonth'],
+    ['weekyear', 'yearweek'],
+    ['year-week', 'yearweek'],
+  ])('suggests for %s %s', (part, meant) => {
+    const { details } = refusal(() => listOf({ query: { groupBy: [`date:${part}:published`] } }))
+    expect(details).toContain(`did you mean ${meant}?`)
+  })
+
   it('extracts from other kinds without a zone', () => {
     const text = groups({ groupBy: ['date:hour:due', 'date:hour:local', 'date:minute:alarm'], timezone: 'Asia/Tokyo' })
     expect(text).toContain(

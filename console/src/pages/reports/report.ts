@@ -55,6 +55,7 @@ export const writeGroup = ({ path, part }: Group): string => (part === undefined
 export const parts: Readonly<Record<string, string>> = {
   year: 'year',
   yearmonth: 'year and month',
+  yearweek: 'year and week',
   month: 'month of the year',
   week: 'week of the year',
   day: 'day of the month',
@@ -63,6 +64,9 @@ export const parts: Readonly<Record<string, string>> = {
   hour: 'hour',
   minute: 'minute',
 }
+
+/** Those that name the year, too; the others are numbers. */
+const textParts: ReadonlySet<string> = new Set(['yearmonth', 'yearweek'])
 
 /** The parts that a field has. */
 export function partsOf(field: Field | undefined): readonly string[] {
@@ -271,7 +275,7 @@ export function resultCollection(report: Report, collection: Collection, catalog
   })
   const groups = report.groupBy.map((text) => {
     const { path, part } = readGroup(text)
-    return field(keyOf(text), part === undefined ? kindOf(path) : part === 'yearmonth' ? 'text' : 'integer')
+    return field(keyOf(text), part === undefined ? kindOf(path) : textParts.has(part) ? 'text' : 'integer')
   })
   const fields = [...measures, ...groups]
   return { ...collection, fields, relations: [], titleField: fields[0]?.name ?? '' }
