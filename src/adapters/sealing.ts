@@ -7,7 +7,9 @@ const nonceLength = 12
 const tagLength = 16
 
 /** Purpose and owner of a sealed text: sealed for one row it does not open in another. */
-type SealedFor = { readonly purpose: string; readonly owner: string }
+export type SealedFor = { readonly purpose: string; readonly owner: string }
+
+type Unsealed = { readonly text: string; readonly outdated: boolean }
 
 /** Encrypts a secret that the database keeps and that we must be able to read again; with a key from SECRET_KEY. */
 export function seal(config: Config, { purpose, owner }: SealedFor, text: string): string {
@@ -21,12 +23,19 @@ export function seal(config: Config, { purpose, owner }: SealedFor, text: string
  * The text in it; `outdated` when only SECRET_KEY_PREVIOUS opens it, so that it should be sealed again. Throws when
  * neither key does: the installation has lost the key, or the row was changed.
  */
-export function unseal(config: Config, sealedFor: SealedFor, sealed: string): { text: string; outdated: boolean } {
+export function unseal(config: Config, sealedFor: SealedFor, sealed: string): Unsealed {
+  const unsealed = tryUnseal(config, sealedFor, sealed)
+  if (unsealed !== undefined) return unsealed
+  throw new Error(`a sealed ${sealedFor.purpose} opens neither with SECRET_KEY nor with SECRET_KEY_PREVIOUS`)
+}
+
+/** The same where a lost key is an answer, no failure: undefined when neither key opens it. */
+export function tryUnseal(config: Config, sealedFor: SealedFor, sealed: string): Unsealed | undefined {
   for (const [index, key] of deriveKeys(config, sealedFor.purpose).entries()) {
     const text = opened(key, sealedFor.owner, Buffer.from(sealed, 'base64url'))
     if (text !== undefined) return { text, outdated: index > 0 }
   }
-  throw new Error(`a sealed ${sealedFor.purpose} opens neither with SECRET_KEY nor with SECRET_KEY_PREVIOUS`)
+  return undefined
 }
 
 /**

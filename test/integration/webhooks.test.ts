@@ -1,7 +1,15 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { aheadOf, retryAfterOf, tellOfStopped, verdictOn } from '../../src/features/messaging/webhooks/webhooks.ts'
+import { seal } from '../../src/adapters/sealing.ts'
+import {
+  aheadOf,
+  retryAfterOf,
+  sealedForWebhook,
+  tellOfStopped,
+  verdictOn,
+} from '../../src/features/messaging/webhooks/webhooks.ts'
 import { openWebhooks } from '../../src/workers/webhooks.ts'
 import { type Api, type Call, startApi } from '../support/api.ts'
+import { testConfig } from '../support/prepare.ts'
 import { type Receiver, startReceiver, verified } from '../support/receiver.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -49,6 +57,13 @@ const make = async (to: Pick<Receiver, 'url'>, more: object = {}, as: Call = api
 }
 const placeOf = async (id: string) =>
   (await api.sql(`select state, token, reason from svc_log.consumer where name = 'webhook:' || $1::uuid`, [id]))[0]
+/** As it was stored under a SECRET_KEY that is gone. */
+const sealedByLostKey = (id: string, secret: string) =>
+  seal(
+    testConfig(api.database.url, { SECRET_KEY: 'another key, which nobody has kept at all' }),
+    sealedForWebhook(id),
+    secret,
+  )
 const deliveries = async (id: string) => (await api.admin('GET', `/webhooks/${id}/deliveries`)).body.data as any[]
 const brief = ({ accepted }: Receiver) =>
   accepted.map(({ body }) => [body.action ?? body.type, body.id, body.data?.state])
@@ -193,6 +208,72 @@ describe('a webhook', () => {
     await waitFor(() => to.accepted.length === 2)
     verified(to.accepted[1]!, body.data.secret)
     expect(() => verified(to.accepted[1]!, former)).toThrow()
+  })
+
+  it('whose former secret does not open any more is signed with the present one alone', async () => {
+    const to = await receiver()
+    const { id, secret: former } = await make(to)
+    const { body } = await api.admin('POST', `/webhooks/${id}/rotate`)
+    await api.sql('update "svc_Webhook" set "formerSecret" = $1', [sealedByLostKey(id, former)])
+    expect((await api.admin('POST', `/webhooks/${id}/test`)).status).toBe(202)
+    await waitFor(() => to.accepted.length === 1)
+    verified(to.accepted[0]!, body.data.secret)
+    expect(to.accepted[0]!.headers['webhook-signature']!.split(' ')).toHaveLength(1)
+  })
+
+  it('whose secret does not open any more is signed again from a rotation on', async () => {
+    const to = await receiver()
+    const { id, secret: former } = await make(to)
+    await api.sql('update "svc_Webhook" set secret = $1', [sealedByLostKey(id, former)])
+    const { body } = await api.admin('POST', `/webhooks/${id}/rotate`)
+    expect(await api.sql('select "formerSecret" from "svc_Webhook"')).toEqual([{ formerSecret: null }])
+    await api.sql('insert into "order" (id) values (1)')
+    await waitFor(() => to.accepted.length === 1)
+    verified(to.accepted[0]!, body.data.secret)
+  })
+
+  it('whose secret does not open any more is paused, says what to do, and delivers all of it later', async () => {
+    const [to, healthy] = [await receiver(), await receiver()]
+    const { id, secret: former } = await make(to, { name: 'of a lost key' })
+    await make(healthy)
+    await api.sql('update "svc_Webhook" set secret = $2 where id = $1', [id, sealedByLostKey(id, former)])
+    const refused = {
+      status: 409,
+      body: {
+        error: {
+          code: 'WEBHOOK_SECRET_LOST',
+          message: expect.stringContaining('rotate the secret, or set SECRET_KEY_PREVIOUS'),
+        },
+      },
+    }
+    expect(await api.admin('POST', `/webhooks/${id}/test`)).toMatchObject(refused)
+    await api.sql('insert into "order" (id) values (1), (2)')
+    await waitFor(() => healthy.accepted.length === 2)
+    await waitFor(async () => (await placeOf(id)).state === 'paused')
+    expect((await api.admin('GET', `/webhooks/${id}`)).body.data).toMatchObject({
+      status: 'paused',
+      reason: expect.stringContaining('rotate the secret, or set SECRET_KEY_PREVIOUS'),
+    })
+    const waiting = Array(2).fill({ status: 'pending', attempts: 0, error: null })
+    await waitFor(async () => (await deliveries(id)).every(({ attempts }) => attempts === 0))
+    expect(await deliveries(id)).toMatchObject(waiting)
+    const told = await api.sql(`select title, message from "svc_Notification" where type = 'webhook'`)
+    expect(told).toEqual([
+      { title: 'The webhook of a lost key is paused', message: expect.stringContaining('SECRET_KEY_PREVIOUS') },
+    ])
+    expect(await api.jobs('mail')).toHaveLength(1)
+    expect(await api.admin('PATCH', `/webhooks/${id}`, { status: 'active' })).toMatchObject(refused)
+    expect(await api.admin('POST', `/webhooks/${id}/test`)).toMatchObject(refused)
+    expect(await api.jobs('mail')).toHaveLength(1)
+    const { body } = await api.admin('POST', `/webhooks/${id}/rotate`)
+    expect((await api.admin('PATCH', `/webhooks/${id}`, { status: 'active' })).body.data).toMatchObject({
+      reason: null,
+    })
+    await waitFor(() => to.accepted.length === 2)
+    for (const one of to.received) verified(one, body.data.secret)
+    await waitFor(async () => (await deliveries(id)).every(({ status }) => status === 'delivered'))
+    expect(await deliveries(id)).toMatchObject(Array(2).fill({ attempts: 1 }))
+    await api.sql('delete from "svc_Notification"; delete from pgboss.job')
   })
 
   it('keeps its place while it is paused, and is told all of it when it goes on', async () => {
@@ -378,6 +459,7 @@ describe('rights', () => {
     await waitFor(async () => (await placeOf(id)).state === 'paused')
     expect(to.accepted).toHaveLength(1)
     expect((await api.admin('GET', `/webhooks/${id}`)).body.data.reason).toMatch(/may not assign its role/)
+    await waitFor(async () => (await deliveries(id))[0]?.attempts === 0)
   })
 
   it.each([

@@ -138,12 +138,18 @@ export async function forgetReason(tx: Tx, id: string): Promise<void> {
   await tx.any(rawQuery(`update "svc_Webhook" set reason = null where id = $1 and reason is not null`, [id]))
 }
 
-export async function setSecret(tx: Tx, id: string, sealed: string, formerHours: number): Promise<void> {
+/** The present one becomes the former one, unless it is `lost`: compared here, as another rotation may be under way. */
+export async function setSecret(
+  tx: Tx,
+  id: string,
+  sealed: string,
+  { formerHours, lost }: { readonly formerHours: number; readonly lost: string | undefined },
+): Promise<void> {
   await tx.any(
     rawQuery(
-      `update "svc_Webhook" set "formerSecret" = secret, "formerUntil" = now() + make_interval(hours => $3), secret = $2,
-         "updatedAt" = now() where id = $1`,
-      [id, sealed, formerHours],
+      `update "svc_Webhook" set "formerSecret" = nullif(secret, $4), "formerUntil" = now() + make_interval(hours => $3),
+         secret = $2, "updatedAt" = now() where id = $1`,
+      [id, sealed, formerHours, lost ?? null],
     ),
   )
 }

@@ -2,7 +2,7 @@ import { createHmac, randomBytes, randomUUID } from 'node:crypto'
 import { type Caller, identified } from '../../../access/principal.ts'
 import { checkUrl, fetchBeginning, UrlFetchError } from '../../../adapters/fetch-url.ts'
 import type { IdSource } from '../../../adapters/ids.ts'
-import { seal, unseal } from '../../../adapters/sealing.ts'
+import { seal, tryUnseal } from '../../../adapters/sealing.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Reads } from '../../../db/pools.ts'
 import type { Tx } from '../../../db/sql.ts'
@@ -127,6 +127,7 @@ export async function changeWebhook(
   const before = await readWebhook(deps, caller, id, 'update')
   const webhook = { ...before, ...change }
   if (Object.keys(change).length > 0 || status === 'active') await check(deps, webhook)
+  if (status === 'active') await requireSecret(deps, id)
   return commit(deps, actor, async (tx) => {
     if (Object.keys(change).length > 0) await updateWebhook(tx, webhook)
     if (status !== undefined) await setStatus(tx, id, status, status === 'paused' ? 'by request' : null)
@@ -140,12 +141,17 @@ export async function removeWebhook(deps: WebhookWrites, { caller, actor }: Webh
   await commit(deps, actor, async (tx) => ({ result: await deleteWebhook(tx, id) }))
 }
 
-/** Gives a webhook another secret, answered this one time. For a day deliveries are signed with both. */
+/**
+ * Gives a webhook another secret, answered this one time. For a day deliveries are signed with both, unless the key of the
+ * former one is lost: nothing can be signed with that any more.
+ */
 export async function rotateSecret(deps: WebhookWrites, { caller, actor }: WebhookAsker, id: string) {
   await readWebhook(deps, caller, id, 'update')
   const secret = newWebhookSecret()
   return commit(deps, actor, async (tx) => {
-    await setSecret(tx, id, sealSecret(deps, id, secret), formerHours)
+    const former = (await secretsOf(tx, id))?.secret
+    const isLost = former !== undefined && tryUnseal(deps.config, sealedForWebhook(id), former) === undefined
+    await setSecret(tx, id, sealSecret(deps, id, secret), { formerHours, lost: isLost ? former : undefined })
     return { result: { id, secret } }
   })
 }
@@ -153,6 +159,7 @@ export async function rotateSecret(deps: WebhookWrites, { caller, actor }: Webho
 /** Has a delivery sent that says nothing but that it is a test. Gives its id. */
 export async function testWebhook(deps: WebhookWrites, { caller, actor }: WebhookAsker, id: string) {
   const webhook = await readWebhook(deps, caller, id, 'update')
+  await requireSecret(deps, id)
   requireActive(webhook)
   const delivery = deliveryId(id, 'test', deps.newId())
   return commit(deps, actor, async (tx) => {
@@ -223,6 +230,12 @@ const deliveryNotFound = () => new AppError(404, 'Delivery not found')
 
 function requireActive({ status }: Webhook): void {
   if (status === 'paused') throw new AppError(409, 'The webhook is paused', { code: 'WEBHOOK_PAUSED' })
+}
+
+/** Refuses what would only have the webhook paused, or paused again. */
+async function requireSecret(deps: Reads & Configuration, id: string): Promise<void> {
+  if ((await openSecrets(deps, id)) === undefined)
+    throw new AppError(409, `The webhook cannot sign: ${secretLost}`, { code: 'WEBHOOK_SECRET_LOST' })
 }
 
 function permit({ access }: Caller, action: Action): void {
@@ -323,11 +336,11 @@ async function refill(lane: EndpointLane): Promise<void> {
   try {
     const claimed = await claimDeliveries(deps, webhookId, token, lane.ahead, claimMs)
     lane.isDry = claimed.length === 0 && lane.changes === changes
-    const webhook = claimed.length === 0 ? undefined : await webhookById(deps.db, webhookId)
-    if (webhook === undefined) return
-    const signing = { ...webhook, secrets: await openSecrets(deps, webhookId) }
+    if (claimed.length === 0) return
+    const webhook = await signing(deps, webhookId)
+    if (webhook === undefined) return await returnClaims(deps, token, idsOf(claimed))
     const ready = await composed(deps, webhook, claimed)
-    lane.queue.push(...ready.map((one) => ({ ...one, webhook: signing, claimedAt })))
+    lane.queue.push(...ready.map((one) => ({ ...one, webhook, claimedAt })))
   } catch (error) {
     lane.isDry = true
     deps.log.warn({ err: error, webhook: webhookId }, 'deliveries could not be claimed; they go on')
@@ -335,6 +348,19 @@ async function refill(lane: EndpointLane): Promise<void> {
     lane.claiming = undefined
   }
 }
+
+/** A webhook with what it signs; undefined where it is gone, or is paused by now because it may or can send nothing. */
+async function signing(deps: DeliveryWrites, id: string): Promise<SigningWebhook | undefined> {
+  const webhook = await webhookById(deps.db, id)
+  if (webhook === undefined) return undefined
+  const secrets = await openSecrets(deps, id)
+  const refusal = await refusalOf(deps, deps.db, webhook)
+  if (secrets !== undefined && refusal === undefined) return { ...webhook, secrets }
+  await pause(deps, webhook, refusal ?? secretLost)
+  return undefined
+}
+
+const idsOf = (deliveries: readonly ClaimedDelivery[]) => deliveries.map(({ id }) => id)
 
 function sendFrom(lane: EndpointLane): void {
   const { deps, queue, running } = lane
@@ -355,7 +381,7 @@ function sendFrom(lane: EndpointLane): void {
 
 /** Others, or the next claim, take what is waiting here. */
 async function giveBack(lane: EndpointLane): Promise<void> {
-  const ids = lane.queue.map(({ delivery }) => delivery.id)
+  const ids = idsOf(lane.queue.map(({ delivery }) => delivery))
   lane.queue = []
   if (ids.length > 0) await returnClaims(lane.deps, lane.token, ids)
 }
@@ -415,11 +441,6 @@ async function composed(
   webhook: Webhook,
   deliveries: readonly ClaimedDelivery[],
 ): Promise<readonly Composed[]> {
-  const refusal = await refusalOf(deps, deps.db, webhook)
-  if (refusal !== undefined) {
-    await pause(deps, webhook, refusal)
-    return []
-  }
   const sight = seenBy(deps, webhook)
   const changes = deliveries.filter(({ action }) => !signs.has(action))
   const events = await readEvents(
@@ -570,19 +591,28 @@ const secretPrefix = 'whsec_'
 
 const newWebhookSecret = (): string => secretPrefix + randomBytes(32).toString('base64')
 
-const sealedFor = (webhookId: string) => ({ purpose: 'webhook', owner: webhookId })
+/** The purpose that the secret of a webhook is sealed for. */
+export const sealedForWebhook = (webhookId: string) => ({ purpose: 'webhook', owner: webhookId })
 
 const sealSecret = ({ config }: Configuration, webhookId: string, secret: string): string =>
-  seal(config, sealedFor(webhookId), secret)
+  seal(config, sealedForWebhook(webhookId), secret)
 
-/** The present one first; the former one as long as it counts. */
-async function openSecrets(deps: DeliveryWrites, webhookId: string): Promise<readonly string[]> {
-  const stored = await secretsOf(deps.db, webhookId)
-  if (stored === undefined) return []
+/**
+ * The present one first; the former one as long as it counts, and where it still opens: receivers have the present one by then.
+ * Undefined where the present one does not open, as after a change of SECRET_KEY.
+ */
+async function openSecrets({ db, config }: Reads & Configuration, id: string): Promise<readonly string[] | undefined> {
+  const stored = await secretsOf(db, id)
+  if (stored === undefined) return undefined
   const { secret, formerSecret, isFormerValid } = stored
-  const sealed = isFormerValid && formerSecret !== null ? [secret, formerSecret] : [secret]
-  return sealed.map((one) => unseal(deps.config, sealedFor(webhookId), one).text)
+  const open = (sealed: string) => tryUnseal(config, sealedForWebhook(id), sealed)?.text
+  const [present, former] = [open(secret), isFormerValid && formerSecret !== null ? open(formerSecret) : undefined]
+  if (present === undefined) return undefined
+  return former === undefined ? [present] : [present, former]
 }
+
+const secretLost =
+  'its secret cannot be read with the present SECRET_KEY: rotate the secret, or set SECRET_KEY_PREVIOUS to the former key'
 
 function withoutSecrets(text: string, secrets: readonly string[]): string {
   return secrets
