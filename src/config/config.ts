@@ -266,11 +266,10 @@ function sharesWord(left: string, right: string): boolean {
 export function parseInstallation(env: Env, { secretKey = false }: { readonly secretKey?: boolean } = {}): Config {
   const options = { allowMissingSecret: true }
   const { database } = parseConfig(env, options)
-  const kept = (name: string) => keptIn(database.dataDir, name)
   const all: ParseOptions = {
     ...options,
     requireDatabase: true,
-    ...(secretKey && { secretKey: kept('secret-key') ?? '' }),
+    ...(secretKey && { secretKey: keptSecretKey(database.dataDir) ?? '' }),
   }
   if (database.url !== undefined) return parseConfig(env, all)
   return parseConfig({ ...env, DATABASE_URL: embeddedDatabase(database.dataDir) }, all)
@@ -279,6 +278,11 @@ export function parseInstallation(env: Env, { secretKey = false }: { readonly se
 /** The address of the embedded database that a data directory holds; undefined where none was ever started. */
 export function embeddedDatabase(dataDir: string): string | undefined {
   return keptIn(dataDir, 'database-url')
+}
+
+/** The key that `npm start` has made up and keeps in a data directory; undefined where it has not. */
+export function keptSecretKey(dataDir: string): string | undefined {
+  return keptIn(dataDir, 'secret-key')
 }
 
 function keptIn(dataDir: string, name: string): string | undefined {

@@ -1,4 +1,4 @@
-import { type Config, ConfigError, parseInstallation } from '../config/config.ts'
+import { type Config, ConfigError, keptSecretKey, parseInstallation } from '../config/config.ts'
 import { issuerOf } from '../config/issuer.ts'
 import type { Env, VariableProblem } from '../config/variable.ts'
 import { type Finding, ok, problem, warning } from './finding.ts'
@@ -59,6 +59,16 @@ function fromProblem({ variable, message, doc }: VariableProblem): Finding {
 }
 
 const standIn = 'stands in while the doctor looks at the rest; signs nothing'
+
+/** Whether the key of a configuration is none that anything was ever sealed with. */
+export const isStandIn = ({ auth }: Config): boolean => auth.secretKey === standIn
+
+/** The same with the key that `npm start` keeps beside its data, where SECRET_KEY is not set: by that its processes seal. */
+export function withKeptKey(config: Config): Config {
+  const { auth, database } = config
+  const secretKey = auth.secretKey || keptSecretKey(database.dataDir)
+  return secretKey === undefined ? config : { ...config, auth: { ...auth, secretKey } }
+}
 
 function withoutBad(env: Env, problems: readonly VariableProblem[]): Config | undefined {
   const bad = new Set(problems.map(({ variable }) => variable))

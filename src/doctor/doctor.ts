@@ -3,7 +3,7 @@ import { families } from '../config/families.ts'
 import type { Env, Variable } from '../config/variable.ts'
 import { groups } from '../config/variables.ts'
 import { type Database, databaseUrl, directUrl } from '../db/pools.ts'
-import { checkMcp, readConfiguration } from './configuration.ts'
+import { checkMcp, readConfiguration, withKeptKey } from './configuration.ts'
 import {
   checkNotifications,
   checkReplicas,
@@ -38,6 +38,7 @@ import {
   isSetUp,
   notSetUp,
 } from './installation.ts'
+import { checkSealed } from './sealed.ts'
 import { checkMail, checkRedis, checkStorage, checkTenantMail, checkUpstash } from './services.ts'
 import { checkBacklog, checkBackups, checkConsumers, checkSchedules, checkTasks, checkWorkers } from './work.ts'
 
@@ -47,7 +48,7 @@ import { checkBacklog, checkBackups, checkConsumers, checkSchedules, checkTasks,
  */
 export async function examine(env: Env, now: () => number = Date.now): Promise<readonly Finding[]> {
   const { config, findings } = readConfiguration(env)
-  const parts = config === undefined ? [] : await examineParts(config, now)
+  const parts = config === undefined ? [] : await examineParts(withKeptKey(config), now)
   return [...findings, ...parts].map((finding) => withoutSecrets(finding, secretsOf(env)))
 }
 
@@ -119,6 +120,7 @@ async function examineInstallation(db: Database, config: Config, now: () => numb
     ['role', () => checkOwner(db)],
     ['registration', () => checkRegistration(db, config)],
     ['extension', () => checkExtensions(db, config)],
+    ['sealed values', () => checkSealed(db, config)],
     ['definitions', () => checkDefinitions(db, config)],
     ['realtime by WAL', () => checkPublication(db, wantsWal)],
     ['log partitions', () => checkPartitions(db)],

@@ -23,6 +23,9 @@ export function problem(check: string, says: string, remedy: string): Finding {
   return { check, status: 'problem', says, remedy }
 }
 
+/** Text of users, without characters that a terminal would obey. */
+export const oneLine = (text: string): string => text.replace(/[\p{C}\s]+/gu, ' ').slice(0, 100)
+
 /** The message of whatever was thrown, as one line. */
 export function reasonOf(thrown: unknown): string {
   const { message, code } = thrown as { message?: string; code?: string }

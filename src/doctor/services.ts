@@ -14,7 +14,7 @@ import type { Reader } from '../db/sql.ts'
 import { openStorages, type Storage } from '../features/files/storage/storage.ts'
 import { settingsSender } from '../features/messaging/mail/mail.ts'
 import { installationSettings, tenantsWithSmtp } from '../features/settings/settings.ts'
-import { type Finding, ok, problem, reasonOf, warning } from './finding.ts'
+import { type Finding, ok, oneLine, problem, reasonOf, warning } from './finding.ts'
 
 /**
  * Every sender of the environment and, where there is a database, the one of the installation's settings: whether its
@@ -101,9 +101,6 @@ function summaryOf(found: readonly (Finding | 'works')[], left: number): Finding
 }
 
 const placeOf = ({ host, port }: SmtpSender): string => `${oneLine(host)}:${port}`
-
-/** Text of tenants, without characters that a terminal would obey. */
-const oneLine = (text: string): string => text.replace(/[\p{C}\s]+/gu, ' ').slice(0, 100)
 
 /** A Redis and what it is for; `keeps` where an evicted key would be missed. */
 type Use = { readonly variable: string; readonly url: string; readonly what: string; readonly keeps: boolean }

@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto'
+import { randomBytes, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { createServer as createHttpServer } from 'node:http'
@@ -375,6 +375,65 @@ describeWithRedis('Redis', () => {
     expect(of(await look({ ...env, RATE_LIMIT_DISABLED: 'true' }), 'redis')).toEqual([])
     await redis.stop()
     expect(of(await look(env), 'redis')).toEqual([`problem: ${host} for rate limits: no answer`])
+  })
+})
+
+describe('what is sealed', () => {
+  const key = 'the key of today, of no worth to anybody'
+  const former = 'the key of before, of no worth to anybody'
+  const sealed = (by: string, purpose: string, owner: string) =>
+    seal(testConfig(database.url, { SECRET_KEY: by }), { purpose, owner }, 'a sealed secret')
+  const made = async (by: string) => {
+    const webhook = randomUUID()
+    await withClient(database.url, async (client) => {
+      await client.query(
+        `insert into "svc_Webhook" (id, name, url, collections, "role_Id", "user_Id", secret, "formerSecret", "formerUntil")
+         select $1, 'to the shop', 'http://x.example', '[]', r.id, u.id, $2, $3, now() + interval '1 h'
+         from "svc_Role" r, "svc_User" u limit 1`,
+        [webhook, sealed(by, 'webhook', webhook), sealed(by, 'webhook', webhook)],
+      )
+      const value = sealed(by, 'workflow secret', 'svc_Secret')
+      await client.query(`insert into "svc_Secret" (name, value) values ($1, $2)`, ['bank\u001b[31m', value])
+    })
+    return webhook
+  }
+  const found = async (more: Record<string, string>) => {
+    const all = (await look({ SECRET_KEY: key, ...more })).filter(({ check }) => check === 'sealed values')
+    expect(JSON.stringify(all)).not.toMatch(/a sealed secret|of no worth/)
+    return all.map(({ status, says, remedy }) => [`${status}: ${says}`, remedy])
+  }
+  afterEach(() => query('delete from "svc_Webhook"; delete from "svc_Secret"'))
+
+  it('opens by the present key', async () => {
+    await made(key)
+    expect(await found({})).toEqual([[expect.stringMatching(/^ok: SECRET_KEY opens the secrets/), undefined]])
+  })
+
+  it('is named where no key opens it, with what to do', async () => {
+    const webhook = await made(former)
+    expect(await found({})).toEqual([
+      [
+        `problem: no key opens webhook to the shop (${webhook})`,
+        expect.stringMatching(/SECRET_KEY_PREVIOUS, or rotate/),
+      ],
+      ['problem: no key opens workflow secret bank [31m', expect.stringMatching(/SECRET_KEY_PREVIOUS, or set/)],
+    ])
+  })
+
+  it('is named where only the former key opens it, which must stay that long', async () => {
+    const webhook = await made(former)
+    const shop = `to the shop (${webhook})`
+    expect(await found({ SECRET_KEY_PREVIOUS: former })).toEqual([
+      [
+        `warning: only SECRET_KEY_PREVIOUS opens webhook ${shop}; former secret of webhook ${shop}; workflow secret bank [31m`,
+        expect.stringMatching(/^keep SECRET_KEY_PREVIOUS until/),
+      ],
+    ])
+  })
+
+  it('is not judged by a key that stands in for a bad one', async () => {
+    await made(former)
+    expect(await found({ NODE_ENV: 'production', SECRET_KEY: 'short' })).toEqual([])
   })
 })
 

@@ -1,6 +1,9 @@
-import { describe, expect, it } from 'vitest'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { parseConfig } from '../../src/config/config.ts'
-import { checkMcp, judgeOAuth, judgeSecretKey, readConfiguration } from '../../src/doctor/configuration.ts'
+import { checkMcp, judgeOAuth, judgeSecretKey, readConfiguration, withKeptKey } from '../../src/doctor/configuration.ts'
 import {
   connectionsOfEach,
   judgeCapacity,
@@ -12,6 +15,7 @@ import {
   type ServerFacts,
 } from '../../src/doctor/database.ts'
 import type { Finding } from '../../src/doctor/finding.ts'
+import { judgeSealed } from '../../src/doctor/sealed.ts'
 import { judgeEviction } from '../../src/doctor/services.ts'
 
 const env = { DATABASE_URL: 'postgres://u@db.example/d', SECRET_KEY: 'Kq8#vZ1!tR5@yW9$eU3%iO7^pA2&sD6*' }
@@ -132,6 +136,30 @@ describe('judgeEviction', () => {
   ])('%s, limited: %s', (policy, limited, uses, remedy) => {
     expect(judgeEviction('r', { policy, limited }, uses)?.remedy).toBe(remedy)
   })
+})
+
+describe('judgeSealed', () => {
+  const lost = { kind: 'webhook', by: 'neither' } as const
+  it('names a few of many', () => {
+    const many = ['a', 'b', 'c', 'd', 'e', 'f', 'g'].map((name) => ({ ...lost, name }))
+    expect(brief(judgeSealed(many))).toEqual(['problem: no key opens webhook a, b, c, d, e and 2 more'])
+  })
+
+  it('leaves to others what they say, and what nobody misses', () => {
+    const others = ['SMTP password', 'former secret of webhook'] as const
+    expect(judgeSealed(others.map((kind) => ({ ...lost, kind, name: 'x' })))).toMatchObject([{ status: 'ok' }])
+  })
+})
+
+it('takes the key that npm start keeps beside its data where none is set', () => {
+  const dataDir = mkdtempSync(join(tmpdir(), 'daybook-doctor-'))
+  onTestFinished(() => rmSync(dataDir, { recursive: true }))
+  const keyOf = (more: Record<string, string>) =>
+    withKeptKey(parseConfig({ DAYBOOK_DATA_DIR: dataDir, ...more }, { allowMissingSecret: true })).auth.secretKey
+  expect(keyOf({})).toBe('')
+  writeFileSync(join(dataDir, 'secret-key'), 'kept\n')
+  expect(keyOf({})).toBe('kept')
+  expect(keyOf({ SECRET_KEY: 'set' })).toBe('set')
 })
 
 describe('judgeSecretKey', () => {

@@ -37,7 +37,8 @@ export const tenantOf = ({ tenant_id }: Static<typeof TenantQuery>): string | un
 /** Stands for a password that is set; given back unchanged it means "as it is". */
 const passwordMask = '********'
 
-const sealedFor = { purpose: 'settings', owner: 'smtp_pass' } as const
+/** The purpose that SMTP passwords are sealed for. */
+export const sealedForSettings = { purpose: 'settings', owner: 'smtp_pass' } as const
 
 /**
  * The settings that everybody may know: an allow-list, and of the session limits the default alone, as
@@ -107,12 +108,12 @@ function storedValues(config: Config, values: SettingsValues): SettingsValues {
     throw invalidSettings(['smtp_host: expected a host of the public internet'])
   const { smtp_pass: password, ...others } = values
   if (password === undefined || password === passwordMask) return others
-  return { ...others, smtp_pass: password === null ? null : seal(config, sealedFor, String(password)) }
+  return { ...others, smtp_pass: password === null ? null : seal(config, sealedForSettings, String(password)) }
 }
 
 /** The SMTP password of a row, for the mailer alone; undefined where none is set. */
 export function smtpPassword(config: Config, row: SettingsRow): string | undefined {
-  return typeof row.smtp_pass === 'string' ? unseal(config, sealedFor, row.smtp_pass).text : undefined
+  return typeof row.smtp_pass === 'string' ? unseal(config, sealedForSettings, row.smtp_pass).text : undefined
 }
 
 export const settingsNotFound = () => new AppError(noSettings.status, noSettings.message)

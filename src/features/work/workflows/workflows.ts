@@ -42,7 +42,7 @@ import { causeOfNext, mayTrigger, refusedChain } from './starting.ts'
 import { begin, goOn, type NodeResult, type State, type StepCommand, step } from './step.ts'
 import { optionsOf } from './validate.ts'
 
-export type { ExtensionNode, Workflows, WorkflowWrites } from './capabilities.ts'
+export { type ExtensionNode, sealedForWorkflows, type Workflows, type WorkflowWrites } from './capabilities.ts'
 export { openGroupCommit } from './group-commit.ts'
 export {
   type ClaimedExecution,
