@@ -1,10 +1,12 @@
 import pino from 'pino'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { getXminHorizon } from '../../node_modules/pg-boss/dist/plans.js'
 import { commit } from '../../src/events/commit.ts'
 import { enqueue, queues } from '../../src/events/jobs.ts'
 import { systemActor } from '../../src/events/types.ts'
 import { openRuntime, type Runtime } from '../../src/process/runtime.ts'
 import { type Handler, PermanentError, type QueueOptions, type QueueRun, runQueue } from '../../src/workers/loop.ts'
+import { asSuperuser } from '../support/log.ts'
 import { createDatabase } from '../support/postgres.ts'
 import { testConfig } from '../support/prepare.ts'
 import { withClient } from '../support/server.ts'
@@ -37,6 +39,18 @@ afterEach(async () => {
 })
 
 afterAll(() => runtime.close())
+
+it('has the queue not take the slot of realtime for what keeps vacuum from its tables', async () => {
+  const { text, values } = getXminHorizon(new Date())
+  const { rows } = await withClient(asSuperuser(url), async (client) => {
+    await client.query(`select pg_create_logical_replication_slot('horizon_test', 'pgoutput', true)`)
+    const [direct] = (await client.query(text, values)).rows
+    expect(direct.slotsCatalog).not.toBeNull()
+    await client.query(`begin isolation level repeatable read; select pg_current_xact_id()`)
+    return (await runtime.boss()).getDb().executeSql(text, values)
+  })
+  expect(rows).toEqual([expect.objectContaining({ slotsCatalog: null, backends: expect.anything() })])
+})
 
 describe('runQueue', () => {
   it('drains a backlog without waiting for a poll, and never runs more at once than it may', async () => {
