@@ -43,6 +43,8 @@ async function runWorker(worker: WorkerName): Promise<void> {
   try {
     const config = parseConfig(loadEnv(process.cwd(), process.env), { requireDatabase: true })
     log = openLogger({ level: config.log.level, name: worker, warnStack: config.log.warnStack })
+    // The web process may run elsewhere, with other variables.
+    for (const warning of config.warnings) log.warn(warning)
     const stop = stopSignal()
     let begun = false
     // While nothing has begun, and what is not there may be waited for (a database, an extension), there is no reason to stay.

@@ -65,6 +65,13 @@ describe('the mail worker', () => {
     expect(smtp.received).toHaveLength(2)
   })
 
+  it('says at its start which variables of a sender are missing', async () => {
+    const worker = startProcess(script, ['mail'], { ...testEnv(url), ...smtp.env, TEST_SMTP_USER: '' })
+    const { level } = await worker.waitForLine(({ msg }) => String(msg).includes('TEST_SMTP_USER is missing'))
+    expect(level).toBe('warn')
+    await worker.kill()
+  })
+
   it('finishes the mail it is sending when it is asked to stop', async () => {
     const { promise: released, resolve: release } = Promise.withResolvers<void>()
     smtp.answer({ hold: released })
