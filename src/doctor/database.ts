@@ -369,16 +369,26 @@ export function placeOf(url: string): string {
   return `${host}${pathname}`
 }
 
-/** Why an address gives no connection, and what would help; `variable` holds the address. */
-export function unreachable(check: string, variable: string, url: string, thrown: unknown): Finding {
+/**
+ * Why an address gives no connection, and what would help; `variable` holds the address. Without one it is the embedded
+ * server's, which runs as long as `npm start` does, and whose address is in a file.
+ */
+export function unreachable(check: string, variable: string | undefined, url: string, thrown: unknown): Finding {
   const cause = (thrown as { cause?: unknown }).cause ?? thrown
   const { code = '' } = cause as { code?: string }
-  const remedy =
-    remedies[code] ?? `see that the server runs, that a firewall lets you through, and that ${variable} is right`
-  return problem(check, `${placeOf(url)} cannot be reached: ${reasonOf(cause)}`, remedy.replaceAll('$', variable))
+  const isStopped = variable === undefined && code === 'ECONNREFUSED'
+  const remedy = isStopped ? 'start Daybook, which starts its embedded PostgreSQL: npm start' : remedies[code]
+  const holder = variable ?? 'database-url in DAYBOOK_DATA_DIR'
+  return problem(
+    check,
+    `${placeOf(url)} cannot be reached: ${reasonOf(cause)}`,
+    (remedy ?? unknownRemedy).replaceAll('$', holder),
+  )
 }
 
-/** By the codes of the operating system and of PostgreSQL; `$` is the variable. */
+const unknownRemedy = 'see that the server runs, that a firewall lets you through, and that $ is right'
+
+/** By the codes of the operating system and of PostgreSQL; `$` is what holds the address. */
 const remedies: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'start PostgreSQL there, or correct host and port in $',
   ENOTFOUND: 'correct the host in $',

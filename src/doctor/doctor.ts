@@ -1,4 +1,4 @@
-import type { Config } from '../config/config.ts'
+import { type Config, embeddedDatabase } from '../config/config.ts'
 import { families } from '../config/families.ts'
 import type { Env, Variable } from '../config/variable.ts'
 import { groups } from '../config/variables.ts'
@@ -94,7 +94,8 @@ async function examineDatabase(config: Config, now: () => number): Promise<{ fin
     return { findings: [...findings, notSetUp] }
   } catch (error) {
     await db?.pool.end()
-    return { findings: [unreachable('database', 'DATABASE_URL', url, error)] }
+    const isEmbedded = url === embeddedDatabase(config.database.dataDir)
+    return { findings: [unreachable('database', isEmbedded ? undefined : 'DATABASE_URL', url, error)] }
   }
 }
 

@@ -1,6 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { createServer as createHttpServer } from 'node:http'
 import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -97,6 +97,20 @@ describe('the database', () => {
     ])
     expect(of(findings, 'storage')).toHaveLength(3)
     expect(JSON.stringify(findings)).not.toContain('pass9word')
+  })
+
+  it('that is embedded and stopped says how to start it', async () => {
+    const dataDir = await mkdtemp(join(tmpdir(), 'daybook-doctor-'))
+    onTestFinished(() => rm(dataDir, { recursive: true }))
+    await writeFile(join(dataDir, 'database-url'), 'postgres://daybook:pass9word@127.0.0.1:1/daybook\n')
+    const findings = await look({ DATABASE_URL: '', DAYBOOK_DATA_DIR: dataDir })
+    expect(findings.find(({ check }) => check === 'database')).toMatchObject({
+      status: 'problem',
+      says: expect.stringContaining('ECONNREFUSED'),
+      remedy: 'start Daybook, which starts its embedded PostgreSQL: npm start',
+    })
+    const given = await look({ DATABASE_URL: 'postgres://u@127.0.0.1:1/d', DAYBOOK_DATA_DIR: dataDir })
+    expect(given.find(({ check }) => check === 'database')?.remedy).toContain('correct host and port in DATABASE_URL')
   })
 
   it('that does not exist says how to make one', async () => {
