@@ -214,7 +214,6 @@ export async function checkStorage(config: Config): Promise<Finding[]> {
   return [...(await checkServices(config)), ...temp, images, await checkReadable('MIGRATIONS_DIR', migrations.dir)]
 }
 
-/** Each writes a probe, reads it and deletes it. */
 async function checkServices(config: Config): Promise<Finding[]> {
   const storages = openStorages(config)
   try {
@@ -226,7 +225,8 @@ async function checkServices(config: Config): Promise<Finding[]> {
   }
 }
 
-async function checkService(storage: Storage): Promise<Finding> {
+/** Writes a probe, reads it and deletes it. */
+export async function checkService(storage: Storage): Promise<Finding> {
   const key = `daybook-doctor-${randomUUID()}`
   try {
     await storage.write(key, probe())
@@ -258,11 +258,16 @@ const remedies: Readonly<Record<string, string>> = {
 
 function remedyOf({ name, driver }: Storage, reason: unknown): string {
   const prefix = variablePrefix(name)
+  if (isFull(reason)) return makeRoom
   if (driver === 'LOCAL') return `let this user write to the directory, or correct ${prefix}_STORAGE_PATH`
   const { name: kind = '' } = reason as { name?: string }
   const remedy = remedies[kind] ?? 'see that the server of _STORAGE_ENDPOINT or _STORAGE_REGION can be reached'
   return remedy.replaceAll(/(?<= )(?=_STORAGE)/g, prefix)
 }
+
+const makeRoom = 'make room: the disk is full, or the quota of the user that runs Daybook'
+
+const isFull = (reason: unknown): boolean => ['ENOSPC', 'EDQUOT'].includes((reason as { code?: string }).code ?? '')
 
 /** By making a directory in it, or where it will be made. */
 async function checkWritable(what: string, path: string): Promise<Finding> {
@@ -273,12 +278,13 @@ async function checkWritable(what: string, path: string): Promise<Finding> {
     await rmdir(await mkdtemp(join(place, '.daybook-doctor-')))
     return ok('storage', `${what}: ${directory} can be written to`)
   } catch (error) {
-    return problem(
-      'storage',
-      `${what}: ${directory} cannot be written to: ${reasonOf(error)}`,
-      `make the directory, and let the user that runs Daybook write to it`,
-    )
+    return unwritable(what, directory, error)
   }
+}
+
+export function unwritable(what: string, directory: string, reason: unknown): Finding {
+  const remedy = isFull(reason) ? makeRoom : 'make the directory, and let the user that runs Daybook write to it'
+  return problem('storage', `${what}: ${directory} cannot be written to: ${reasonOf(reason)}`, remedy)
 }
 
 async function nearestExisting(path: string): Promise<string> {

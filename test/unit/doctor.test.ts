@@ -16,7 +16,8 @@ import {
 } from '../../src/doctor/database.ts'
 import type { Finding } from '../../src/doctor/finding.ts'
 import { judgeSealed } from '../../src/doctor/sealed.ts'
-import { judgeEviction } from '../../src/doctor/services.ts'
+import { checkService, judgeEviction, unwritable } from '../../src/doctor/services.ts'
+import type { Storage } from '../../src/features/files/storage/storage.ts'
 
 const env = { DATABASE_URL: 'postgres://u@db.example/d', SECRET_KEY: 'Kq8#vZ1!tR5@yW9$eU3%iO7^pA2&sD6*' }
 const configOf = (more: Record<string, string>) => parseConfig({ ...env, ...more })
@@ -117,6 +118,23 @@ it.each([
   [{ recovering: false, lagSeconds: 0 }, 'warning'],
 ])('a replica with %j', (facts, status) => {
   expect(judgeReplica('replica.example/d', facts).status).toBe(status)
+})
+
+describe('a directory that cannot be written to', () => {
+  const failure = (code: string) => Object.assign(new Error(`${code}: no`), { code })
+  const storage = (code: string) =>
+    ({ name: 'files', driver: 'LOCAL', write: () => Promise.reject(failure(code)) }) as unknown as Storage
+
+  it.each([
+    ['ENOSPC', /^make room: the disk is full/],
+    ['EDQUOT', /^make room: the disk is full/],
+    ['EACCES', /^(let this user|make the directory)/],
+  ])('%s has its own remedy', async (code, remedy) => {
+    for (const found of [await checkService(storage(code)), unwritable('ASSET_TEMP_DIR', '/x', failure(code))]) {
+      expect(found).toMatchObject({ status: 'problem', says: expect.stringContaining(code) })
+      expect(found.remedy).toMatch(remedy)
+    }
+  })
 })
 
 describe('judgeEviction', () => {
