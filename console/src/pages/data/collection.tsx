@@ -39,12 +39,12 @@ function Rows({ collection }: { readonly collection: Collection }) {
   const [dialog, setDialog] = useState<'edit' | 'delete'>()
   const columns = columnsOf(collection, search)
   const fields = fieldsToRead(collection, columns, catalog)
-  const rows = useRows(collection, search, fields)
+  const rows = useRows(collection, search, columns, catalog)
   const change = (next: Partial<ListSearch>) => {
     setSelected(new Map())
     void navigate({ search: (before) => withoutNothing({ ...before, ...next }), replace: true })
   }
-  const { count, isCounted, isEstimate, error, added } = rows.state
+  const { count, isCounted, isEstimate, error, added, notLive } = rows.state
   const isNarrowed = search.filter !== undefined || search.search !== undefined
   const bulk = {
     collection,
@@ -108,6 +108,11 @@ function Rows({ collection }: { readonly collection: Collection }) {
           <Button size="s" kind="primary" onClick={() => rows.reload()}>
             {added === 1 ? 'Show 1 new row' : `Show ${added.toLocaleString()} new rows`}
           </Button>
+        )}
+        {notLive !== undefined && (
+          <span className={styles.notLive} role="status">
+            Not live: {notLive}
+          </span>
         )}
       </div>
       {search.asOf !== undefined && (

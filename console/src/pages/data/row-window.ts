@@ -30,6 +30,8 @@ type WindowState = {
   readonly error: unknown
   /** Rows that others have made since. */
   readonly added: number
+  /** Why changes by others do not arrive; undefined while they do. */
+  readonly notLive: string | undefined
   /** Changes with everything that is shown. */
   readonly version: number
 }
@@ -53,6 +55,7 @@ export class RowWindow {
     isEstimate: false,
     error: undefined,
     added: 0,
+    notLive: undefined,
     version: 0,
   }
 
@@ -67,6 +70,15 @@ export class RowWindow {
 
   rowAt(index: number): Row | undefined {
     return this.#pages.get(Math.floor(index / pageSize))?.rows[index % pageSize]
+  }
+
+  /** The row of a key, if it is loaded. */
+  rowOf(key: string): Row | undefined {
+    for (const { rows } of this.#pages.values()) {
+      const found = rows.find((row) => this.#options.keyOf(row) === key)
+      if (found !== undefined) return found
+    }
+    return undefined
   }
 
   isRemoved = (key: string): boolean => this.#removed.has(key)
@@ -141,6 +153,15 @@ export class RowWindow {
 
   add(): void {
     this.#tell({ added: this.state.added + 1 })
+  }
+
+  /** Changes by others arrive, or do not for a reason. */
+  setLive(notLive?: string): void {
+    if (notLive !== this.state.notLive) this.#tell({ notLive })
+  }
+
+  fail(error: unknown): void {
+    this.#tell({ error })
   }
 
   close(): void {

@@ -1,17 +1,25 @@
 import { useEffect, useMemo, useSyncExternalStore } from 'react'
-import type { Collection } from '../../app/catalog.ts'
+import { DaybookError } from '../../../../clients/client.ts'
+import type { Catalog, Collection, Field } from '../../app/catalog.ts'
 import { client, queryClient } from '../../app/client.ts'
 import { estimatesQuery } from './counts.ts'
-import type { Filter } from './filter.ts'
-import type { ListSearch, Row } from './query.ts'
+import { changedRow, fieldsToFollow, reasonOf } from './live.ts'
+import { fieldsToRead, type ListSearch, type Row } from './query.ts'
 import { pageSize, RowWindow } from './row-window.ts'
+import { readVersion } from './writes.ts'
 
 /** Counting longer than this is not waited for: the list then grows as it is scrolled. */
 const countLimitMs = 4000
 
 /** The rows of a list, as far as they are looked at, and as others change them. */
-export function useRows(collection: Collection, search: ListSearch, fields: readonly string[]): RowWindow {
+export function useRows(
+  collection: Collection,
+  search: ListSearch,
+  columns: readonly Field[],
+  catalog: Catalog,
+): RowWindow {
   const { filter, sort, search: text, asOf } = search
+  const fields = fieldsToRead(collection, columns, catalog)
   const asked = JSON.stringify([filter, sort, text, asOf, fields])
   // `asked` is all of the others, by what they say.
   const rows = useMemo(() => {
@@ -55,27 +63,77 @@ export function useRows(collection: Collection, search: ListSearch, fields: read
   useEffect(() => {
     // The past does not change.
     if (asOf !== undefined) return
-    return follow(rows, collection, filter, fields)
+    return follow(rows, { collection, search, columns, fields })
   }, [rows, collection])
   return rows
 }
 
-function follow(
-  rows: RowWindow,
-  { name, key }: Collection,
-  filter: Filter | undefined,
-  fields: readonly string[],
-): () => void {
+type Followed = {
+  readonly collection: Collection
+  readonly search: ListSearch
+  readonly columns: readonly Field[]
+  /** What a row is read with. */
+  readonly fields: readonly string[]
+}
+
+/** Why the connection is down: a list that begins meanwhile is not told of it again. */
+let broken: string | undefined
+
+function follow(rows: RowWindow, { collection, search, columns, fields }: Followed): () => void {
+  const { name, key } = collection
+  const readAgain = rowReader(rows, name, fields)
+  rows.setLive(broken)
   const handle = client.realtime.subscribe<Row>(name, {
-    ...(filter !== undefined && { filter }),
-    fields,
+    ...(search.filter !== undefined && { filter: search.filter }),
+    fields: fieldsToFollow(collection, columns),
     onChange: ({ action, data }) => {
-      if (!rows.patch(data, Date.now()) && action === 'create') rows.add()
+      const id = String(data[key])
+      const before = rows.rowOf(id)
+      if (before === undefined) {
+        if (action === 'create') rows.add()
+        return
+      }
+      const { row, isIncomplete } = changedRow(before, data, columns)
+      rows.patch(row, Date.now())
+      if (isIncomplete || readAgain.isReading(id)) void readAgain.read(id)
     },
-    onRemove: ({ data }) => rows.remove(String(data[key])),
+    onRemove: ({ data }) => {
+      readAgain.forget(String(data[key]))
+      rows.remove(String(data[key]))
+    },
     onResync: () => rows.reload(),
-    // Without live changes the list still shows what was read; the connection is tried again by the client.
-    onError: () => undefined,
+    onBegun: () => {
+      broken = undefined
+      rows.setLive()
+    },
+    // The list still shows what was read, and says that it does not follow; the client tries a lost connection again.
+    onError: (error) => {
+      if (!error.final) broken = reasonOf(error)
+      rows.setLive(reasonOf(error))
+    },
   })
   return () => handle.unsubscribe()
+}
+
+/** Reads single rows of a list again. What was read before a later change of the same row is not shown. */
+function rowReader(rows: RowWindow, collection: string, fields: readonly string[]) {
+  const newest = new Map<string, symbol>()
+  return {
+    isReading: (id: string) => newest.has(id),
+    forget: (id: string) => void newest.delete(id),
+    async read(id: string): Promise<void> {
+      const turn = Symbol(id)
+      newest.set(id, turn)
+      try {
+        const { row } = await readVersion(collection, id, fields)
+        if (newest.get(id) === turn) rows.patch(row, Date.now())
+      } catch (error) {
+        // What is gone by now is told as removed.
+        const isGone = error instanceof DaybookError && (error.status === 403 || error.status === 404)
+        if (newest.get(id) === turn && !isGone) rows.fail(error)
+      } finally {
+        if (newest.get(id) === turn) newest.delete(id)
+      }
+    },
+  }
 }

@@ -1,0 +1,68 @@
+import type { Page } from 'playwright-core'
+import { beforeAll, expect, it } from 'vitest'
+import { describeWithBrowser } from '../support/browser.ts'
+import { type Console, expectAccessible, startConsole } from '../support/console.ts'
+import { waitFor } from '../support/wait.ts'
+
+describeWithBrowser('rows that several users edit in the console', () => {
+  let it_: Console
+  const categories: Record<string, string> = {}
+  const tags: Record<string, string> = {}
+  const key = (row: number) => `00000000-0000-4000-8000-${String(row).padStart(12, '0')}`
+  const engine = (row: number) => `/items/engine/${key(row)}`
+  const read = async (row: number) => (await it_.api.admin('GET', engine(row))).body.data
+  const write = async (row: number, change: object) => {
+    const { status, text } = await it_.api.admin('PATCH', engine(row), change)
+    expect({ status, text }).toMatchObject({ status: 200 })
+  }
+  const cell = (page: Page, text: string) => page.getByRole('gridcell', { name: text, exact: true })
+  const rowOf = (page: Page, name: string) => page.getByRole('row').filter({ has: cell(page, name) })
+
+  beforeAll(async () => {
+    it_ = await startConsole()
+    const make = async (collectionName: string, schema: object) => {
+      const { status, text } = await it_.api.admin('POST', '/schemas', { collectionName, schema })
+      expect({ status, text }).toMatchObject({ status: 201 })
+    }
+    const add = async (collection: string, name: string) =>
+      (await it_.api.admin('POST', `/items/${collection}`, { name })).body.data.id
+    await make('category', { fields: { name: { type: 'String', allowNull: false } } })
+    await make('tag', { fields: { name: { type: 'String', allowNull: false } } })
+    await make('engine', {
+      fields: {
+        name: { type: 'String', allowNull: false },
+        stock: { type: 'Integer' },
+        note: { type: 'String' },
+        due: { type: 'Date' },
+        at: { type: 'DateTime' },
+        category: { relType: 'BelongsTo', target: 'category' },
+        tags: { relType: 'BelongsToMany', target: 'tag', through: 'engine_tag' },
+      },
+    })
+    await make('follow_up', { fields: { step: { relType: 'BelongsTo', target: 'svc_WorkflowExecutionLog' } } })
+    for (const name of ['Steam', 'Diesel']) categories[name] = await add('category', name)
+    for (const name of ['heavy', 'new', 'old', 'rare']) tags[name] = await add('tag', name)
+    await it_.api.sql(
+      `insert into engine (id, name, stock, due, "category_Id")
+       select ('00000000-0000-4000-8000-' || lpad(n::text, 12, '0'))::uuid, 'Engine ' || n, n, '2026-03-14', $1 from generate_series(1, 2000) n`,
+      [categories.Steam],
+    )
+  })
+
+  it('follows rows with what they refer to, and says when it cannot follow', async () => {
+    const { page, wrong } = await it_.visit('/data/engine?columns=name,stock,category_Id&filter={"stock":{"lt":5}}')
+    await rowOf(page, 'Engine 1').getByRole('link', { name: 'Steam' }).waitFor()
+    await it_.api.sql(`update engine set name = 'By psql' where stock = 2`)
+    await cell(page, 'By psql').waitFor()
+    await rowOf(page, 'By psql').getByRole('link', { name: 'Steam' }).waitFor()
+    await write(1, { category_Id: categories.Diesel })
+    await rowOf(page, 'Engine 1').getByRole('link', { name: 'Diesel' }).waitFor()
+    await write(1, { category_Id: null })
+    await rowOf(page, 'Engine 1').getByRole('link', { name: 'Diesel' }).waitFor({ state: 'detached' })
+    expect(await page.getByText(/^Not live/).count()).toBe(0)
+    await page.goto(`${it_.address}/console/data/follow_up?filter={"step.status":"failed"}`)
+    await page.getByText('Not live: Changes of svc_WorkflowExecutionLog are not recorded').waitFor()
+    await expectAccessible(page)
+    expect(wrong).toEqual([])
+  })
+})

@@ -1,0 +1,40 @@
+import { describe, expect, it } from 'vitest'
+import { collectionOf } from '../../console/src/app/definition.ts'
+import { changedRow, fieldsToFollow } from '../../console/src/pages/data/live.ts'
+
+const fields = {
+  name: { type: 'String' },
+  category_Id: { type: 'UUID' },
+  category: { relType: 'BelongsTo', target: 'category' },
+}
+const collection = collectionOf({ collectionName: 'engine', schema: { fields } })
+
+describe('a change of a row that a list of the console shows', () => {
+  const columns = collection.fields
+  const before = { id: 1, name: 'a', category_Id: 'x', category: { name: 'Steam' } }
+
+  it('is asked for with the own columns of the row', () => {
+    expect(fieldsToFollow({ key: 'id' }, columns)).toEqual(['id', 'name', 'category_Id'])
+  })
+
+  it('keeps the title of a row that it still refers to', () => {
+    const change = { id: 1, name: 'b', category_Id: 'x' }
+    expect(changedRow(before, change, columns)).toEqual({ row: { ...before, name: 'b' }, isIncomplete: false })
+  })
+
+  it('shows another row without the title of the former one, and has it read', () => {
+    const change = { id: 1, name: 'a', category_Id: 'y' }
+    expect(changedRow(before, change, columns)).toEqual({
+      row: { ...before, category_Id: 'y', category: null },
+      isIncomplete: true,
+    })
+    expect(changedRow(before, { ...change, category_Id: null }, columns)).toEqual({
+      row: { ...before, category_Id: null, category: null },
+      isIncomplete: false,
+    })
+  })
+
+  it('has a row read of which it lacks a column', () => {
+    expect(changedRow(before, { id: 1, category_Id: 'x' }, columns)).toEqual({ row: before, isIncomplete: true })
+  })
+})
