@@ -1,5 +1,5 @@
 import type { Page } from 'playwright-core'
-import { beforeAll, expect, it } from 'vitest'
+import { beforeAll, expect, it, onTestFinished } from 'vitest'
 import { describeWithBrowser } from '../support/browser.ts'
 import { type Console, expectAccessible, startConsole } from '../support/console.ts'
 import { waitFor } from '../support/wait.ts'
@@ -64,5 +64,56 @@ describeWithBrowser('rows that several users edit in the console', () => {
     await page.getByText('Not live: Changes of svc_WorkflowExecutionLog are not recorded').waitFor()
     await expectAccessible(page)
     expect(wrong).toEqual([])
+  })
+
+  it('overwrites nothing that was stored but not shown when the editing began', async () => {
+    const { page } = await it_.visit('/data/engine?columns=name,stock')
+    onTestFinished(() => page.close())
+    // The list does not learn what others write.
+    await page.routeWebSocket(/./, (socket) => socket.close())
+    await page.reload()
+    await cell(page, 'Engine 6').waitFor()
+    await page.getByText(/^Not live: /).waitFor()
+    await write(6, { name: 'Unseen' })
+    await cell(page, 'Engine 6').dblclick()
+    await page.getByLabel('name', { exact: true }).fill('Mine')
+    await page.keyboard.press('Enter')
+    await page.getByRole('radio', { name: 'Theirs Unseen' }).check()
+    await page.getByRole('button', { name: 'Save the result' }).click()
+    await cell(page, 'Unseen').waitFor()
+    expect((await read(6)).name).toBe('Unseen')
+  })
+
+  it('saves a cell at another attempt, whatever has failed before', async () => {
+    const { page } = await it_.visit('/data/engine?columns=name,stock')
+    await cell(page, 'Engine 7').waitFor()
+    let fails = true
+    await page.route(`**${engine(7)}*`, async (route) =>
+      fails && route.request().method() === 'GET'
+        ? route.fulfill({ status: 400, json: { message: 'It is not read now' } })
+        : route.continue(),
+    )
+    const editor = page.getByLabel('name', { exact: true })
+    await cell(page, 'Engine 7').dblclick()
+    await editor.fill('Second attempt')
+    await page.keyboard.press('Enter')
+    await page.getByText('It is not read now').first().waitFor()
+    await waitFor(() => editor.isEnabled())
+    fails = false
+    await editor.press('Enter')
+    await waitFor(async () => (await read(7)).name === 'Second attempt')
+    await editor.waitFor({ state: 'detached' })
+    // What has met another change cannot be shown at first.
+    const version = page.waitForResponse((answer) => answer.url().includes(engine(7)))
+    await cell(page, 'Second attempt').dblclick()
+    await version
+    await write(7, { name: 'Theirs' })
+    fails = true
+    await editor.fill('Mine')
+    await page.keyboard.press('Enter')
+    await waitFor(() => editor.isEnabled())
+    fails = false
+    await editor.press('Enter')
+    await page.getByRole('radio', { name: 'Theirs Theirs' }).waitFor()
   })
 })

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { collectionOf } from '../../console/src/app/definition.ts'
+import { conflicting } from '../../console/src/pages/data/conflict.ts'
 import { changedRow, fieldsToFollow } from '../../console/src/pages/data/live.ts'
 
 const fields = {
@@ -36,5 +37,18 @@ describe('a change of a row that a list of the console shows', () => {
 
   it('has a row read of which it lacks a column', () => {
     expect(changedRow(before, { id: 1, category_Id: 'x' }, columns)).toEqual({ row: before, isIncomplete: true })
+  })
+})
+
+describe('what somebody else has written meanwhile', () => {
+  it('is in conflict where both have written the same field differently', () => {
+    const base = { name: 'a', stock: 1, list: [1], note: null }
+    const met = (mine: object, theirs: object) =>
+      conflicting({ base, mine: { ...mine }, theirs: { ...base, ...theirs } })
+    expect(met({ name: 'b', stock: 2 }, { name: 'c' })).toEqual(['name'])
+    expect(met({ name: 'b' }, { stock: 2 })).toEqual([])
+    expect(met({ name: 'b' }, { name: 'b' })).toEqual([])
+    expect(met({ list: [2] }, { list: [1] })).toEqual([])
+    expect(met({ note: '' }, { note: 'x' })).toEqual(['note'])
   })
 })

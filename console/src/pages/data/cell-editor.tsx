@@ -2,11 +2,11 @@ import { type KeyboardEvent, useEffect, useRef, useState } from 'react'
 import type { Catalog, Collection, Field } from '../../app/catalog.ts'
 import { notifyError } from '../../ui/toast.tsx'
 import styles from './cell-editor.module.css'
+import { type Conflict, conflicting } from './conflict.ts'
 import { chosenRow, type Draft, Editor } from './editor.tsx'
-import type { Conflict } from './merge.tsx'
 import type { Row } from './query.ts'
 import { attempt, isStructured, parseValue, sameValue, textOf } from './values.ts'
-import { conflictOf, patchRow, readVersion } from './writes.ts'
+import { conflictOf, patchRow, readVersion, type Version } from './writes.ts'
 
 type CellEditorProps = {
   readonly collection: Collection
@@ -30,12 +30,13 @@ export function CellEditor({ collection, catalog, field, row: live, onClose, onS
   const box = useRef<HTMLDivElement>(null)
   const ended = useRef(false)
   const id = String(row[collection.key])
-  const version = useRef<ReturnType<typeof readVersion> | undefined>(undefined)
-  useEffect(() => {
-    version.current = readVersion(collection.name, id)
-    version.current.catch(() => undefined)
-  }, [collection.name, id])
+  const version = useVersion(collection.name, id)
   const value = attempt(() => parseValue(field, draft.text))
+  const failed = useRef(false)
+  useEffect(() => {
+    // A control that was disabled has lost the keyboard.
+    if (!isBusy && failed.current) box.current?.querySelector<HTMLElement>('input, select, textarea')?.focus()
+  }, [isBusy])
   const isLong = field.kind === 'long text' || isStructured(field)
 
   const save = async (current: Draft) => {
@@ -48,23 +49,35 @@ export function CellEditor({ collection, catalog, field, row: live, onClose, onS
     setBusy(true)
     const change = { [field.name]: read.value }
     try {
-      const known = await version.current
-      await patchRow(collection.name, id, change, known?.etag)
-      onSaved({
-        ...live,
-        ...change,
-        ...(field.relation !== undefined && { [field.relation.name]: shownChoice(current, field, catalog) }),
-      })
+      const met = await write(change)
+      if (met === undefined)
+        onSaved({
+          ...live,
+          ...change,
+          ...(field.relation !== undefined && { [field.relation.name]: shownChoice(current, field, catalog) }),
+        })
+      else onConflict(met)
       onClose()
     } catch (error) {
-      const met = await conflictOf(error, collection.name, id, { base: row, mine: change })
-      if (met !== undefined) {
-        onConflict(met)
-        return onClose()
-      }
       ended.current = false
+      failed.current = true
       setBusy(false)
       notifyError(error)
+    }
+  }
+  /** Writes it, or gives what it is in conflict with. */
+  const write = async (change: Row): Promise<Conflict | undefined> => {
+    const known = await version()
+    // What was stored already when the editing began, but not shown, nobody has seen.
+    const unseen = { base: row, mine: change, theirs: known.row, etag: known.etag }
+    if (conflicting(unseen).length > 0) return unseen
+    try {
+      await patchRow(collection.name, id, change, known.etag)
+      return undefined
+    } catch (error) {
+      const met = await conflictOf(error, collection.name, id, { base: row, mine: change })
+      if (met === undefined) throw error
+      return met
     }
   }
   const close = () => {
@@ -110,6 +123,26 @@ export function CellEditor({ collection, catalog, field, row: live, onClose, onS
       )}
     </div>
   )
+}
+
+/** The version of a row as the editing begins. Where reading it fails, the next use reads it again. */
+function useVersion(collection: string, id: string): () => Promise<Version> {
+  const reading = useRef<Promise<Version> | undefined>(undefined)
+  const version = () => {
+    if (reading.current === undefined) {
+      const begun = readVersion(collection, id)
+      reading.current = begun
+      begun.catch(() => {
+        if (reading.current === begun) reading.current = undefined
+      })
+    }
+    return reading.current
+  }
+  useEffect(() => {
+    reading.current = undefined
+    void version().catch(() => undefined)
+  }, [collection, id])
+  return version
 }
 
 function shownChoice({ choice }: Draft, field: Field, catalog: Catalog): Row | null {

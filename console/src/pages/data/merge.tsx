@@ -1,21 +1,10 @@
 import { useState } from 'react'
 import type { Field } from '../../app/catalog.ts'
 import { ConfirmDialog } from '../../ui/dialog.tsx'
+import { type Conflict, conflicting } from './conflict.ts'
 import styles from './merge.module.css'
 import type { Row } from './query.ts'
-import { sameValue, shortText } from './values.ts'
-
-/** A change that came too late: what the row was, what was meant, and what it has become. */
-export type Conflict = {
-  readonly base: Row
-  readonly mine: Row
-  readonly theirs: Row
-  readonly etag: string | undefined
-}
-
-/** The fields that both have written, each differently. */
-const conflicting = ({ base, mine, theirs }: Conflict): readonly string[] =>
-  Object.keys(mine).filter((name) => !sameValue(base[name], theirs[name]) && !sameValue(mine[name], theirs[name]))
+import { shortText } from './values.ts'
 
 type MergeProps = {
   /** Those whose values are not shown as plain text. */

@@ -2,7 +2,7 @@ import { useState } from 'react'
 import { type Answer, DaybookError } from '../../../../clients/client.ts'
 import { client, queryClient } from '../../app/client.ts'
 import { notify, notifyError } from '../../ui/toast.tsx'
-import type { Conflict } from './merge.tsx'
+import type { Conflict } from './conflict.ts'
 import type { Row } from './query.ts'
 
 const pathOf = (collection: string, id: string) => `/items/${encodeURIComponent(collection)}/${encodeURIComponent(id)}`

@@ -8,7 +8,8 @@ import { Checkbox, Field, Select, TextArea, TextField } from '../../ui/field.tsx
 import { Loading, Note, Problem } from '../../ui/states.tsx'
 import { Badge } from '../../ui/table.tsx'
 import { notifyError } from '../../ui/toast.tsx'
-import { type Conflict, Merge } from '../data/merge.tsx'
+import type { Conflict } from '../data/conflict.ts'
+import { Merge } from '../data/merge.tsx'
 import {
   conflictOf,
   createRow,
