@@ -15,6 +15,10 @@ describeWithBrowser('rows that several users edit in the console', () => {
     const { status, text } = await it_.api.admin('PATCH', engine(row), change)
     expect({ status, text }).toMatchObject({ status: 200 })
   }
+  const tagsOf = async (row: number): Promise<string[]> =>
+    (await it_.api.admin('GET', `${engine(row)}?fields=tags.name`)).body.data.tags
+      .map(({ name }: { name: string }) => name)
+      .sort()
   const cell = (page: Page, text: string) => page.getByRole('gridcell', { name: text, exact: true })
   const rowOf = (page: Page, name: string) => page.getByRole('row').filter({ has: cell(page, name) })
 
@@ -115,5 +119,35 @@ describeWithBrowser('rows that several users edit in the console', () => {
     fails = false
     await editor.press('Enter')
     await page.getByRole('radio', { name: 'Theirs Theirs' }).waitFor()
+  })
+
+  it('keeps the links that others make and take away while a record is edited', async () => {
+    await write(8, { tags: [tags.old] })
+    const { page, wrong } = await it_.visit(`/data/engine/${key(8)}`)
+    await page.getByRole('button', { name: 'Remove old' }).click()
+    await page.getByLabel(/^tags/).fill('hea')
+    await page.getByRole('option', { name: 'heavy' }).click()
+    await page.getByText('1 change', { exact: true }).waitFor()
+    await write(8, { tags: [tags.old, tags.rare] })
+    await page.getByRole('button', { name: 'Save' }).click()
+    await page.getByText('1 change', { exact: true }).waitFor({ state: 'detached' })
+    expect(await tagsOf(8)).toEqual(['heavy', 'rare'])
+    await page.getByRole('button', { name: 'Remove rare' }).waitFor()
+    // With fields that both have written, which are shown by names.
+    await page.getByLabel(/^tags/).fill('new')
+    await page.getByRole('option', { name: 'new' }).click()
+    await page.getByLabel(/^category_Id/).fill('Die')
+    await page.getByRole('option', { name: 'Diesel' }).click()
+    await write(8, { category_Id: null, tags: [tags.heavy] })
+    await page.getByRole('button', { name: 'Save' }).click()
+    await page.getByRole('heading', { name: 'Somebody else has changed this meanwhile' }).waitFor()
+    expect(await page.getByRole('group').count()).toBe(1)
+    await page.getByText('It was Steam').waitFor()
+    await page.getByRole('radio', { name: 'Yours Diesel' }).check()
+    await page.getByRole('button', { name: 'Save the result' }).click()
+    await page.getByText('2 changes').waitFor({ state: 'detached' })
+    expect(await tagsOf(8)).toEqual(['heavy', 'new'])
+    expect((await read(8)).category_Id).toBe(categories.Diesel)
+    expect(wrong.filter((text) => !/status of 412/.test(text))).toEqual([])
   })
 })

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { collectionOf } from '../../console/src/app/definition.ts'
 import { conflicting } from '../../console/src/pages/data/conflict.ts'
+import { mergedLinks } from '../../console/src/pages/data/links.ts'
 import { changedRow, fieldsToFollow } from '../../console/src/pages/data/live.ts'
 
 const fields = {
@@ -50,5 +51,16 @@ describe('what somebody else has written meanwhile', () => {
     expect(met({ name: 'b' }, { name: 'b' })).toEqual([])
     expect(met({ list: [2] }, { list: [1] })).toEqual([])
     expect(met({ note: '' }, { note: 'x' })).toEqual(['note'])
+  })
+})
+
+describe('links that two users have changed', () => {
+  it('are those of the other, with what one has added and without what one has taken away', () => {
+    expect(mergedLinks([1, 2], [1, 2, 3], [1, 2, 4])).toEqual([1, 2, 4, 3])
+    expect(mergedLinks([1, 2], [2], [1, 2, 4])).toEqual([2, 4])
+    expect(mergedLinks([1, 2], [1, 2, 3], [1])).toEqual([1, 3])
+    expect(mergedLinks([1], [1, 3], [1, 3])).toEqual([1, 3])
+    expect(mergedLinks([], [], [5])).toEqual([5])
+    expect(mergedLinks(['a'], [], [])).toEqual([])
   })
 })

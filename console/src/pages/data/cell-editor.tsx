@@ -4,7 +4,7 @@ import { notifyError } from '../../ui/toast.tsx'
 import styles from './cell-editor.module.css'
 import { type Conflict, conflicting } from './conflict.ts'
 import { chosenRow, type Draft, Editor } from './editor.tsx'
-import type { Row } from './query.ts'
+import { fieldsToRead, type Row } from './query.ts'
 import { attempt, isStructured, parseValue, sameValue, textOf } from './values.ts'
 import { conflictOf, patchRow, readVersion, type Version } from './writes.ts'
 
@@ -30,7 +30,8 @@ export function CellEditor({ collection, catalog, field, row: live, onClose, onS
   const box = useRef<HTMLDivElement>(null)
   const ended = useRef(false)
   const id = String(row[collection.key])
-  const version = useVersion(collection.name, id)
+  const fields = ['*', ...fieldsToRead(collection, [field], catalog)]
+  const version = useVersion(collection.name, id, fields)
   const value = attempt(() => parseValue(field, draft.text))
   const failed = useRef(false)
   useEffect(() => {
@@ -49,13 +50,10 @@ export function CellEditor({ collection, catalog, field, row: live, onClose, onS
     setBusy(true)
     const change = { [field.name]: read.value }
     try {
-      const met = await write(change)
-      if (met === undefined)
-        onSaved({
-          ...live,
-          ...change,
-          ...(field.relation !== undefined && { [field.relation.name]: shownChoice(current, field, catalog) }),
-        })
+      const related =
+        field.relation === undefined ? {} : { [field.relation.name]: shownChoice(current, field, catalog) }
+      const met = await write({ base: row, mine: change, related })
+      if (met === undefined) onSaved({ ...live, ...change, ...related })
       else onConflict(met)
       onClose()
     } catch (error) {
@@ -66,16 +64,16 @@ export function CellEditor({ collection, catalog, field, row: live, onClose, onS
     }
   }
   /** Writes it, or gives what it is in conflict with. */
-  const write = async (change: Row): Promise<Conflict | undefined> => {
+  const write = async (meant: Pick<Conflict, 'base' | 'mine' | 'related'>): Promise<Conflict | undefined> => {
     const known = await version()
     // What was stored already when the editing began, but not shown, nobody has seen.
-    const unseen = { base: row, mine: change, theirs: known.row, etag: known.etag }
+    const unseen = { ...meant, theirs: known.row, etag: known.etag }
     if (conflicting(unseen).length > 0) return unseen
     try {
-      await patchRow(collection.name, id, change, known.etag)
+      await patchRow(collection.name, id, meant.mine, known.etag)
       return undefined
     } catch (error) {
-      const met = await conflictOf(error, collection.name, id, { base: row, mine: change })
+      const met = await conflictOf(error, collection.name, id, meant, fields)
       if (met === undefined) throw error
       return met
     }
@@ -126,11 +124,11 @@ export function CellEditor({ collection, catalog, field, row: live, onClose, onS
 }
 
 /** The version of a row as the editing begins. Where reading it fails, the next use reads it again. */
-function useVersion(collection: string, id: string): () => Promise<Version> {
+function useVersion(collection: string, id: string, fields: readonly string[]): () => Promise<Version> {
   const reading = useRef<Promise<Version> | undefined>(undefined)
   const version = () => {
     if (reading.current === undefined) {
-      const begun = readVersion(collection, id)
+      const begun = readVersion(collection, id, fields)
       reading.current = begun
       begun.catch(() => {
         if (reading.current === begun) reading.current = undefined

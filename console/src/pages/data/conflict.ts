@@ -7,6 +7,8 @@ export type Conflict = {
   readonly mine: Row
   readonly theirs: Row
   readonly etag: string | undefined
+  /** The rows that `mine` refers to, by their relations, to show their titles. */
+  readonly related?: Row
 }
 
 /** The fields that both have written, each differently. */

@@ -1,14 +1,15 @@
 import { useState } from 'react'
-import type { Field } from '../../app/catalog.ts'
+import { type Field, useCatalog } from '../../app/catalog.ts'
 import { ConfirmDialog } from '../../ui/dialog.tsx'
 import { type Conflict, conflicting } from './conflict.ts'
 import styles from './merge.module.css'
 import type { Row } from './query.ts'
+import { titleOf } from './value.tsx'
 import { shortText } from './values.ts'
 
 type MergeProps = {
   /** Those whose values are not shown as plain text. */
-  readonly fields?: readonly Pick<Field, 'name' | 'kind'>[]
+  readonly fields?: readonly Pick<Field, 'name' | 'kind' | 'relation'>[]
   readonly conflict: Conflict
   readonly onClose: () => void
   readonly onMerged: (change: Row, etag: string | undefined) => Promise<void>
@@ -18,7 +19,13 @@ type MergeProps = {
 export function Merge({ fields = [], conflict, onClose, onMerged }: MergeProps) {
   const disputed = conflicting(conflict)
   const [kept, setKept] = useState<ReadonlySet<string>>(new Set(disputed))
-  const fieldNamed = (name: string) => fields.find((field) => field.name === name) ?? { kind: 'text' as const }
+  const catalog = useCatalog()
+  const textOf = (name: string, row: Row) => {
+    const field = fields.find((one) => one.name === name)
+    const { relation } = field ?? {}
+    const title = relation && row[name] !== null && titleOf(row[relation.name], catalog, relation.target)
+    return title || shortText(field ?? { kind: 'text' }, row[name])
+  }
   const merge = () => {
     const change = Object.entries(conflict.mine).filter(([name]) => !disputed.includes(name) || kept.has(name))
     return onMerged(Object.fromEntries(change), conflict.etag)
@@ -47,9 +54,9 @@ export function Merge({ fields = [], conflict, onClose, onMerged }: MergeProps) 
         <fieldset key={name} className={styles.choice}>
           <legend>{name}</legend>
           {[
-            { title: 'Yours', isMine: true, value: conflict.mine[name] },
-            { title: 'Theirs', isMine: false, value: conflict.theirs[name] },
-          ].map(({ title, isMine, value }) => (
+            { title: 'Yours', isMine: true, row: { ...conflict.mine, ...conflict.related } },
+            { title: 'Theirs', isMine: false, row: conflict.theirs },
+          ].map(({ title, isMine, row }) => (
             <label key={title}>
               <input
                 type="radio"
@@ -59,12 +66,12 @@ export function Merge({ fields = [], conflict, onClose, onMerged }: MergeProps) 
               />
               <span>
                 <small>{title}</small>
-                {shortText(fieldNamed(name), value)}
+                {textOf(name, row)}
               </span>
             </label>
           ))}
           <p>
-            <small>It was</small> {shortText(fieldNamed(name), conflict.base[name])}
+            <small>It was</small> {textOf(name, conflict.base)}
           </p>
         </fieldset>
       ))}

@@ -58,6 +58,17 @@ export function fieldsToRead(
   return [...names]
 }
 
+/** The names to read for a record: all of its own, and the titles of what it refers to and is linked with. */
+export function fieldsOfRecord({ relations }: Collection, catalog: ReadonlyMap<string, Collection>): readonly string[] {
+  const titles = relations.flatMap(({ kind, name, target, reads }) => {
+    const related = catalog.get(target)
+    return related === undefined || kind === 'many' || kind === 'links to any' || !reads(related.titleField)
+      ? []
+      : [`${name}.${related.titleField}`]
+  })
+  return ['*', ...titles]
+}
+
 /** The parameters of `GET /items/{collection}`, as a person would write them. */
 export function parametersOf({ filter, sort, search, asOf }: ListSearch): Record<string, unknown> {
   return { filter, sort, search, asOf }

@@ -159,7 +159,10 @@ export function RowGrid({
           onClose={() => setConflict(undefined)}
           onMerged={async (change, etag) => {
             if (Object.keys(change).length > 0) await patchRow(collection.name, keyOf(conflict.theirs), change, etag)
-            rows.patch({ ...conflict.theirs, ...change }, Date.now())
+            rows.patch(
+              { ...conflict.theirs, ...change, ...(Object.keys(change).length > 0 && conflict.related) },
+              Date.now(),
+            )
           }}
         />
       )}

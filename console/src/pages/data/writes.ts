@@ -33,11 +33,12 @@ export async function conflictOf(
   failure: unknown,
   collection: string,
   id: string,
-  { base, mine }: Pick<Conflict, 'base' | 'mine'>,
+  meant: Pick<Conflict, 'base' | 'mine' | 'related'>,
+  fields?: readonly string[],
 ): Promise<Conflict | undefined> {
   if (!(failure instanceof DaybookError && failure.status === 412)) return undefined
-  const { row: theirs, etag } = await readVersion(collection, id)
-  return { base, mine, theirs, etag }
+  const { row: theirs, etag } = await readVersion(collection, id, fields)
+  return { ...meant, theirs, etag }
 }
 
 /** What was typed, by the name of its field, less what has been sent: the rest was typed while that was on its way. */

@@ -6,12 +6,13 @@ import { Field } from '../../ui/field.tsx'
 import { Loading, Problem } from '../../ui/states.tsx'
 import type { Conflict } from '../data/conflict.ts'
 import { chosenRow, type Draft, draftValue, Editor, noteOf } from '../data/editor.tsx'
+import { mergedLinks } from '../data/links.ts'
 import { Merge } from '../data/merge.tsx'
-import type { Row } from '../data/query.ts'
+import { fieldsOfRecord, type Row } from '../data/query.ts'
 import { type Choice, choiceOf, RelationsPicker } from '../data/relation-picker.tsx'
 import { Value } from '../data/value.tsx'
 import { attempt, textOf } from '../data/values.ts'
-import { conflictOf, patchRow, typedSince, useBegun, type Version } from '../data/writes.ts'
+import { conflictOf, patchRow, readVersion, typedSince, useBegun, type Version } from '../data/writes.ts'
 import styles from './record.module.css'
 
 const FieldEditor = lazy(async () => ({ default: (await import('../../extensions/field-editor.tsx')).FieldEditor }))
@@ -69,13 +70,42 @@ export function RecordForm({
       return read !== undefined && 'error' in read ? [[field.name, read.error.message]] : []
     }),
   )
-  const changes = (): Row => {
-    const values = editable.flatMap((field) => {
-      const draft = drafts[field.name]
-      return draft === undefined ? [] : [[field.name, draftValue(field, draft)]]
+  const values = (): Row =>
+    Object.fromEntries(
+      editable.flatMap((field) => {
+        const draft = drafts[field.name]
+        return draft === undefined ? [] : [[field.name, draftValue(field, draft)]]
+      }),
+    )
+  const id = String(row[collection.key])
+  /** The links as they shall be. Their changes leave the version of the row as it is, so they are read just before. */
+  const linked = async (): Promise<Row> => {
+    const changed = junctions.flatMap(({ name, target }) => {
+      const [chosen, { key } = { key: '' }] = [links[name], catalog.get(target)]
+      return chosen === undefined || key === '' ? [] : [{ name, key, chosen: chosen.map((choice) => choice.id) }]
     })
-    const linked = Object.entries(links).map(([name, choices]) => [name, choices.map(({ id }) => id)])
-    return Object.fromEntries([...values, ...linked])
+    if (isNew || changed.length === 0) return Object.fromEntries(changed.map(({ name, chosen }) => [name, chosen]))
+    const read = changed.map(({ name, key }) => `${name}.${key}`)
+    const { row: now } = await readVersion(collection.name, id, read)
+    return Object.fromEntries(
+      changed.map(({ name, key, chosen }) => [name, mergedLinks(idsIn(row[name], key), chosen, idsIn(now[name], key))]),
+    )
+  }
+  const write = async (change: Row, version: string | undefined) => {
+    const all = { ...change, ...(await linked()) }
+    if (Object.keys(all).length > 0) await patchRow(collection.name, id, all, version)
+  }
+  /** Writes it, or gives what it is in conflict with. */
+  const writeOrMeet = async (change: Row): Promise<Conflict | undefined> => {
+    try {
+      await write(change, etag)
+      return undefined
+    } catch (failure) {
+      const meant = { base: row, mine: change, related: relatedOf(drafts, editable, catalog) }
+      const met = await conflictOf(failure, collection.name, id, meant, fieldsOfRecord(collection, catalog))
+      if (met === undefined) throw failure
+      return met
+    }
   }
   const editors = useEditors()
   useWarning(count > 0)
@@ -90,15 +120,13 @@ export function RecordForm({
     event?.preventDefault()
     setBusy(true)
     setError(undefined)
-    const change = changes()
     try {
-      if (onCreate !== undefined) return await onCreate(change)
-      await patchRow(collection.name, String(row[collection.key]), change, etag)
-      await settle({ drafts, links })
-    } catch (failure) {
-      const met = await conflictOf(failure, collection.name, String(row[collection.key]), { base: row, mine: change })
-      if (met === undefined) setError(failure)
+      if (onCreate !== undefined) return await onCreate({ ...values(), ...(await linked()) })
+      const met = await writeOrMeet(values())
+      if (met === undefined) await settle({ drafts, links })
       else setConflict(met)
+    } catch (failure) {
+      setError(failure)
     } finally {
       setBusy(false)
     }
@@ -173,8 +201,7 @@ export function RecordForm({
           conflict={conflict}
           onClose={() => setConflict(undefined)}
           onMerged={async (merged, version) => {
-            if (Object.keys(merged).length > 0)
-              await patchRow(collection.name, String(row[collection.key]), merged, version)
+            await write(merged, version)
             await settle({ drafts, links })
           }}
         />
@@ -182,6 +209,20 @@ export function RecordForm({
     </form>
   )
 }
+
+const idsIn = (linked: unknown, key: string): readonly Choice['id'][] =>
+  Array.isArray(linked) ? linked.map((one: Row) => one[key] as Choice['id']) : []
+
+/** The rows that are chosen in the drafts, by their relations. */
+const relatedOf = (drafts: Drafts, fields: readonly FieldOf[], catalog: Catalog): Row =>
+  Object.fromEntries(
+    fields.flatMap(({ name, relation }) => {
+      const [choice, target] = [drafts[name]?.choice, catalog.get(relation?.target ?? '')]
+      return relation === undefined || target === undefined || !choice
+        ? []
+        : [[relation.name, { [target.titleField]: choice.title }]]
+    }),
+  )
 
 type Control = {
   readonly collection: Collection

@@ -13,7 +13,7 @@ import { Empty, Loading, Problem } from '../../ui/states.tsx'
 import { notify, notifyError } from '../../ui/toast.tsx'
 import { AsOfBar, AsOfButton } from '../data/as-of.tsx'
 import { DeleteRows } from '../data/bulk.tsx'
-import type { Row } from '../data/query.ts'
+import { fieldsOfRecord, type Row } from '../data/query.ts'
 import { createRow } from '../data/writes.ts'
 import { RecordForm } from './form.tsx'
 import styles from './record.module.css'
@@ -33,13 +33,7 @@ export function RecordPage() {
 export const recordQuery = (collection: Collection, catalog: Catalog, id: string, asOf: string | undefined) => ({
   queryKey: ['record', collection.name, id, asOf ?? 'now'],
   queryFn: async ({ signal }: { readonly signal: AbortSignal }) => {
-    const titles = collection.relations.flatMap(({ kind, name, target, reads }) => {
-      const related = catalog.get(target)
-      return related === undefined || kind === 'many' || kind === 'links to any' || !reads(related.titleField)
-        ? []
-        : [`${name}.${related.titleField}`]
-    })
-    const query = { fields: ['*', ...titles].join(','), asOf }
+    const query = { fields: fieldsOfRecord(collection, catalog).join(','), asOf }
     const path = `/items/${encodeURIComponent(collection.name)}/${encodeURIComponent(id)}`
     const { body, headers } = await client.send<{ data: Row }>(path, { query, signal })
     return { row: body.data, etag: headers.get('etag') ?? undefined }
