@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { collectionOf } from '../../console/src/app/definition.ts'
 import { conflicting } from '../../console/src/pages/data/conflict.ts'
+import { draftOf, draftValue, hasLines, withBreaksOf } from '../../console/src/pages/data/draft.ts'
 import { mergedLinks } from '../../console/src/pages/data/links.ts'
 import { changedRow, fieldsToFollow } from '../../console/src/pages/data/live.ts'
 
@@ -62,5 +63,29 @@ describe('links that two users have changed', () => {
     expect(mergedLinks([1], [1, 3], [1, 3])).toEqual([1, 3])
     expect(mergedLinks([], [], [5])).toEqual([5])
     expect(mergedLinks(['a'], [], [])).toEqual([])
+  })
+})
+
+describe('what a control of the console holds', () => {
+  const control = (value: string, badInput = false) => draftOf({ value, validity: { badInput } })
+
+  it('is no value where a date lacks a part, and none where it is empty', () => {
+    const date = { kind: 'date', element: undefined } as const
+    expect(draftValue(date, control('2026-03-14'))).toBe('2026-03-14')
+    expect(draftValue(date, control(''))).toBeNull()
+    expect(() => draftValue(date, control('', true))).toThrow('This must be a date.')
+    expect(() => draftValue({ ...date, kind: 'datetime' }, control('', true))).toThrow(
+      'This must be a date and a time.',
+    )
+    expect(draftValue(date, { text: '', exact: { value: 'x' } })).toBe('x')
+  })
+
+  it('keeps the line breaks of a text', () => {
+    expect(hasLines({ kind: 'text' }, 'a\nb')).toBe(true)
+    expect(hasLines({ kind: 'text' }, 'a b')).toBe(false)
+    expect(hasLines({ kind: 'long text' }, '')).toBe(true)
+    expect(hasLines({ kind: 'integer' }, '1')).toBe(false)
+    expect(withBreaksOf('a\r\nb', 'a\nb\nc')).toBe('a\r\nb\r\nc')
+    expect(withBreaksOf('a\nb', 'a\nb\nc')).toBe('a\nb\nc')
   })
 })

@@ -1,5 +1,5 @@
 import type { Collection, Field } from '../app/catalog.ts'
-import type { Draft } from '../pages/data/editor.tsx'
+import type { Draft } from '../pages/data/draft.ts'
 import type { Row } from '../pages/data/query.ts'
 import { textOf } from '../pages/data/values.ts'
 import type { Extension } from './extensions.ts'

@@ -3,11 +3,12 @@ import type { Catalog, Collection } from '../../app/catalog.ts'
 import { ConfirmDialog } from '../../ui/dialog.tsx'
 import { Field, Select } from '../../ui/field.tsx'
 import { Table } from '../../ui/table.tsx'
-import { type Draft, Editor, noteOf } from './editor.tsx'
+import { type Draft, draftValue } from './draft.ts'
+import { Editor, noteOf } from './editor.tsx'
 import type { Row } from './query.ts'
 import { References } from './references.tsx'
 import { Value } from './value.tsx'
-import { attempt, parseValue } from './values.ts'
+import { attempt } from './values.ts'
 import { changeRows, deleteRows } from './writes.ts'
 
 type BulkProps = {
@@ -55,7 +56,7 @@ export function EditRows({ collection, catalog, rows, onClose, onDone }: BulkPro
   const [draft, setDraft] = useState<Draft>({ text: '' })
   const field = fields.find((one) => one.name === name)
   if (field === undefined) return null
-  const after = attempt(() => parseValue(field, draft.text))
+  const after = attempt(() => draftValue(field, draft))
   const key = (row: Row) => String(row[collection.key])
   return (
     <ConfirmDialog

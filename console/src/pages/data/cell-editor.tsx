@@ -3,9 +3,10 @@ import type { Catalog, Collection, Field } from '../../app/catalog.ts'
 import { notifyError } from '../../ui/toast.tsx'
 import styles from './cell-editor.module.css'
 import { type Conflict, conflicting } from './conflict.ts'
-import { chosenRow, type Draft, Editor } from './editor.tsx'
+import { type Draft, draftValue, hasLines } from './draft.ts'
+import { chosenRow, Editor } from './editor.tsx'
 import { fieldsToRead, type Row } from './query.ts'
-import { attempt, isStructured, parseValue, sameValue, textOf } from './values.ts'
+import { attempt, sameValue, textOf } from './values.ts'
 import { conflictOf, patchRow, readVersion, type Version } from './writes.ts'
 
 type CellEditorProps = {
@@ -32,17 +33,17 @@ export function CellEditor({ collection, catalog, field, row: live, onClose, onS
   const id = String(row[collection.key])
   const fields = ['*', ...fieldsToRead(collection, [field], catalog)]
   const version = useVersion(collection.name, id, fields)
-  const value = attempt(() => parseValue(field, draft.text))
+  const value = attempt(() => draftValue(field, draft))
   const failed = useRef(false)
   useEffect(() => {
     // A control that was disabled has lost the keyboard.
     if (!isBusy && failed.current) box.current?.querySelector<HTMLElement>('input, select, textarea')?.focus()
   }, [isBusy])
-  const isLong = field.kind === 'long text' || isStructured(field)
+  const isLong = hasLines(field, textOf(field, row[field.name]))
 
   const save = async (current: Draft) => {
     if (ended.current) return
-    const read = attempt(() => parseValue(field, current.text))
+    const read = attempt(() => draftValue(field, current))
     if ('error' in read) return
     const isSame = sameValue(read.value, row[field.name]) || current.text === textOf(field, row[field.name])
     if (isSame) return close()

@@ -1,25 +1,14 @@
-import { useRef } from 'react'
+import { useRef, useState } from 'react'
 import type { Catalog, Field } from '../../app/catalog.ts'
 import { client } from '../../app/client.ts'
 import { Button } from '../../ui/button.tsx'
 import { Input, Select, TextArea } from '../../ui/field.tsx'
 import { notifyError } from '../../ui/toast.tsx'
+import { type Draft, draftOf, hasLines, withBreaksOf } from './draft.ts'
 import type { Row } from './query.ts'
 import { type Choice, RelationPicker } from './relation-picker.tsx'
 import { titleOf } from './value.tsx'
-import { isNumeric, isStructured, parseValue } from './values.ts'
-
-/** The edited value: a text that stands for it, and of a relation also the row that it names. */
-export type Draft = {
-  readonly text: string
-  readonly choice?: Choice | null
-  /** The value itself, where an editor of an extension has said it. */
-  readonly exact?: { readonly value: unknown }
-}
-
-/** The value that a draft stands for. @throws {Error} in words for whoever typed it */
-export const draftValue = (field: Field, { text, exact }: Draft): unknown =>
-  exact === undefined ? parseValue(field, text) : exact.value
+import { isNumeric, isStructured } from './values.ts'
 
 type EditorProps = {
   readonly field: Field
@@ -39,6 +28,9 @@ type EditorProps = {
 export function Editor({ field, draft, onChange, attributes, isDisabled, autoFocus }: EditorProps) {
   const { text } = draft
   const change = ({ target }: { readonly target: { readonly value: string } }) => onChange({ text: target.value })
+  // It stays: a control that changed under the hand would lose the keyboard.
+  const [isLong, setLong] = useState(false)
+  if (!isLong && hasLines(field, text)) setLong(true)
   const common = { ...attributes, value: text, onChange: change, disabled: isDisabled, autoFocus }
   if (field.relation !== undefined)
     return (
@@ -74,17 +66,27 @@ export function Editor({ field, draft, onChange, attributes, isDisabled, autoFoc
         options={[{ value: '', label: '—' }, ...field.options.map((value) => ({ value, label: value }))]}
       />
     )
-  if (field.kind === 'long text' || isStructured(field))
+  if (isLong)
     return (
       <TextArea
         {...common}
+        value={text.replaceAll('\r\n', '\n')}
+        onChange={({ target }) => onChange({ text: withBreaksOf(text, target.value) })}
         isCode={isStructured(field) && field.element === undefined}
         rows={field.kind === 'json' || field.kind === 'long text' ? 6 : 2}
+        {...(field.maxLength !== undefined && { maxLength: field.maxLength })}
       />
     )
-  if (field.kind === 'datetime' || field.kind === 'datetime without zone')
-    return <Input {...common} type="datetime-local" step={1} />
-  if (field.kind === 'date') return <Input {...common} type="date" />
+  const isTime = field.kind === 'datetime' || field.kind === 'datetime without zone'
+  if (isTime || field.kind === 'date') {
+    // A browser tells of a first lacking part as a change to nothing, and of the others not at all.
+    const look = ({ currentTarget }: { readonly currentTarget: HTMLInputElement }) => {
+      const next = draftOf(currentTarget)
+      if (next.text !== text || (next.isIncomplete === true) !== (draft.isIncomplete === true)) onChange(next)
+    }
+    const looks = { onChange: look, onInput: look, onKeyUp: look, onBlur: look }
+    return <Input {...common} {...looks} {...(isTime ? { type: 'datetime-local', step: 1 } : { type: 'date' })} />
+  }
   return (
     <Input
       {...common}

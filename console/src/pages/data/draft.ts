@@ -1,0 +1,37 @@
+import type { Field } from '../../app/definition.ts'
+import type { Choice } from './relation-picker.tsx'
+import { isStructured, parseValue } from './values.ts'
+
+/** The edited value: a text that stands for it, and of a relation also the row that it names. */
+export type Draft = {
+  readonly text: string
+  readonly choice?: Choice | null
+  /** The value itself, where an editor of an extension has said it. */
+  readonly exact?: { readonly value: unknown }
+  /** The control has a part of a date, which is no text: without this it would look like none. */
+  readonly isIncomplete?: boolean
+}
+
+/** The value that a draft stands for. @throws {Error} in words for whoever typed it */
+export function draftValue(field: Pick<Field, 'kind' | 'element'>, { text, exact, isIncomplete }: Draft): unknown {
+  if (exact !== undefined) return exact.value
+  if (isIncomplete) throw new Error(field.kind === 'date' ? 'This must be a date.' : 'This must be a date and a time.')
+  return parseValue(field, text)
+}
+
+/** What a control holds after it was used: a date that lacks a part has a bad input and no value. */
+export const draftOf = ({
+  value,
+  validity,
+}: Pick<HTMLInputElement, 'value'> & { validity: { badInput: boolean } }) => ({
+  text: value,
+  ...(validity.badInput && { isIncomplete: true }),
+})
+
+/** Whether a text needs a control of several lines. One of a single line drops line breaks. */
+export const hasLines = (field: Pick<Field, 'kind'>, text: string): boolean =>
+  field.kind === 'long text' || isStructured(field) || (field.kind === 'text' && /[\r\n]/.test(text))
+
+/** A typed text with the line breaks that it had before: a control of several lines makes all of them `\n`. */
+export const withBreaksOf = (before: string, typed: string): string =>
+  before.includes('\r\n') ? typed.replace(/\r?\n/g, '\r\n') : typed
