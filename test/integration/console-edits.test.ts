@@ -189,4 +189,54 @@ describeWithBrowser('rows that several users edit in the console', () => {
     expect(await page.getByLabel(/^at/).inputValue()).toMatch(/^2026-03-14T/)
     expect(wrong).toEqual([])
   })
+
+  it('asks before a form with unsaved changes is left, and not after they are saved', async () => {
+    const { page, wrong } = await it_.visit(`/data/engine/${key(11)}`)
+    const question = page.getByRole('heading', { name: 'Leave without saving?' })
+    const stay = async (leave: () => Promise<void>) => {
+      await leave()
+      await question.waitFor()
+      await page.getByRole('button', { name: 'Cancel' }).last().click()
+      await question.waitFor({ state: 'detached' })
+    }
+    const go = (name: string) => () => page.locator('aside').getByRole('link', { name, exact: true }).click()
+    const leave = async () => {
+      await go('Reports')()
+      await page.getByRole('button', { name: 'Leave', exact: true }).click()
+      await page.getByRole('heading', { name: 'Reports', level: 1 }).waitFor()
+    }
+    await page.getByLabel(/^name/).fill('Typed')
+    await stay(go('Reports'))
+    await expectAccessible(page)
+    expect(await page.getByLabel(/^name/).inputValue()).toBe('Typed')
+    await leave()
+    await page.goto(`${it_.address}/console/data/category/new`)
+    await page.getByLabel(/^name/).fill('Electric')
+    await stay(go('Reports'))
+    await page.getByRole('button', { name: 'Create' }).click()
+    await page.getByRole('heading', { name: 'Electric' }).waitFor()
+    await go('Reports')()
+    await page.getByRole('heading', { name: 'Reports', level: 1 }).waitFor()
+    await page.goto(`${it_.address}/console/operations/settings`)
+    await page.locator('main form input[type=text]').first().fill('x')
+    await stay(go('Reports'))
+    await leave()
+    for (const part of ['settings', 'json']) {
+      await page.goto(`${it_.address}/console/schema/category?part=${part}`)
+      const control = part === 'json' ? page.getByLabel(/^Definition/) : page.getByLabel('Description')
+      await control.fill('{}')
+      // Another part takes it off the page as well.
+      await stay(() => page.getByRole('link', { name: 'Indexes' }).click())
+      expect(await control.inputValue()).toBe('{}')
+      await leave()
+    }
+    const body = { type: 'custom', subject: 'A subject', body: '<p>A body</p>', isActive: true }
+    const template = await it_.api.admin('POST', '/items/svc_Template', body)
+    expect(template).toMatchObject({ status: 201 })
+    await page.goto(`${it_.address}/console/operations/templates?open=${template.body.data.id}`)
+    await page.getByLabel('Subject').fill('Another one')
+    await stay(() => page.getByRole('button', { name: 'All templates' }).click())
+    await leave()
+    expect(wrong).toEqual([])
+  })
 })

@@ -132,6 +132,17 @@ export function chosenRow({ relation, name }: Field, row: Row, catalog: Catalog)
   return { id: id as string | number, title: titleOf(row[relation.name], catalog, relation.target) ?? String(id) }
 }
 
+/** The rows that are chosen in the drafts, by their relations. */
+export const relatedOf = (drafts: Readonly<Record<string, Draft>>, fields: readonly Field[], catalog: Catalog): Row =>
+  Object.fromEntries(
+    fields.flatMap(({ name, relation }) => {
+      const [choice, target] = [drafts[name]?.choice, catalog.get(relation?.target ?? '')]
+      return relation === undefined || target === undefined || !choice
+        ? []
+        : [[relation.name, { [target.titleField]: choice.title }]]
+    }),
+  )
+
 /** The notes on a field beside its name. */
 export const noteOf = ({ type, isRequired, kind, element }: Field): string =>
   [

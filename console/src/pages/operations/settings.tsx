@@ -4,6 +4,7 @@ import { client } from '../../app/client.ts'
 import { infoQuery } from '../../app/session.ts'
 import { Button } from '../../ui/button.tsx'
 import { Field, Input, Select, TextArea } from '../../ui/field.tsx'
+import { useLeaveQuestion } from '../../ui/leaving.tsx'
 import { Loading, Problem } from '../../ui/states.tsx'
 import { Upload } from '../data/editor.tsx'
 import { RelationPicker } from '../data/relation-picker.tsx'
@@ -61,6 +62,10 @@ function Form({ settings, values, onSaved }: FormProps) {
       setBusy(false)
     }
   }
+  const leaveQuestion = useLeaveQuestion(
+    read.length > 0,
+    'The settings have changes that are not saved. They are lost.',
+  )
   return (
     <form
       onSubmit={(event) => {
@@ -85,6 +90,7 @@ function Form({ settings, values, onSaved }: FormProps) {
         </section>
       ))}
       {failure !== undefined && <Problem error={failure} />}
+      {leaveQuestion}
       <div className={styles.foot}>
         <Button type="submit" kind="primary" isBusy={isBusy} disabled={read.length === 0 || problems.size > 0}>
           Save

@@ -5,6 +5,7 @@ import { client } from '../../app/client.ts'
 import { Button } from '../../ui/button.tsx'
 import { ConfirmDialog } from '../../ui/dialog.tsx'
 import { Checkbox, Field, Select, TextArea, TextField } from '../../ui/field.tsx'
+import { useLeaveQuestion } from '../../ui/leaving.tsx'
 import { Loading, Note, Problem } from '../../ui/states.tsx'
 import { Badge } from '../../ui/table.tsx'
 import { notifyError } from '../../ui/toast.tsx'
@@ -217,8 +218,15 @@ function EditorOf({ live, onSaved, onClose }: EditorOfProps) {
       setBusy(false)
     }
   }
+  const leaveQuestion = useLeaveQuestion(
+    // A template that is deleted takes them with it.
+    isChanged && !isRemoving,
+    'The template has changes that are not saved. They are lost.',
+    ['open'],
+  )
   return (
     <>
+      {leaveQuestion}
       <div className={styles.tools}>
         <Button size="s" onClick={onClose}>
           All templates

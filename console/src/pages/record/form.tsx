@@ -1,12 +1,13 @@
-import { type FormEvent, lazy, Suspense, useEffect, useState } from 'react'
+import { type FormEvent, lazy, Suspense, useState } from 'react'
 import type { Catalog, Collection, Field as FieldOf, Relation } from '../../app/catalog.ts'
 import { type FoundEditor, useEditors } from '../../extensions/extensions.ts'
 import { Button } from '../../ui/button.tsx'
 import { Field } from '../../ui/field.tsx'
+import { useLeaveQuestion } from '../../ui/leaving.tsx'
 import { Loading, Problem } from '../../ui/states.tsx'
 import type { Conflict } from '../data/conflict.ts'
 import { type Draft, draftValue } from '../data/draft.ts'
-import { chosenRow, Editor, noteOf } from '../data/editor.tsx'
+import { chosenRow, Editor, noteOf, relatedOf } from '../data/editor.tsx'
 import { mergedLinks } from '../data/links.ts'
 import { Merge } from '../data/merge.tsx'
 import { fieldsOfRecord, type Row } from '../data/query.ts'
@@ -109,7 +110,9 @@ export function RecordForm({
     }
   }
   const editors = useEditors()
-  useWarning(count > 0)
+  const leaveQuestion = useLeaveQuestion(count > 0, 'The record has changes that are not saved. They are lost.', [
+    'asOf',
+  ])
   // What is typed while it is saved stays, as a change of what was saved.
   const settle = async (sent: { readonly drafts: Drafts; readonly links: Links }) => {
     setDrafts((typed) => typedSince(typed, sent.drafts))
@@ -196,6 +199,7 @@ export function RecordForm({
         </div>
       )}
       {fixed.length > 0 && onCreate === undefined && <Facts fields={fixed} row={row} catalog={catalog} />}
+      {leaveQuestion}
       {conflict !== undefined && (
         <Merge
           fields={collection.fields}
@@ -213,17 +217,6 @@ export function RecordForm({
 
 const idsIn = (linked: unknown, key: string): readonly Choice['id'][] =>
   Array.isArray(linked) ? linked.map((one: Row) => one[key] as Choice['id']) : []
-
-/** The rows that are chosen in the drafts, by their relations. */
-const relatedOf = (drafts: Drafts, fields: readonly FieldOf[], catalog: Catalog): Row =>
-  Object.fromEntries(
-    fields.flatMap(({ name, relation }) => {
-      const [choice, target] = [drafts[name]?.choice, catalog.get(relation?.target ?? '')]
-      return relation === undefined || target === undefined || !choice
-        ? []
-        : [[relation.name, { [target.titleField]: choice.title }]]
-    }),
-  )
 
 type Control = {
   readonly collection: Collection
@@ -315,14 +308,4 @@ function Linked({ relation, row, catalog, choices, onChange }: LinkedProps) {
       )}
     </Field>
   )
-}
-
-/** The browser asks before what was typed is lost. */
-function useWarning(isNeeded: boolean): void {
-  useEffect(() => {
-    if (!isNeeded) return
-    const warn = (event: BeforeUnloadEvent) => event.preventDefault()
-    window.addEventListener('beforeunload', warn)
-    return () => window.removeEventListener('beforeunload', warn)
-  }, [isNeeded])
 }

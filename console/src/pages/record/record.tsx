@@ -120,7 +120,9 @@ function Record({ catalog, collection, id }: RecordProps) {
         <DeleteRows
           {...{ collection, catalog, rows: [data.row] }}
           onClose={() => setDeleting(false)}
-          onDone={() => void navigate({ to: '/data/$collection', params: { collection: collection.name } })}
+          onDone={() =>
+            void navigate({ to: '/data/$collection', params: { collection: collection.name }, ignoreBlocker: true })
+          }
         />
       )}
     </Page>
@@ -185,7 +187,7 @@ export function NewRecord() {
           {...{ catalog, collection }}
           onCreate={async (row) => {
             const id = await createRow(name, row)
-            await navigate({ to: '/data/$collection/$id', params: { collection: name, id } })
+            await navigate({ to: '/data/$collection/$id', params: { collection: name, id }, ignoreBlocker: true })
           }}
         />
       </div>

@@ -74,7 +74,8 @@ function Editor({ definition }: { readonly definition: Definition }) {
     void navigate({ search: { part: search.part, ...entry }, replace: entry.edit === undefined && !entry.add })
   const props: PartProps = { definition, onChange: setChange, onOpen: open }
   const done = () => {
-    if (change?.method === 'DELETE' && change.path === `/schemas/${name}`) void navigate({ to: '/schema' })
+    if (change?.method === 'DELETE' && change.path === `/schemas/${name}`)
+      void navigate({ to: '/schema', ignoreBlocker: true })
     else open({})
   }
   return (

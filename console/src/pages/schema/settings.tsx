@@ -2,6 +2,7 @@ import { Download, Trash2 } from 'lucide-react'
 import { useState } from 'react'
 import { Button } from '../../ui/button.tsx'
 import { Checkbox, Field, TextArea, TextField } from '../../ui/field.tsx'
+import { useLeaveQuestion } from '../../ui/leaving.tsx'
 import { deletion, download, patch } from './changes.ts'
 import type { PartProps } from './collection.tsx'
 import { declaredOf, isSystem, type Schema } from './definitions.ts'
@@ -17,6 +18,8 @@ export const switches = {
 
 type Draft = Readonly<Record<string, unknown>>
 
+const lost = 'The definition has changes that are not made. They are lost.'
+
 /** The settings of a collection as a whole. */
 export function Settings({ definition: { collectionName, schema }, onChange }: PartProps) {
   const [draft, setDraft] = useState<Draft>({})
@@ -25,11 +28,13 @@ export function Settings({ definition: { collectionName, schema }, onChange }: P
   const changed = Object.fromEntries(
     Object.entries(draft).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(schema[name])),
   )
+  const leaveQuestion = useLeaveQuestion(Object.keys(changed).length > 0, lost, ['part'])
   const text = (name: string) => (typeof now(name) === 'string' ? String(now(name)) : '')
   const words = (name: string) => (value: string) =>
     set(name, value === '' && schema[name] === undefined ? undefined : value)
   return (
     <div className={styles.settings}>
+      {leaveQuestion}
       <div className={styles.form}>
         <TextField
           label="Name for people"
@@ -100,8 +105,10 @@ export function AsJson({ definition: { collectionName, schema }, onChange }: Par
   const [text, setText] = useState(stored)
   const result = schemaIn(text)
   const isWhole = !isSystem(collectionName)
+  const leaveQuestion = useLeaveQuestion(text !== stored, lost, ['part'])
   return (
     <div className={styles.form}>
+      {leaveQuestion}
       <Field
         label="Definition"
         note="JSON"
