@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { collectionOf } from '../../console/src/app/definition.ts'
+import { bulkValue, waysOf } from '../../console/src/pages/data/bulk-value.ts'
 import { conflicting } from '../../console/src/pages/data/conflict.ts'
 import { draftOf, draftValue, hasLines, withBreaksOf } from '../../console/src/pages/data/draft.ts'
 import { mergedLinks } from '../../console/src/pages/data/links.ts'
@@ -87,5 +88,21 @@ describe('what a control of the console holds', () => {
     expect(hasLines({ kind: 'integer' }, '1')).toBe(false)
     expect(withBreaksOf('a\r\nb', 'a\nb\nc')).toBe('a\r\nb\r\nc')
     expect(withBreaksOf('a\nb', 'a\nb\nc')).toBe('a\nb\nc')
+  })
+})
+
+describe('what many rows are set to', () => {
+  const text = { kind: 'text', element: undefined, isRequired: true } as const
+  const number = { kind: 'integer', element: undefined, isRequired: false } as const
+
+  it('is nothing until a value is given, or its absence chosen', () => {
+    expect(bulkValue(text, 'value', { text: '' })).toBeUndefined()
+    expect(bulkValue(number, 'value', { text: '' })).toBeUndefined()
+    expect(bulkValue(number, 'value', { text: '5' })).toEqual({ value: 5 })
+    expect(bulkValue(number, 'value', { text: 'five' })).toHaveProperty('error')
+    expect(bulkValue(text, 'empty', { text: 'typed before' })).toEqual({ value: '' })
+    expect(bulkValue(number, 'none', { text: '' })).toEqual({ value: null })
+    expect(waysOf(text).map(({ value }) => value)).toEqual(['value', 'empty'])
+    expect(waysOf(number).map(({ value }) => value)).toEqual(['value', 'none'])
   })
 })

@@ -3,12 +3,12 @@ import type { Catalog, Collection } from '../../app/catalog.ts'
 import { ConfirmDialog } from '../../ui/dialog.tsx'
 import { Field, Select } from '../../ui/field.tsx'
 import { Table } from '../../ui/table.tsx'
-import { type Draft, draftValue } from './draft.ts'
-import { Editor, noteOf } from './editor.tsx'
+import { bulkValue, type Way, waysOf } from './bulk-value.ts'
+import type { Draft } from './draft.ts'
+import { Editor, noteOf, relatedOf } from './editor.tsx'
 import type { Row } from './query.ts'
 import { References } from './references.tsx'
 import { Value } from './value.tsx'
-import { attempt } from './values.ts'
 import { changeRows, deleteRows } from './writes.ts'
 
 type BulkProps = {
@@ -52,11 +52,13 @@ export function DeleteRows({ collection, rows, onClose, onDone }: BulkProps) {
 /** Sets one field of many rows, after showing what changes. */
 export function EditRows({ collection, catalog, rows, onClose, onDone }: BulkProps) {
   const fields = collection.fields.filter(({ isChangeable, isHidden }) => isChangeable && !isHidden)
-  const [name, setName] = useState(fields[0]?.name ?? '')
+  const [name, setName] = useState('')
+  const [way, setWay] = useState<Way>('value')
   const [draft, setDraft] = useState<Draft>({ text: '' })
   const field = fields.find((one) => one.name === name)
-  if (field === undefined) return null
-  const after = attempt(() => draftValue(field, draft))
+  const after = field === undefined ? undefined : bulkValue(field, way, draft)
+  const problem = after !== undefined && 'error' in after ? after.error.message : undefined
+  const related = field === undefined ? {} : relatedOf({ [field.name]: draft }, [field], catalog)
   const key = (row: Row) => String(row[collection.key])
   return (
     <ConfirmDialog
@@ -65,9 +67,9 @@ export function EditRows({ collection, catalog, rows, onClose, onDone }: BulkPro
       size="l"
       title={`Change ${rows.length.toLocaleString()} rows of ${collection.label}`}
       action={`Change ${rows.length.toLocaleString()} rows`}
-      isDisabled={'error' in after}
+      isDisabled={after === undefined || 'error' in after}
       onConfirm={async () => {
-        if ('error' in after) throw after.error
+        if (field === undefined || after === undefined || 'error' in after) return
         await changeRows(
           collection.name,
           rows.map((row) => ({ [collection.key]: row[collection.key], [field.name]: after.value })),
@@ -83,27 +85,51 @@ export function EditRows({ collection, catalog, rows, onClose, onDone }: BulkPro
               value={name}
               onChange={({ target }) => {
                 setName(target.value)
+                setWay('value')
                 setDraft({ text: '' })
               }}
-              options={fields.map((one) => one.name)}
+              options={[{ value: '', label: 'Choose a field' }, ...fields.map((one) => one.name)]}
             />
           )}
         </Field>
-        <Field label="New value" note={noteOf(field)} {...('error' in after && { error: after.error.message })}>
-          {(attributes) => (
-            <Editor key={name} field={field} draft={draft} onChange={setDraft} attributes={attributes} />
-          )}
-        </Field>
-        <Table
-          label="What changes"
-          keyOf={key}
-          rows={rows.slice(0, previewed)}
-          columns={[
-            { title: collection.titleField, cell: (row: Row) => String(row[collection.titleField] ?? key(row)) },
-            { title: 'Before', cell: (row: Row) => <Value field={field} row={row} catalog={catalog} /> },
-            { title: 'After', cell: () => draft.choice?.title ?? (draft.text === '' ? '—' : draft.text) },
-          ]}
-        />
+        {field !== undefined && (
+          <>
+            <Field label="Set it to">
+              {(attributes) => (
+                <Select
+                  {...attributes}
+                  value={way}
+                  onChange={({ target }) => setWay(target.value as Way)}
+                  options={waysOf(field)}
+                />
+              )}
+            </Field>
+            {way === 'value' && (
+              <Field label="New value" note={noteOf(field)} error={problem}>
+                {(attributes) => (
+                  <Editor key={name} field={field} draft={draft} onChange={setDraft} attributes={attributes} />
+                )}
+              </Field>
+            )}
+            <Table
+              label="What changes"
+              keyOf={key}
+              rows={rows.slice(0, previewed)}
+              columns={[
+                { title: collection.titleField, cell: (row: Row) => String(row[collection.titleField] ?? key(row)) },
+                { title: 'Before', cell: (row: Row) => <Value field={field} row={row} catalog={catalog} /> },
+                {
+                  title: 'After',
+                  cell: () =>
+                    after !== undefined &&
+                    'value' in after && (
+                      <Value field={field} row={{ [field.name]: after.value, ...related }} catalog={catalog} />
+                    ),
+                },
+              ]}
+            />
+          </>
+        )}
         {rows.length > previewed && <p>and {(rows.length - previewed).toLocaleString()} more</p>}
       </div>
     </ConfirmDialog>
