@@ -5,6 +5,7 @@ import { conflicting } from '../../console/src/pages/data/conflict.ts'
 import { draftOf, draftValue, hasLines, withBreaksOf } from '../../console/src/pages/data/draft.ts'
 import { mergedLinks } from '../../console/src/pages/data/links.ts'
 import { changedRow, fieldsToFollow } from '../../console/src/pages/data/live.ts'
+import { extentOf, selectionText, toggledAll } from '../../console/src/pages/data/selection.ts'
 
 const fields = {
   name: { type: 'String' },
@@ -104,5 +105,25 @@ describe('what many rows are set to', () => {
     expect(bulkValue(number, 'none', { text: '' })).toEqual({ value: null })
     expect(waysOf(text).map(({ value }) => value)).toEqual(['value', 'empty'])
     expect(waysOf(number).map(({ value }) => value)).toEqual(['value', 'none'])
+  })
+})
+
+describe('the selected rows of a list', () => {
+  const keyOf = (row: Readonly<Record<string, unknown>>) => String(row.id)
+  const loaded = [{ id: 1 }, { id: 2 }]
+  const all = toggledAll(new Map(), loaded, keyOf)
+
+  it('are the loaded ones after a click on the box above them, and none after a second', () => {
+    expect([...all.keys()]).toEqual(['1', '2'])
+    expect(toggledAll(all, loaded, keyOf).size).toBe(0)
+    expect(toggledAll(new Map([['1', loaded[0]!]]), loaded, keyOf)).toEqual(all)
+    expect(toggledAll(all, [...loaded, { id: 3 }], keyOf).size).toBe(3)
+    expect([extentOf(0, 9), extentOf(2, 9), extentOf(2, 2)]).toEqual(['none', 'some', 'all'])
+  })
+
+  it('are told with the number of all rows where only the loaded ones are selected', () => {
+    expect(selectionText(all, loaded, keyOf, 2000)).toBe('2 loaded rows of 2,000 selected')
+    expect(selectionText(all, loaded, keyOf, 2)).toBe('2 selected')
+    expect(selectionText(new Map([['1', loaded[0]!]]), loaded, keyOf, 2000)).toBe('1 selected')
   })
 })

@@ -66,7 +66,7 @@ const groups: readonly { readonly title: string; readonly keys: readonly (readon
       ['Enter', 'Open the record'],
       ['F2', 'Edit the cell'],
       ['Space', 'Select the row'],
-      [`${control} A`, 'Select all rows'],
+      [`${control} A`, 'Select all loaded rows'],
       ['Page up, Page down', 'A screen up or down'],
       [`${control} Home, ${control} End`, 'The first, the last row'],
       [`${control} C`, 'Copy the value'],

@@ -33,7 +33,8 @@ type GridProps<Row> = {
   readonly onResize: (key: string, width: number) => void
   readonly onSelect: (row: Row, index: number, how: 'toggle' | 'range') => void
   readonly onSelectAll: () => void
-  readonly isAllSelected: boolean
+  /** How many rows are selected. */
+  readonly selection: 'none' | 'some' | 'all'
   readonly onOpen: (row: Row) => void
   /** A link to the row, for the pointer; `Enter` opens it by the keyboard. */
   readonly openerOf: (row: Row) => ReactNode
@@ -194,7 +195,7 @@ function copyCell(frame: HTMLElement | null, id: string, place: Place): void {
   void navigator.clipboard.writeText(cell?.textContent ?? '')
 }
 
-function PlainHead<Row>({ columns, onSort, onResize, onSelectAll, isAllSelected }: GridProps<Row>) {
+function PlainHead<Row>({ columns, onSort, onResize, onSelectAll, selection }: GridProps<Row>) {
   return (
     <div className={styles.head} role="row" aria-rowindex={1} tabIndex={-1}>
       <div className={styles.check} role="columnheader" aria-colindex={1} tabIndex={-1}>
@@ -202,9 +203,16 @@ function PlainHead<Row>({ columns, onSort, onResize, onSelectAll, isAllSelected 
           <input
             type="checkbox"
             tabIndex={-1}
-            checked={isAllSelected}
-            onChange={onSelectAll}
-            aria-label="Select all rows"
+            ref={(box) => {
+              if (box !== null) box.indeterminate = selection === 'some'
+            }}
+            checked={selection === 'all'}
+            onChange={({ target }) => {
+              // The browser takes the mark away by itself, also where some stay selected.
+              target.indeterminate = selection === 'some'
+              onSelectAll()
+            }}
+            aria-label="Select all loaded rows"
           />
         </label>
       </div>
@@ -240,7 +248,10 @@ function PlainHead<Row>({ columns, onSort, onResize, onSelectAll, isAllSelected 
 
 const Head = memo(
   PlainHead,
-  (before, after) => before.columns === after.columns && before.isAllSelected === after.isAllSelected,
+  (before, after) =>
+    before.columns === after.columns &&
+    before.selection === after.selection &&
+    before.onSelectAll === after.onSelectAll,
 ) as typeof PlainHead
 
 /** Follows the pointer until it is let go. */

@@ -18,6 +18,7 @@ import { FilterBuilder } from './filter-builder.tsx'
 import { columnsOf, fieldsToRead, type ListSearch, type Row } from './query.ts'
 import { RowGrid } from './row-grid.tsx'
 import type { RowWindow } from './row-window.ts'
+import { mostSelected, selectionText } from './selection.ts'
 import { Share } from './share.tsx'
 import { Transfer } from './transfer.tsx'
 import { useRows } from './use-rows.ts'
@@ -126,7 +127,9 @@ function Rows({ collection }: { readonly collection: Collection }) {
       )}
       {selected.size > 0 && (
         <div className={styles.selection} role="toolbar" aria-label="Selected rows">
-          <strong>{selected.size.toLocaleString()} selected</strong>
+          <strong>
+            {selectionText(selected, rows.loaded(mostSelected), (row) => String(row[collection.key]), count)}
+          </strong>
           {collection.mayUpdate && (
             <Button size="s" onClick={() => setDialog('edit')}>
               Change…

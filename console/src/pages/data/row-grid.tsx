@@ -9,6 +9,7 @@ import type { Conflict } from './conflict.ts'
 import { Merge } from './merge.tsx'
 import type { ListSearch, Row } from './query.ts'
 import type { RowWindow } from './row-window.ts'
+import { extentOf, mostSelected, toggledAll } from './selection.ts'
 import value from './value.module.css'
 import { Value } from './value.tsx'
 import { isNumeric } from './values.ts'
@@ -101,11 +102,11 @@ export function RowGrid({
       return next
     })
   }
-  const loaded = () =>
-    Array.from({ length: Math.min(rows.state.count, 1000) }, (_, index) => rows.rowAt(index)).filter(
-      (row) => row !== undefined,
-    )
-  const isAllSelected = selected.size > 0 && selected.size >= Math.min(rows.state.count, 1000)
+  // It stays the same for the same rows, so that the head of the grid is made anew only with others.
+  const selectAll = useCallback(
+    () => onSelect((before) => toggledAll(before, rows.loaded(mostSelected), keyOf)),
+    [rows, onSelect, collection.key],
+  )
   return (
     <>
       <Grid<Row>
@@ -124,10 +125,8 @@ export function RowGrid({
         onSort={(name) => onSort(nextSort(search.sort, name))}
         onResize={resize}
         onSelect={select}
-        onSelectAll={() =>
-          onSelect(() => (isAllSelected ? new Map() : new Map(loaded().map((row) => [keyOf(row), row]))))
-        }
-        isAllSelected={isAllSelected}
+        onSelectAll={selectAll}
+        selection={extentOf(selected.size, rows.state.count)}
         onOpen={(row) => void navigate(linkTo(row))}
         openerOf={(row) => (
           <Link

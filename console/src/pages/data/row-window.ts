@@ -72,6 +72,12 @@ export class RowWindow {
     return this.#pages.get(Math.floor(index / pageSize))?.rows[index % pageSize]
   }
 
+  /** The loaded ones of the first `most` rows. */
+  loaded(most: number): readonly Row[] {
+    const pages = [...this.#pages].filter(([page]) => page * pageSize < most).sort(([a], [b]) => a - b)
+    return pages.flatMap(([, { rows }]) => rows).slice(0, most)
+  }
+
   /** The row of a key, if it is loaded. */
   rowOf(key: string): Row | undefined {
     for (const { rows } of this.#pages.values()) {
