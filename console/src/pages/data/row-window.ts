@@ -157,8 +157,8 @@ export class RowWindow {
     this.#tell({})
   }
 
-  add(): void {
-    this.#tell({ added: this.state.added + 1 })
+  add(rows: number): void {
+    if (rows > 0) this.#tell({ added: this.state.added + rows })
   }
 
   /** Changes by others arrive, or do not for a reason. */

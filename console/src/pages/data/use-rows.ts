@@ -81,6 +81,7 @@ let broken: string | undefined
 
 function follow(rows: RowWindow, { collection, search, columns, fields }: Followed): () => void {
   const { name, key } = collection
+  const announce = announcer(rows, collection, search)
   const readAgain = rowReader(rows, name, fields)
   rows.setLive(broken)
   const handle = client.realtime.subscribe<Row>(name, {
@@ -90,7 +91,7 @@ function follow(rows: RowWindow, { collection, search, columns, fields }: Follow
       const id = String(data[key])
       const before = rows.rowOf(id)
       if (before === undefined) {
-        if (action === 'create') rows.add()
+        if (action === 'create') announce(id)
         return
       }
       const { row, isIncomplete } = changedRow(before, data, columns)
@@ -113,6 +114,39 @@ function follow(rows: RowWindow, { collection, search, columns, fields }: Follow
     },
   })
   return () => handle.unsubscribe()
+}
+
+/**
+ * Tells of new rows. What is followed matches the filter; whether it matches the words as well, only the server can say. It is
+ * asked about one batch at a time, however many rows come.
+ */
+function announcer(rows: RowWindow, { name, key }: Collection, { filter, search }: ListSearch): (id: string) => void {
+  let waiting: string[] = []
+  let isAsking = false
+  const ask = async () => {
+    isAsking = true
+    try {
+      while (waiting.length > 0) {
+        const batch = waiting.slice(0, pageSize)
+        waiting = waiting.slice(pageSize)
+        const isNew = { [key]: { in: batch } }
+        const matching = { filter: (filter === undefined ? isNew : { AND: [filter, isNew] }) as never, limit: 0 }
+        rows.add(
+          (await client.items(name).list({ ...matching, ...(search !== undefined && { search }) })).totalCount ?? 0,
+        )
+      }
+    } catch (error) {
+      waiting = []
+      rows.fail(error)
+    } finally {
+      isAsking = false
+    }
+  }
+  return (id) => {
+    if (search === undefined) return rows.add(1)
+    waiting.push(id)
+    if (!isAsking) void ask()
+  }
 }
 
 /** Reads single rows of a list again. What was read before a later change of the same row is not shown. */
