@@ -253,6 +253,7 @@ describeWithBrowser('the schema page', () => {
 
     // Out, and in again with more.
     await page.getByRole('link', { name: 'Schema' }).first().click()
+    await page.getByRole('button', { name: 'Leave', exact: true }).click()
     const exported = await saved(() => run('Export'))
     const file = JSON.parse(exported.text)
     const one = file.schemas.find(({ collectionName }: { collectionName: string }) => collectionName === 'invoice')

@@ -1,6 +1,8 @@
 import type { Field } from '../../app/definition.ts'
-import type { Choice } from './relation-picker.tsx'
 import { isStructured, parseValue } from './values.ts'
+
+/** A row of another collection, as it is chosen. */
+export type Choice = { readonly id: string | number; readonly title: string }
 
 /** The edited value: a text that stands for it, and of a relation also the row that it names. */
 export type Draft = {
@@ -19,11 +21,10 @@ export function draftValue(field: Pick<Field, 'kind' | 'element'>, { text, exact
   return parseValue(field, text)
 }
 
+type Control = { readonly value: string; readonly validity: { readonly badInput: boolean } }
+
 /** What a control holds after it was used: a date that lacks a part has a bad input and no value. */
-export const draftOf = ({
-  value,
-  validity,
-}: Pick<HTMLInputElement, 'value'> & { validity: { badInput: boolean } }) => ({
+export const draftOf = ({ value, validity }: Control) => ({
   text: value,
   ...(validity.badInput && { isIncomplete: true }),
 })

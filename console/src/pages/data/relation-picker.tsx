@@ -6,11 +6,11 @@ import { type Collection, useCollection } from '../../app/catalog.ts'
 import { client } from '../../app/client.ts'
 import field from '../../ui/field.module.css'
 import overlay from '../../ui/overlay.module.css'
+import type { Choice } from './draft.ts'
 import type { Row } from './query.ts'
 import styles from './relation-picker.module.css'
 
-/** A row of another collection, as it is chosen. */
-export type Choice = { readonly id: string | number; readonly title: string }
+export type { Choice } from './draft.ts'
 
 type PickerProps = {
   readonly collection: string
