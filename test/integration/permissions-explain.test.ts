@@ -183,10 +183,7 @@ describe('an explanation', () => {
         reason: refused,
         row: { ...row, matches: false, conditions: false },
       })
-      expect(await at(gone)).toMatchObject({
-        allowed: action === 'update',
-        row: { ...row, matches: action === 'update', deleted: true },
-      })
+      expect(await at(gone)).toMatchObject({ allowed: false, row: { ...row, matches: false, deleted: true } })
       expect(await at(randomUUID())).toMatchObject({
         allowed: false,
         decidedBy: 'row',
@@ -194,6 +191,8 @@ describe('an explanation', () => {
         row: { exists: false },
       })
     }
+    const restored = await explained({ action: 'update', id: gone, field: 'deletedAt' })
+    expect(restored).toMatchObject({ allowed: true, row: { matches: true, deleted: true } })
   })
 
   it('of a rule that no longer means anything says so', async () => {

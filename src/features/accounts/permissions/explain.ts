@@ -352,7 +352,9 @@ function conditionOf(
   only: { access?: Access; anyTenant?: boolean; includeDeleted?: boolean; as?: 'read' } = {},
 ): ResolvedFilter | undefined {
   const { deps, party, query } = question
-  const { access = party.access, includeDeleted = query.action === 'update' } = only
+  // A row in the trash can be restored, and not be changed otherwise.
+  const restores = query.action === 'update' && query.field === 'deletedAt'
+  const { access = party.access, includeDeleted = restores } = only
   const asked = query.action === 'read' || only.as === 'read' ? resolveEnv(deps) : writeOf(question).env
   const env = only.anyTenant ? { ...asked, multiTenant: { ...asked.multiTenant, enabled: false } } : asked
   return resolveCondition(deps.catalog.current(), access, query.collection, query.action, env, { includeDeleted })

@@ -130,9 +130,7 @@ export function rowsSql(
   params: Params,
 ): string {
   const condition = attempt(() =>
-    resolveCondition(deps.catalog.current(), access, collection, action, resolveEnv(deps), {
-      includeDeleted: action === 'update',
-    }),
+    resolveCondition(deps.catalog.current(), access, collection, action, resolveEnv(deps)),
   )
   if (condition === 'refused') return 'false'
   return condition === undefined ? 'true' : `coalesce(${compileCondition(condition, 't', params)}, false)`
