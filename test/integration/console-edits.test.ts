@@ -70,6 +70,24 @@ describeWithBrowser('rows that several users edit in the console', () => {
     expect(wrong).toEqual([])
   })
 
+  it('shows what is written after a list was read and before it follows', async () => {
+    const { page } = await it_.visit('/data/engine?columns=name,stock')
+    onTestFinished(() => page.close())
+    const written = Promise.withResolvers<void>()
+    await page.routeWebSocket(/./, (socket) => {
+      const server = socket.connectToServer()
+      socket.onMessage(async (message) => {
+        await written.promise
+        server.send(message)
+      })
+    })
+    await page.reload()
+    await cell(page, 'Engine 10').waitFor()
+    await write(10, { name: 'In between' })
+    written.resolve()
+    await cell(page, 'In between').waitFor()
+  })
+
   it('overwrites nothing that was stored but not shown when the editing began', async () => {
     const { page } = await it_.visit('/data/engine?columns=name,stock')
     onTestFinished(() => page.close())

@@ -84,6 +84,7 @@ function follow(rows: RowWindow, { collection, search, columns, fields }: Follow
   const announce = announcer(rows, collection, search)
   const readAgain = rowReader(rows, name, fields)
   rows.setLive(broken)
+  let isFollowed = false
   const handle = client.realtime.subscribe<Row>(name, {
     ...(search.filter !== undefined && { filter: search.filter }),
     fields: fieldsToFollow(collection, columns),
@@ -106,6 +107,9 @@ function follow(rows: RowWindow, { collection, search, columns, fields }: Follow
     onBegun: () => {
       broken = undefined
       rows.setLive()
+      // What was written after the rows were read, and before this, is not told. A connection that comes back tells all.
+      if (!isFollowed) rows.reload()
+      isFollowed = true
     },
     // The list still shows what was read, and says that it does not follow; the client tries a lost connection again.
     onError: (error) => {
