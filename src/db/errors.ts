@@ -109,7 +109,7 @@ export function clientError(error: unknown): AppError | undefined {
 
 /** The column that an error of the database is about, where it says so. */
 export function columnOf(error: unknown): string | undefined {
-  return source(error).column || undefined
+  return databaseError(error).column || undefined
 }
 
 /** The columns of the key that a row has in common with another one, or that leads nowhere; empty for other errors. */
@@ -117,23 +117,23 @@ export function keyColumnsOf(error: unknown): readonly string[] {
   if (keyProblems[sqlState(error) ?? ''] === undefined) return []
   // `Key (author_Id)=(…) is not present in table …`, in whatever language the server speaks. The first parentheses are of
   // columns: what follows them are values, which may look the same.
-  const columns = /^[^(]*\((.+?)\)=\(/s.exec(source(error).detail ?? '')?.[1]
+  const columns = /^[^(]*\((.+?)\)=\(/s.exec(databaseError(error).detail ?? '')?.[1]
   const names = columns?.split(', ').map((name) => name.replaceAll('"', '')) ?? []
   // Of an index over expressions there are no columns to name.
   return names.every((name) => /^[\w$]+$/.test(name)) ? names : []
 }
 
 /**
- * What may be told of an error of the database with EXPOSE_ERROR_DETAILS: its own words, unless they may hold values. Those
+ * EXPOSE_ERROR_DETAILS shows what this gives: the words of the database, unless they may hold values. Those
  * can be of fields and rows that the caller does not see, such as the value that another row has, or that a filter could not
  * cast; so errors about data name fields at most, and no other table. Undefined where the generic words are all.
  */
 export function exposedWords(error: unknown): string | undefined {
   const state = sqlState(error)
   if (state === undefined) return undefined
-  if (!aboutData.has(state.slice(0, 2))) return source(error).detail ?? source(error).message
+  if (!aboutData.has(state.slice(0, 2))) return databaseError(error).detail ?? databaseError(error).message
   const columns = keyColumnsOf(error).join(', ')
-  return columns === '' ? undefined : keyProblems[state]?.(`Key (${columns})`, source(error).detail ?? '')
+  return columns === '' ? undefined : keyProblems[state]?.(`Key (${columns})`, databaseError(error).detail ?? '')
 }
 
 /** The classes of data that cannot be read, of constraints, and of values that are too large. */
@@ -162,7 +162,7 @@ export type BrokenCheck = { readonly table: string; readonly constraint: string 
 /** The CHECK that an error of the database is about; undefined for other errors. */
 export function brokenCheck(error: unknown): BrokenCheck | undefined {
   if (sqlState(error) !== '23514') return undefined
-  const { table, constraint } = source(error)
+  const { table, constraint } = databaseError(error)
   return table === undefined || constraint === undefined ? undefined : { table, constraint }
 }
 
@@ -183,7 +183,7 @@ const answers: Readonly<Record<string, (error: unknown) => AppError | undefined>
   '23514': (cause) => checkAnswer(cause),
   // The one text that PostgreSQL parses for a client: everything else in a statement is ours.
   '42601': (cause) =>
-    /jsonpath/.test(source(cause).message ?? '') ? errors.badQuery('malformed jsonpath') : undefined,
+    /jsonpath/.test(databaseError(cause).message ?? '') ? errors.badQuery('malformed jsonpath') : undefined,
   '22': (cause) => answer('INVALID_VALUE', 400, 'Invalid value', problemOfValue(cause), cause),
   '54': (cause) => answer('INVALID_VALUE', 400, 'Invalid value', 'A value is too large for its field', cause),
   // The statement timeout: asked again it would take as long, so it is not a passing fault of ours.
@@ -198,14 +198,14 @@ const answers: Readonly<Record<string, (error: unknown) => AppError | undefined>
   '57P02': (cause) => unavailable(cause),
   '57P03': (cause) => unavailable(cause),
   /** Raised by `svc_log.reach()`; the message is the oldest moment of which the history is whole. */
-  SV410: (cause) => errors.historyGone(source(cause).message ?? null),
+  SV410: (cause) => errors.historyGone(databaseError(cause).message ?? null),
   SV416: () => errors.badQuery('asOf: has not happened yet'),
   /** Raised by `svc_keep_administrator()`, for any writer and any statement. */
   SV409: (cause) => errors.lastAdministrator(cause),
   /** Raised by `svc_take_content()` when the hold on an upload's content is over. */
-  SV503: (cause) => errors.unavailable(source(cause).message, cause),
+  SV503: (cause) => errors.unavailable(databaseError(cause).message, cause),
   /** Raised by `svc_refuse()` when a written row would leave the caller's scope. */
-  SV403: (cause) => new AppError(403, source(cause).message ?? 'Forbidden', { cause }),
+  SV403: (cause) => new AppError(403, databaseError(cause).message ?? 'Forbidden', { cause }),
 }
 
 function answer(code: string, status: number, message: string, details: unknown, cause: unknown): AppError {
@@ -235,7 +235,7 @@ function unavailable(cause: unknown): AppError {
  * Those are told by their collection alone where nobody knows what the caller may see: a name may speak of fields.
  */
 function checkAnswer(cause: unknown): AppError {
-  const { table = '', constraint = '' } = source(cause)
+  const { table = '', constraint = '' } = databaseError(cause)
   const ofField = constraint.startsWith(`${table}_`) && constraint.endsWith('_check')
   if (!ofField) return ruleBroken(table)
   const field = constraint.slice(table.length + 1, -'_check'.length)
@@ -243,8 +243,8 @@ function checkAnswer(cause: unknown): AppError {
 }
 
 /** The database's own error, whatever wraps it; the innermost one where there is none. */
-function source(error: unknown): Record<string, string | undefined> {
+export function databaseError(error: unknown): Record<string, string | undefined> {
   const { cause, code } = (error ?? {}) as { cause?: unknown; code?: unknown }
   const isOwn = cause === undefined || cause === error || (typeof code === 'string' && stateText.test(code))
-  return isOwn ? ((error ?? {}) as Record<string, string | undefined>) : source(cause)
+  return isOwn ? ((error ?? {}) as Record<string, string | undefined>) : databaseError(cause)
 }

@@ -99,17 +99,17 @@ export function whereSql(predicate: Predicate, rows: readonly string[], compilin
   return clause('where', conditions(predicate, rows, compiling))
 }
 
-/** The conjunction as its members; those that may fail behind the others, see {@link behind}. */
+/** The conjunction as its members; those that may fail come after the others, see {@link conditionsAfter}. */
 export function conditions(predicate: Predicate, rows: readonly string[], compiling: CompilerState): string[] {
-  return behind([], predicate, rows, compiling)
+  return conditionsAfter([], predicate, rows, compiling)
 }
 
 /**
- * A conjunction, as its members, behind conditions that must hold as well. PostgreSQL evaluates conditions in the order that it finds
+ * A conjunction, as its members, after conditions that must hold as well. PostgreSQL evaluates conditions in the order that it finds
  * cheapest, so one that fails on some values, such as a cast, would tell by its error of rows that the others keep from the caller. Only
  * `case` has an order: with it these are evaluated on rows that pass all others.
  */
-function behind(
+function conditionsAfter(
   certain: readonly string[],
   predicate: Predicate,
   rows: readonly string[],
@@ -227,7 +227,7 @@ function compareSql(test: Predicate & { kind: 'compare' }, rows: readonly string
 
 function existsSql(step: Step, where: Predicate, rows: readonly string[], compiling: CompilerState): string {
   const join = joinStep(step, rows, compiling)
-  const kept = behind(join.on, where, [...rows, join.alias], compiling)
+  const kept = conditionsAfter(join.on, where, [...rows, join.alias], compiling)
   return `exists (select 1 from ${join.from}${clause('where', kept)})`
 }
 
@@ -313,7 +313,7 @@ function nestedSql(child: NestedSelection, rows: readonly string[], compiling: C
   const { step, selection, where, only } = child
   const join = joinStep(step, rows, compiling)
   const inner = [...rows, join.alias]
-  const kept = [...behind(join.on, where, inner, compiling), ...onlySql(only, join.alias, compiling)]
+  const kept = [...conditionsAfter(join.on, where, inner, compiling), ...onlySql(only, join.alias, compiling)]
   const list = selectionSql(selection, inner, compiling)
   const query = `select ${list} from ${join.from}${clause('where', kept)}`
   if (isToMany(step.relation)) {

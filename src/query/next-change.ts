@@ -4,7 +4,7 @@
  */
 import type { Collection } from '../catalog/catalog.ts'
 import { conditions, startCompiling } from './compile-rows.ts'
-import { allOf, includesTest, mayFail, type Predicate, type TimeTest } from './plan.ts'
+import { allOf, conjunctsOf, includesTest, mayFail, type Predicate, type TimeTest } from './plan.ts'
 import type { Plan } from './resolve.ts'
 import { createParams, ident, type Params, type Statement, statement } from './sql.ts'
 
@@ -52,7 +52,7 @@ type Tested = {
  * rows that pass all others, and more rows only make the moment earlier.
  */
 function rowsOf(each: MomentTest, { collection, where, tests }: Tested): CrossingPlace | undefined {
-  const parts = where.kind === 'and' ? where.of : [where]
+  const parts = conjunctsOf(where)
   if (!parts.includes(each.test)) return isOrdered(each) ? { ...each, kept: [] } : undefined
   const timed = new Set<Predicate>(tests.map(({ test }) => test))
   return { ...each, collection, kept: parts.filter((part) => !includesTest(part, timed) && !mayFail(part)) }

@@ -209,7 +209,7 @@ export function negate(predicate: Predicate): Predicate {
   }
 }
 
-/** What must all hold for the predicate to hold. */
+/** The parts of a predicate that must all hold. */
 export const conjunctsOf = (predicate: Predicate): readonly Predicate[] =>
   predicate.kind === 'and' ? predicate.of : predicate.kind === 'always' ? [] : [predicate]
 

@@ -15,7 +15,7 @@ export function searchWords(search: string): readonly SearchWord[] {
   return telling.map((word) => ({ pattern: patternOf(word), query: queryOf(word) }))
 }
 
-/** What of a word is no punctuation; as PostgreSQL's `[:alnum:]`, and the accents that it leaves out. */
+/** A word without its punctuation: the runs of PostgreSQL's `[:alnum:]` and of the accents that it leaves out. */
 const partsOf = (word: string): readonly string[] => word.match(/[\p{Alphabetic}\p{N}\p{M}]+/gu) ?? []
 
 /** PostgreSQL takes `don't` and `AT&T` for two words each, and drops all four. */

@@ -10,8 +10,6 @@ import type { Choice } from './draft.ts'
 import type { Row } from './query.ts'
 import styles from './relation-picker.module.css'
 
-export type { Choice } from './draft.ts'
-
 type PickerProps = {
   readonly collection: string
   readonly id?: string

@@ -12,6 +12,7 @@ import {
   type BrokenCheck,
   brokenCheck,
   columnOf,
+  databaseError,
   keyColumnsOf,
   requiredFieldMissing,
   ruleBroken,
@@ -327,16 +328,10 @@ function labelOf({ label = '', rows = [] }: RequestPlace, column: string): strin
 
 function refusedRelation(error: unknown, aliases: RequestPlace['aliases']): string | undefined {
   const state = sqlState(error)
-  if (state === 'SV400') return causeOf(error).message
+  if (state === 'SV400') return databaseError(error).message
   if (state !== '23503' || aliases === undefined) return undefined
   const [column, ...others] = keyColumnsOf(error)
   return column === undefined || others.length > 0 ? undefined : aliases.get(column)
-}
-
-/** The database's own error: slonik wraps it. */
-function causeOf(error: unknown): { readonly message?: string } {
-  const { code, cause } = error as { code?: unknown; cause?: unknown }
-  return typeof code === 'string' || cause === undefined ? (error as object) : causeOf(cause)
 }
 
 /** A column with the key of another row, as a cell. */

@@ -173,7 +173,7 @@ function readColumn(row: RowReading, column: Column, value: unknown, alias?: Rel
   if (column.isForeignKey && row.options.trusted !== true) addReference(row, column, value, alias)
 }
 
-/** Whoever puts a row into the trash deletes it, by whichever request. Which rows, the statement looks at. */
+/** Whoever puts a row into the trash deletes it, by whichever request. The statement sees to the rule for the row. */
 function requireDeletion({ access, action, collection }: PayloadContext, field: Field, value: unknown): void {
   const isDeletion = action === 'update' && collection.paranoid && field.name === 'deletedAt' && value !== null
   if (isDeletion && !access.admin && access.grant(collection.name, 'delete') === undefined)

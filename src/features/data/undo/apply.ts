@@ -53,25 +53,20 @@ export async function applyPlan(
  * Throws the 403 by which the caller's permissions would refuse to write a plan, as far as they tell without a write: for its
  * collections, rows and fields. Hooks are not asked, and rows as they would become are not held against rules.
  */
-export async function requireRights(
-  deps: ItemReads,
-  db: Reader,
-  requester: Requester,
-  rows: readonly PlannedRow[],
-  past: PastRows,
-): Promise<void> {
+export async function requireRights(asked: RightsAsked, rows: readonly PlannedRow[]): Promise<void> {
   for (const group of Map.groupBy(rows, ({ action, collection }) => `${action} ${collection.name}`).values())
-    await named(group[0]!.collection.name, () => requireRightsOn(deps, db, requester, group, past))
+    await named(group[0]!.collection.name, () => requireRightsOn(asked, group))
+}
+
+type RightsAsked = {
+  readonly deps: ItemReads
+  readonly db: Reader
+  readonly requester: Requester
+  readonly past: PastRows
 }
 
 /** Of one collection and action. */
-async function requireRightsOn(
-  deps: ItemReads,
-  db: Reader,
-  requester: Requester,
-  rows: readonly PlannedRow[],
-  past: PastRows,
-): Promise<void> {
+async function requireRightsOn({ deps, db, requester, past }: RightsAsked, rows: readonly PlannedRow[]): Promise<void> {
   const { action, collection } = rows[0]!
   if (action === 'none') return
   const { name } = collection

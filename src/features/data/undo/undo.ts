@@ -105,7 +105,8 @@ export async function undo(deps: UndoWrites, requester: Requester, request: Undo
   const chosen = await choose(deps.db, access, request)
   if (request.dryRun === true) {
     const { plan, outline } = await planned(deps, deps.db, requester, chosen)
-    if (outline.first !== null) await requireRights(deps, deps.db, requester, plan.rows, pastOfLog(outline.first))
+    if (outline.first !== null)
+      await requireRights({ deps, db: deps.db, requester, past: pastOfLog(outline.first) }, plan.rows)
     return reportOf(deps, deps.db, access, plan)
   }
   return inTransaction(deps, requester, async (run) => {
