@@ -241,7 +241,8 @@ describeWithBrowser('rows that several users edit in the console', () => {
     await leave()
     for (const part of ['settings', 'json']) {
       await page.goto(`${it_.address}/console/schema/category?part=${part}`)
-      const control = part === 'json' ? page.getByLabel(/^Definition/) : page.getByLabel('Description')
+      const control =
+        part === 'json' ? page.getByRole('textbox', { name: /^Definition/ }) : page.getByLabel('Description')
       await control.fill('{}')
       // Another part takes it off the page as well.
       await stay(() => page.getByRole('link', { name: 'Indexes' }).click())
