@@ -6,7 +6,7 @@ import { MAX_CURSOR_TEXT, quoted } from './guards.ts'
 import { VECTOR_METRICS, vectorValue } from './operators.ts'
 import type { ListQuery, SortKey } from './parse.ts'
 import type { Column, ColumnPath, Search, SortTerm } from './plan.ts'
-import { searchWords } from './search-words.ts'
+import { mayNameUuid, searchWords } from './search-words.ts'
 import { readableColumns, resolveColumn, type View } from './view.ts'
 
 const UNSORTABLE: ReadonlySet<Kind> = new Set(['json', 'geometry', 'geography', 'vector'])
@@ -25,10 +25,13 @@ export function resolveSort(query: ListQuery, search: Search | undefined, view: 
   return isTotal ? terms : [...terms, { by: { kind: 'path', path: ownColumn(primaryKey) }, direction }]
 }
 
-/** The words of `search` over the named columns, or over every text and uuid column that may be read. */
+/**
+ * The words of `search` over the named columns, or over every text column that may be read. A UUID is made of beginnings of
+ * words that nobody has written: short numbers would find rows at random, so UUIDs are looked at where a word is part of one.
+ */
 export function resolveSearch(query: ListQuery, view: View): Search | undefined {
   if (query.search === undefined) return undefined
-  const columns = query.searchFields?.map((path) => searchColumn(path, view)) ?? defaultColumns(view)
+  const columns = query.searchFields?.map((path) => searchColumn(path, view)) ?? defaultColumns(query.search, view)
   return { columns, words: searchWords(query.search) }
 }
 
@@ -85,9 +88,9 @@ function searchColumn(path: string, view: View): ColumnPath {
   return { steps, column }
 }
 
-const defaultColumns = (view: View): ColumnPath[] =>
+const defaultColumns = (search: string, view: View): ColumnPath[] =>
   readableColumns(view)
-    .filter((field) => SEARCHABLE.has(field.kind))
+    .filter(({ kind }) => SEARCHABLE.has(kind) && (kind !== 'uuid' || mayNameUuid(search)))
     .map(ownColumn)
 
 const ownColumn = (column: Field): ColumnPath => ({ steps: [], column })

@@ -15,6 +15,10 @@ export function searchWords(search: string): readonly SearchWord[] {
   return telling.map((word) => ({ pattern: patternOf(word), query: queryOf(word) }))
 }
 
+/** Whether one of the words is a UUID or at least as much of one as stands before its first hyphen. */
+export const mayNameUuid = (search: string): boolean =>
+  search.split(/\s+/u).some((word) => /^[\da-f]{8,32}$/i.test(partsOf(word).join('')))
+
 /** A word without its punctuation: the runs of PostgreSQL's `[:alnum:]` and of the accents that it leaves out. */
 const partsOf = (word: string): readonly string[] => word.match(/[\p{Alphabetic}\p{N}\p{M}]+/gu) ?? []
 

@@ -78,6 +78,35 @@ describe('a word', () => {
   })
 })
 
+describe('a UUID', () => {
+  const uuids = ['0193a1b2-42c3-7d4e-8f50-1a7283940a5b', '1193a1b2-beef-42c3-8f50-417283940a5b']
+  const search = async (parameters: Readonly<Record<string, string>>) => {
+    const { status, body } = await api.admin('GET', `/items/delivery?${new URLSearchParams(parameters)}`)
+    expect(status).toBe(200)
+    return body.data.map((row: { code: string }) => row.code)
+  }
+
+  beforeAll(async () => {
+    const schema = { fields: { note: { type: 'String' }, code: { type: 'UUID' } } }
+    expect((await api.admin('POST', '/schemas', { collectionName: 'delivery', schema })).status).toBe(201)
+    const rows = uuids.map((code) => ({ note: 'parcel', code }))
+    expect((await api.admin('POST', '/items/delivery/bulk', rows)).status).toBe(201)
+  })
+
+  it.each([uuids[0], uuids[0]!.toUpperCase(), '0193a1b2', '0193a1b2-42', 'parcel 0193a1b2'])(
+    'is found by %j',
+    async (words) => expect(await search({ search: words! })).toEqual([uuids[0]]),
+  )
+
+  it.each(['1', '42', '0193', 'beef', '42c3'])('is not found by %j, which others are likely to hold', async (words) => {
+    expect(await search({ search: words })).toEqual([])
+  })
+
+  it('is found by any beginning where its field is named', async () => {
+    expect(await search({ search: '0193', searchFields: 'code' })).toEqual([uuids[0]])
+  })
+})
+
 describe('English stop words', () => {
   it.each([
     [`don't`, `I don't know`],

@@ -10,7 +10,7 @@ from (
       from (
         select body, to_tsvector('english', body) as stems
         from (
-          select left(coalesce(t."title", '') || ' ' || coalesce(t."body", '') || ' ' || coalesce(t."status", '') || ' ' || coalesce(t."code"::text, '') || ' ' || coalesce(t."canary", '') || ' ' || coalesce(t."owner_Id"::text, ''), 200000) collate "default" as body offset 0) d offset 0) d
+          select left(coalesce(t."title", '') || ' ' || coalesce(t."body", '') || ' ' || coalesce(t."status", '') || ' ' || coalesce(t."canary", ''), 200000) collate "default" as body offset 0) d offset 0) d
       where (body ~* $1::text or stems @@ (
           select to_tsquery('english', $2::text)))
       and (body ~* $3::text or stems @@ (

@@ -127,11 +127,24 @@ describe('search', () => {
     expect(search('!!! ???').text).toContain('where false')
   })
 
-  it('looks at text and uuid columns', () => {
+  it('looks at text columns', () => {
     const { text } = search('x')
     expect(text).toContain(`coalesce(t."title", '')`)
-    expect(text).toContain(`coalesce(t."code"::text, '')`)
     expect(text).not.toMatch(/coalesce\(t\."(meta|stars|secret|tags)"/)
+  })
+
+  const uuid = '0193a1b2-42c3-7d4e-8f50-617283940a5b'
+  it.each([uuid, uuid.toUpperCase(), uuid.replaceAll('-', ''), uuid.slice(0, 8), uuid.slice(0, 12), `paid (${uuid})`])(
+    'looks at uuid columns for %j',
+    (text) => expect(search(text).text).toContain(`coalesce(t."code"::text, '')`),
+  )
+
+  it.each(['x', '1', 'beef', '0193a1b', 'deadbeefs', `${uuid}0`])('does not look at uuid columns for %j', (text) =>
+    expect(search(text).text).not.toContain('t."code"::text'),
+  )
+
+  it('looks at uuid columns that are named for any word', () => {
+    expect(search('1', { searchFields: 'code' }).text).toContain(`coalesce(t."code"::text, '')`)
   })
 
   it('looks at the named fields only, also of relations', () => {
