@@ -41,7 +41,7 @@ type ConsumerReadiness = Pick<ConsumerState, 'state' | 'reason' | 'lagSeconds' |
 type Timing = {
   /** A process that has not renewed for this long is succeeded. */
   readonly leaseMs: number
-  /** How often the log is looked at for something new. */
+  /** How often the log is looked at for something new, where a consumer has no pace of its own. */
   readonly lookMs: number
   /** A place that moves past nothing that is wanted is kept this often. */
   readonly keepMs: number
@@ -64,6 +64,7 @@ export async function openConsumers(
     places: [],
     holder: `${process.pid}`,
     log: { position: '', changedAt: performance.now() },
+    watching: openWakeup(),
     stopping: new AbortController(),
     work: new Set(),
   }
@@ -116,6 +117,7 @@ async function serveConsumers(shell: Shell, wanted: readonly Consumer[]): Promis
     const following = follow(shell, place).finally(() => shell.work.delete(following))
     shell.work.add(following)
   }
+  shell.watching.wake()
 }
 
 /** Longer behind than this is a reason to look. */
@@ -138,6 +140,8 @@ type Shell = {
   readonly holder: string
   /** The newest position that was given out, and since when it is known. */
   readonly log: { position: string; changedAt: number }
+  /** Wakes the look at the log. */
+  readonly watching: ReturnType<typeof openWakeup>
   readonly stopping: AbortController
   /** One for each place. */
   readonly work: Set<Promise<void>>
@@ -159,7 +163,7 @@ type ConsumerRun = {
 async function stop(shell: Shell, ended: Promise<unknown>, waitMs: number): Promise<void> {
   const { deps, places, stopping, work } = shell
   stopping.abort()
-  for (const { wakeup } of places) wakeup.wake()
+  for (const { wakeup } of [...places, { wakeup: shell.watching }]) wakeup.wake()
   await within(waitMs, Promise.all([ended, ...work]))
   await release(deps, places)
 }
@@ -229,7 +233,7 @@ function lose({ deps }: Shell, place: ConsumerRun): void {
  * the WAL for every process.
  */
 async function watchLog(shell: Shell): Promise<void> {
-  const { deps, timing, log, stopping } = shell
+  const { deps, log, stopping } = shell
   while (!stopping.signal.aborted) {
     try {
       const [row] = await deps.db.run<{ position: string }>(newestSql, [], 'prepared')
@@ -238,12 +242,18 @@ async function watchLog(shell: Shell): Promise<void> {
     } catch (error) {
       deps.log.debug({ err: error }, 'the log could not be looked at')
     }
-    await pause(shell, timing.lookMs)
+    await shell.watching.wait(untilNextLook(shell))
   }
+}
+
+/** Nothing that is written is urgent where every consumer has a pace, or where there is none. */
+function untilNextLook({ places, timing }: Shell): number {
+  return Math.min(unhurriedMs, ...places.map(({ consumer: { paceMs } }) => paceMs ?? timing.lookMs))
 }
 
 const newestSql = `select last_value::text as position from "${logTable}_position"`
 const attentiveMs = 1000
+const unhurriedMs = 5000
 /** A transaction may take long between its events and its commit. */
 const unwokenMs = 1000
 const backoff = { firstMs: 100, longestMs: 5000 }

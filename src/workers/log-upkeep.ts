@@ -14,6 +14,7 @@ import { ensurePartitionsSql } from '../events/log-table.ts'
 import { type Expiry, expireEvents } from '../events/retention.ts'
 import {
   type Head,
+  isSweepDue,
   newestHead,
   pruneLinks,
   raiseSealFloor,
@@ -185,9 +186,8 @@ async function lookAfter(deps: WorkerWrites, keys: LogKeys, lookMs: number, stop
       if (own?.state === 'stopped') await moveTo(deps, name, 'now')
     },
     async () => {
+      if (!(await isSweepDue(deps.db, name, seen))) return
       seen = await seal(async (tx) => ({ result: await sweepGap(tx, keys, name, seen) }))
-    },
-    async () => {
       for (let sweep: Sweep = { after: '0', done: false }; !sweep.done && !stopping.aborted; )
         sweep = await seal(async (tx) => ({ result: await sweepOn(tx, keys, sweep) }))
     },

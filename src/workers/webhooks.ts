@@ -12,7 +12,7 @@ import { endWithin, openWakeup, repeat } from './wakeup.ts'
 
 /** How often webhooks are looked for that were made, changed, paused or deleted. */
 const lookMs = 1000
-/** How often deliveries are looked for that are due again. */
+/** How often deliveries are looked for that are due again, where there is a webhook. */
 const dueMs = 250
 const tidyMs = 300_000
 /** How often webhooks are looked for whose place retention has taken. */
@@ -23,14 +23,16 @@ const tellMs = 10_000
  * what is due for it sent in a lane of its own, so that none waits for another's endpoint.
  */
 export async function openWebhooks(deps: WorkerWrites): Promise<OpenedService> {
-  const known = async (): Promise<readonly Webhook[]> =>
-    (await webhooksOf(deps.db, undefined)).filter(({ status }) => status === 'active')
-  const consumersOf = async () => (await known()).map((webhook) => webhookConsumer(deps, webhook))
+  let active: readonly Webhook[] = []
+  const consumersOf = async () => {
+    active = (await webhooksOf(deps.db, undefined)).filter(({ status }) => status === 'active')
+    return active.map((webhook) => webhookConsumer(deps, webhook))
+  }
   const consumers = await openConsumers(deps, await consumersOf())
   const following = repeat(deps, lookMs, async () => consumers.serve(await consumersOf()))
   const tidying = repeat(deps, tidyMs, () => dropPlacesOfWebhooks(deps))
   const telling = repeat(deps, tellMs, () => tellOfStopped(deps))
-  const lanes = openLanes(deps)
+  const lanes = openLanes(deps, () => (active.length > 0 ? dueMs : lookMs))
   return {
     readiness: consumers.readiness,
     stop: async (waitMs) => {
@@ -42,7 +44,7 @@ export async function openWebhooks(deps: WorkerWrites): Promise<OpenedService> {
   }
 }
 
-function openLanes(deps: WorkerWrites) {
+function openLanes(deps: WorkerWrites, untilNextLook: () => number) {
   const stopping = new AbortController()
   const ending = new AbortController()
   const signals = { stopping: stopping.signal, ending: ending.signal }
@@ -61,7 +63,7 @@ function openLanes(deps: WorkerWrites) {
       } catch (error) {
         deps.log.warn({ err: error }, 'due deliveries could not be read')
       }
-      await wait(dueMs)
+      await wait(untilNextLook())
     }
     await Promise.all(running.values())
   }

@@ -110,9 +110,10 @@ async function serveFor(
     }
   begin()
   await scheduleAll(runtime, queues)
-  const runs = queues.map(({ queue, concurrency, open }) => {
+  const runs = queues.map(({ queue, concurrency, schedule, scheduleOf, open }) => {
     const { close, ...opened } = open(runtime)
-    return { ...runQueue(runtime, { queue, concurrency, ...opened }), close }
+    const pollMs = schedule === undefined && scheduleOf === undefined ? undefined : scheduledPollMs
+    return { ...runQueue(runtime, { queue, concurrency, ...(pollMs && { pollMs }), ...opened }), close }
   })
   growWithWork()
   runtime.log.info('ready')
@@ -121,6 +122,9 @@ async function serveFor(
   await Promise.all([...runs, ...services].map((run) => run.stop(runtime.config.tasks.shutdownWaitSeconds * 1000)))
   for (const run of runs) run.close()
 }
+
+/** What comes by the minute at most may come some seconds late. */
+const scheduledPollMs = 5000
 
 /** Any number of processes may do it: a schedule is a row. One that was missed while no worker ran is made up for. */
 async function scheduleAll({ config, boss: started }: Runtime, queues: readonly QueueWorker[]): Promise<void> {

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterEach, beforeAll, expect, it, onTestFinished } from 'vitest'
 import { examine } from '../../src/doctor/doctor.ts'
 import { consumerStates } from '../../src/events/consumer.ts'
-import { readHeads, sealLag, verifySealsOf } from '../../src/events/seals/seals.ts'
+import { isSweepDue, readHeads, sealLag, verifySealsOf } from '../../src/events/seals/seals.ts'
 import type { Runtime } from '../../src/process/runtime.ts'
 import { openSeals } from '../../src/workers/log-upkeep.ts'
 import { type Api, startApi } from '../support/api.ts'
@@ -94,6 +94,27 @@ it('goes on by itself where retention went past it', async () => {
     `update svc_log.consumer set state = 'stopped', reason = 'log removed', token = null where name = 'seals'`,
   )
   await insert(40_000, 40_010)
+  await allSealed()
+  expect(await verify()).toMatchObject({ found: 0, verified: await events() })
+})
+
+it('has nothing to sweep once all is sealed, until a sweep is opened or its place was moved', async () => {
+  const isDue = () => isSweepDue(api.runtime.db, 'seals', undefined)
+  await start()
+  await insert(50_000, 50_010)
+  await allSealed()
+  await stop()
+  expect(await isDue()).toBe(false)
+  const [{ place }] = await api.sql(`select snapshot::text as place from svc_log.consumer where name = 'seals'`)
+  await insert(51_000, 51_000)
+  await api.sql(`update svc_log.consumer set snapshot = pg_current_snapshot() where name = 'seals'`)
+  expect(await isDue()).toBe(true)
+  await api.sql(`update svc_log.consumer set snapshot = $1::pg_snapshot where name = 'seals'`, [place])
+  expect(await isDue()).toBe(false)
+  await api.sql('update svc_log.seal_state set sweep = pg_current_snapshot()')
+  expect(await isDue()).toBe(true)
+  await api.sql('update svc_log.seal_state set sweep = null')
+  await start()
   await allSealed()
   expect(await verify()).toMatchObject({ found: 0, verified: await events() })
 })

@@ -78,6 +78,19 @@ export async function sealPage(tx: Tx, keys: LogKeys, page: SealablePage): Promi
   await append(tx, state, keys, [...gap, ...sealed])
 }
 
+/** Whether {@link sweepGap} or {@link sweepOn} would do anything: a read, which holds nothing. */
+export async function isSweepDue(db: Reader, consumer: string, seen: string | undefined): Promise<boolean> {
+  const rows = await db.any(
+    rawQuery(
+      `select from ${logSchema}.seal_state s where s.sweep is not null or exists (
+        select from ${logSchema}.consumer c where c.name = $1
+          and c.snapshot::text <> all (array_remove(array[$2, s."from"::text, s."upTo"::text], null)))`,
+      [consumer, seen ?? null],
+    ),
+  )
+  return rows.length > 0
+}
+
 /**
  * Opens a sweep where the consumer that seals stands beyond events without a seal: where there is no chain yet, and where the
  * consumer was set on while nothing was written since. Gives the place that was looked at; `seen` is the one of last time.

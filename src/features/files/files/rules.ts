@@ -140,6 +140,7 @@ export function contentConsumer({ config }: Configuration): Consumer {
     name: 'removal of content',
     wants: () => ({ collections: ['svc_File'], actions: ['update', 'delete'] }),
     onFailure: 'halt',
+    paceMs: 2000,
     handle: async (tx, { events }) => {
       const images = await imagesOf(
         tx,
