@@ -79,7 +79,7 @@ const READERS: Record<Exclude<Kind, 'json'>, ValueReader> = {
   text: (raw, _type, label) => readText(raw, label),
   enum: (raw, _type, label) => readText(raw, label),
   integer: (raw, _type, label) => readInteger(raw, label),
-  bigint: (raw, _type, label) => readWhole(raw, label, 'a whole number', -(2n ** 63n), 2n ** 63n - 1n).toString(),
+  bigint: (raw, _type, label) => readBigInt(raw, label),
   decimal: (raw, _type, label) => readDecimal(raw, label),
   float: (raw, type, label) => readFloat(raw, baseType(type.pgType) === 'real', label),
   boolean: (raw, _type, label) => readBoolean(raw, label),
@@ -123,6 +123,14 @@ function readText(raw: unknown, label: string): string {
 function readInteger(raw: unknown, label: string): number {
   if (typeof raw === 'number' && raw === (raw | 0)) return raw | 0
   return Number(readWhole(raw, label, 'an integer', -(2n ** 31n), 2n ** 31n - 1n))
+}
+
+/** JSON numbers are doubles: beyond ±(2⁵³−1) another number may have been meant than the one that arrived. */
+function readBigInt(raw: unknown, label: string): string {
+  const isInexact = typeof raw === 'number' && Number.isInteger(raw) && !Number.isSafeInteger(raw)
+  if (isInexact && Math.abs(raw) <= 2 ** 63)
+    throw errors.badQuery(`${label}: is too large for a JSON number, send it as text`)
+  return readWhole(raw, label, 'a whole number', -(2n ** 63n), 2n ** 63n - 1n).toString()
 }
 
 function readWhole(raw: unknown, label: string, expected: string, least: bigint, most: bigint): bigint {
