@@ -304,7 +304,7 @@ class Items implements ItemsService {
   }
 
   async updateMany(changes: readonly ({ id: ItemId } & ItemRow)[]) {
-    return this.#change({ action: 'update', changes: updatesIn(changes) })
+    return this.#change({ action: 'update', changes: updatesIn(this.#deps, this.#collection, changes) })
   }
 
   async deleteOne(id: ItemId) {

@@ -25,6 +25,8 @@ beforeAll(async () => {
       { paranoid: true, indexes: [{ name: 'price_key', fields: ['country', 'year'], unique: true }] },
     ],
     ['step', { name: { type: 'String' } }, { sortEnabled: true }],
+    ['coded', { code: { type: 'String', primaryKey: true }, v: { type: 'String' } }],
+    ['numbered', { code: { type: 'String', primaryKey: true }, id: { type: 'Integer' }, v: { type: 'String' } }],
   ]
   for (const [collectionName, fields, more] of schemas)
     expect((await api.admin('POST', '/schemas', { collectionName, schema: { ...more, fields } })).text).toMatch(
@@ -432,5 +434,38 @@ describe('manual order', () => {
     const { call } = await api.user([grant('step', 'update', ['sort'], { name: { ne: 'a' } })])
     await refused(() => sort({ item: ids.a, to: ids.b }, call), { status: 404 })
     expect((await sort({ item: ids.c, to: ids.b }, call)).status).toBe(200)
+  })
+})
+
+describe('a bulk update of rows whose key has a name of its own', () => {
+  it('takes the key by it and by id, and skips elements without one', async () => {
+    await api.admin('POST', '/items/coded/bulk', [{ code: 'c1' }, { code: 'c2' }, { code: 'c3' }])
+    const before = await api.position()
+    const elements = [
+      { code: 'c1', v: 'new' },
+      { v: 'nobody' },
+      { id: 'c2', v: 'by id' },
+      { code: 'c3', data: { v: 'in data' } },
+    ]
+    expect(await api.admin('PATCH', '/items/coded/bulk', elements)).toMatchObject({
+      status: 200,
+      body: { data: ['c1', 'c2', 'c3'] },
+    })
+    expect((await api.log(before)).map(({ action, entity }) => `${action} ${entity}`)).toEqual(
+      Array(3).fill('update coded'),
+    )
+    const { data } = (await api.admin('GET', '/items/coded?fields=code,v&sort=code')).body
+    expect(data).toEqual([
+      { code: 'c1', v: 'new' },
+      { code: 'c2', v: 'by id' },
+      { code: 'c3', v: 'in data' },
+    ])
+  })
+
+  it('takes a field id for a field', async () => {
+    await api.admin('POST', '/items/numbered', { code: 'n1', id: 1 })
+    await api.admin('PATCH', '/items/numbered/bulk', [{ code: 'n1', id: 2, v: 'new' }])
+    const { data } = (await api.admin('GET', '/items/numbered?fields=code,id,v')).body
+    expect(data).toEqual([{ code: 'n1', id: 2, v: 'new' }])
   })
 })

@@ -1,3 +1,4 @@
+import type { Collection } from '../../../catalog/catalog.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
@@ -5,6 +6,7 @@ import { rawQuery } from '../../../db/sql.ts'
 import { errors } from '../../../errors.ts'
 import { commit, commitRow, type Writes } from '../../../events/commit.ts'
 import { compileOne } from '../../../query/compile.ts'
+import { isObject, member } from '../../../query/guards.ts'
 import { parseListQuery } from '../../../query/parse.ts'
 import { resolveEnv, resolveList, resolveOne } from '../../../query/resolve.ts'
 import { createTrees, deleteRows, isPlain, rowsPerStatement, updateTrees } from './apply.ts'
@@ -108,13 +110,29 @@ export async function changeItems(
   return answer
 }
 
-/** The elements of a bulk update: `{id, data: {…}}` or `{id, …fields}`. Those without an id are skipped. */
-export function updatesIn(elements: readonly unknown[]): readonly RowUpdate[] {
+/**
+ * The elements of a bulk update: `{id, data: {…}}` or `{id, …fields}`, with the key as `id` or under its own name. Those
+ * without a key are skipped.
+ */
+export function updatesIn(
+  { catalog }: CurrentCatalog,
+  collection: string,
+  elements: readonly unknown[],
+): readonly RowUpdate[] {
+  const names = keyNames(catalog.current().collections.get(collection))
   return elements.flatMap((element, index) => {
-    if (!hasId(element)) return []
-    const { id, ...rest } = element
+    const name = isObject(element) ? names.find((key) => isKey(member(element, key))) : undefined
+    if (name === undefined) return []
+    const { [name]: id, ...rest } = element as Readonly<Record<string, unknown>>
     return [{ id, payload: isData(rest) ? rest.data : rest, label: `${index}` }]
   })
+}
+
+/** `id` means the key of every collection but those that have another field of that name. */
+function keyNames(collection: Collection | undefined): readonly string[] {
+  if (collection === undefined) return ['id']
+  const { fields, primaryKey } = collection
+  return fields.has('id') ? [primaryKey.name, 'id'] : ['id', primaryKey.name]
 }
 
 /** Undefined where nothing is to be done. */
@@ -356,11 +374,7 @@ function fieldsOf(query: AnswerQuery): AnswerQuery | undefined {
   return chosen.some(([key]) => key.startsWith('fields')) ? Object.fromEntries(chosen) : undefined
 }
 
-function hasId(element: unknown): element is { id: string | number; [key: string]: unknown } {
-  if (element === null || typeof element !== 'object') return false
-  const { id } = element as { id?: unknown }
-  return typeof id === 'string' || typeof id === 'number'
-}
+const isKey = (value: unknown): boolean => typeof value === 'string' || typeof value === 'number'
 
 function isData(rest: Record<string, unknown>): rest is { data: Record<string, unknown> } {
   return Object.keys(rest).length === 1 && rest.data !== null && typeof rest.data === 'object'

@@ -153,7 +153,7 @@ function bulkRoutes(app: App, deps: ItemWrites): void {
     return sendJson(reply.code(201), `{"data":[${rows ?? ids}]}`)
   })
   app.patch('/items/:collection/bulk', updateAllRoute, async (request, reply) => {
-    const changes = updatesIn(request.body)
+    const changes = updatesIn(deps, request.params.collection, request.body)
     const { ids, rows } = await changeItems(
       deps,
       requesterOf(request),
