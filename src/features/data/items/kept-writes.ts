@@ -19,7 +19,7 @@ import {
   recordedValue,
   refusalOf,
   ruleSql,
-  touched,
+  setsOf,
   trashConditions,
   updateStatement,
 } from './statements.ts'
@@ -218,7 +218,7 @@ const insertEach: SharedWrite = (context, row, params) => {
 const updateEach: SharedWrite = (context, { cells, references }, params) => {
   const { access, collection } = context
   const assignments = cells.map((cell) => ({ cell, column: ident(cell.field.name), value: recordedValue(cell) }))
-  const sets = [...assignments.map(({ column, value }) => `${column} = ${value}`), ...touched(collection, assignments)]
+  const sets = setsOf(collection, assignments)
   const checks = checksOf(assignments, references, params, (column, value) => `t.${column} = ${value}`)
   const rule = ruleSql(context, 't', params)
   const conditions = [isKeyed(collection), rule, ...trashConditions(context, assignments, params), ...checks].join(

@@ -63,7 +63,7 @@ export function updateStatement(
       values: values(),
     }
   }
-  const sets = [...assignments.map(({ column, value }) => `${column} = ${value}`), ...touched(collection, assignments)]
+  const sets = setsOf(collection, assignments)
   const checks = checksOf(assignments, references, params, (column, value) => `t.${column} = ${value}`)
   const conditions = [...where, ...matching, ...checks, actorCondition(1)].join(' and ')
   const change = `update ${ident(collection.name)} as t set ${sets.join(', ')} where ${conditions} returning ${returning(context, params, options)}`
@@ -379,14 +379,50 @@ function lastSort({ collection }: WriteContext, { cells }: RowToWrite, params: P
   return `(select coalesce(max(s."sort"), 0) + 1 from ${ident(collection.name)} s${where})`
 }
 
-/** An update that changes nothing leaves updatedAt alone, so it appends no event. */
-export function touched(collection: Collection, assignments: readonly { column: string; value: string }[]): string[] {
+/**
+ * The assignments of an update of `t`. One that changes nothing leaves updatedAt alone, so it appends no event; one that
+ * changes something sets it, unless it is itself given another value.
+ */
+export function setsOf(collection: Collection, assignments: readonly ColumnAssignment[]): readonly string[] {
+  const sets = assignments.map((assignment) => ({ column: assignment.column, value: keptSql(assignment) }))
   const own = ident('updatedAt')
-  const given = assignments.some(({ column }) => column === own)
-  if (!collection.timestamps || given || assignments.length === 0) return []
-  const changed = assignments.map(({ column, value }) => `t.${column} is distinct from ${value}`).join(' or ')
-  return [`${own} = case when ${changed} then now() else t.${own} end`]
+  const touches = collection.timestamps && sets.length > 0
+  const others = touches ? sets.filter(({ column }) => column !== own) : sets
+  const touched = touches
+    ? [
+        touchedSql(
+          own,
+          others,
+          assignments.find(({ column }) => column === own),
+        ),
+      ]
+    : []
+  return [...others.map(({ column, value }) => `${column} = ${value}`), ...touched]
 }
+
+function touchedSql(
+  own: string,
+  others: readonly Pick<ColumnAssignment, 'column' | 'value'>[],
+  given: ColumnAssignment | undefined,
+): string {
+  const changed = others.map(({ column, value }) => `t.${column} is distinct from ${value}`).join(' or ')
+  const moved = given === undefined ? '' : `when not ${isAsShown(given)} then ${given.value} `
+  const touched = changed === '' ? '' : `when ${changed} then now() `
+  return `${own} = case ${moved}${touched}else t.${own} end`
+}
+
+/** A time that comes back as it was answered, in milliseconds, is the stored one with its microseconds. */
+function keptSql(assignment: ColumnAssignment): string {
+  const { cell, column, value } = assignment
+  return isMoment(cell) ? `case when ${isAsShown(assignment)} then t.${column} else ${value} end` : value
+}
+
+const isAsShown = ({ column, value }: ColumnAssignment): string =>
+  `date_trunc('milliseconds', t.${column}) is not distinct from ${value}`
+
+const isMoment = ({ field: { kind } }: Cell): boolean => kind === 'datetime' || kind === 'datetime_no_tz'
+
+type ColumnAssignment = { readonly cell: Cell; readonly column: string; readonly value: string }
 
 type Assignment = { readonly cell: Cell; readonly value: string }
 

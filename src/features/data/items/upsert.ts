@@ -31,7 +31,7 @@ import {
   rowFromLog,
   ruleSql,
   type Stays,
-  touched,
+  setsOf,
   trashConditions,
 } from './statements.ts'
 
@@ -309,13 +309,10 @@ function staysIn(update: WriteContext, key: UpsertKey, { create }: UpsertPlan, p
 }
 
 /** Without a change the row is written as it is, because only written rows come back; the log sees that nothing changed. */
-function changesOf(
-  collection: Collection,
-  given: readonly { readonly column: string; readonly value: string }[],
-): string {
+function changesOf(collection: Collection, given: Parameters<typeof setsOf>[1]): string {
   const key = ident(collection.primaryKey.name)
   if (given.length === 0) return `${key} = t.${key}`
-  return [...given.map(({ column, value }) => `${column} = ${value}`), ...touched(collection, given)].join(', ')
+  return setsOf(collection, given).join(', ')
 }
 
 /** A row that no other transaction has locked yet (`xmax` 0) is one that this statement created. */
