@@ -141,13 +141,20 @@ async function writeRow(run: Run, tree: Tree, cells: readonly Cell[], ifMatch?: 
     id === undefined
       ? insertStatement(context, [{ cells, references, sortsLast }], { checked: !hasSets })
       : updateStatement(context, [id], { cells: all, references }, { checked: !hasSets, locked: hasSets, ifMatch })
-  const written = changedId('update', await runWrite<ChangedId>(run, write, tree))
+  const written = writtenId(tree, await runWrite<ChangedId>(run, write, tree))
   await guarded?.after()
   noteTree(run, tree, written)
   return written
 }
 
 /** Notes a row that was written for the hooks of its collection. */
+/** A row of a relation that is missing, or that the caller may not change, is a reference that leads nowhere. */
+function writtenId({ isPart, label }: Tree, rows: readonly ChangedId[]): string {
+  if (isPart && rows.length === 0)
+    throw relationalError([{ field: label.slice(0, -1), message: unknownItem('update') }])
+  return changedId('update', rows)
+}
+
 function noteTree(run: Run, { context, previous }: Tree, id: string): void {
   noteWritten(run, { collection: context.collection, action: context.action, id, previous })
 }

@@ -120,6 +120,8 @@ export type Tree = Omit<Payload, 'relations'> & {
   readonly label: string
   /** To-one relations given as rows: written first, because this row points at them. */
   readonly parents: readonly { readonly relation: Relation; readonly tree: Tree }[]
+  /** It is written as part of another row of the request. */
+  readonly isPart: boolean
   /** Relations to rows that point at this one: written last. */
   readonly sets: readonly ChildSet[]
 }
@@ -226,7 +228,7 @@ function planRead(
   const isStored = path.length === 0 && planning.stored !== undefined
   const read = isStored ? withStored(context, asRead, { given, payload, stored: planning.stored! }) : asRead
   const { references, aliases, sortsLast, relations } = read
-  const tree = { context, id, previous, label: prefix, references, aliases, sortsLast }
+  const tree = { context, id, previous, label: prefix, isPart: path.length > 0, references, aliases, sortsLast }
   if (relations.length > 0 || rulesOf(context)?.beforeWrite !== undefined)
     return planFurther(planning, read, tree, { path, prefix })
   return { ...tree, cells: isSound(problems) ? read.cells : [], parents: [], sets: [] }
