@@ -98,8 +98,9 @@ export async function deleteRows(
  */
 async function applyTree(run: Run, tree: Tree, given: readonly Cell[] = [], ifMatch?: Versions): Promise<string> {
   const keys: Cell[] = []
-  for (const { relation, tree: parent } of tree.parents)
-    keys.push(...(await keysTo(run, tree.context.collection, relation, parent)))
+  for (const { relation, tree: parent, isBeside } of tree.parents)
+    if (isBeside) await applyTree(run, parent)
+    else keys.push(...(await keysTo(run, tree.context.collection, relation, parent)))
   const id = await writeRow(run, tree, withCells(tree.cells, [...keys, ...given]), ifMatch)
   for (const set of tree.sets) await applySet(run, tree, set, id)
   if (tree.sets.length > 0) await recheck(run, tree, id)
@@ -147,7 +148,6 @@ async function writeRow(run: Run, tree: Tree, cells: readonly Cell[], ifMatch?: 
   return written
 }
 
-/** Notes a row that was written for the hooks of its collection. */
 /** A row of a relation that is missing, or that the caller may not change, is a reference that leads nowhere. */
 function writtenId({ isPart, label }: Tree, rows: readonly ChangedId[]): string {
   if (isPart && rows.length === 0)
@@ -155,6 +155,7 @@ function writtenId({ isPart, label }: Tree, rows: readonly ChangedId[]): string 
   return changedId('update', rows)
 }
 
+/** Notes a row that was written for the hooks of its collection. */
 function noteTree(run: Run, { context, previous }: Tree, id: string): void {
   noteWritten(run, { collection: context.collection, action: context.action, id, previous })
 }

@@ -277,7 +277,7 @@ async function planUpserts(
   if (learning !== undefined) await learning
   const opened = openUpsert(deps, requester, name, key)
   const asked = askedFor(deps, requester, name, query)
-  const upsert = await planUpsert(deps, opened, payloads, asList)
+  const upsert = await planUpsert(deps, requester.scope?.tx ?? deps.db, opened, payloads, asList)
   const alone = asked === undefined ? aloneUpsert(upsert) : undefined
   return alone ?? { asked, apply: (run) => applyUpsert(run, upsert) }
 }

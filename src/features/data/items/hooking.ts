@@ -28,7 +28,7 @@ import {
   type WriteContext,
   type WrittenRow,
 } from './context.ts'
-import { relationOfColumn } from './payload.ts'
+import { relationOfColumn } from './foreign-keys.ts'
 import { readList, readVersion, type Via } from './reads.ts'
 import { keyCondition, projection, ruleSql } from './statements.ts'
 

@@ -21,6 +21,15 @@ import {
   refuseProblems,
   rulesOf,
 } from './context.ts'
+import {
+  contestsIn,
+  decideKeys,
+  idAlone,
+  type KeyDecisions,
+  relationOfColumn,
+  relationsByKey,
+  type StoredKeys,
+} from './foreign-keys.ts'
 
 /** One payload, read: what becomes columns, and what concerns other rows. */
 export type Payload = {
@@ -35,7 +44,12 @@ export type Payload = {
   readonly sortsLast: boolean
 }
 
-export type RelationValue = { readonly relation: Relation; readonly value: unknown }
+export type RelationValue = {
+  readonly relation: Relation
+  readonly value: unknown
+  /** The foreign key is named elsewhere in the payload: only what is in this row is written. */
+  readonly isBeside: boolean
+}
 
 type ReadOptions = {
   /** Where a nested payload hangs; undefined for the request's own. */
@@ -48,6 +62,8 @@ type ReadOptions = {
   readonly trusted?: boolean
   /** Collects what is wrong instead of throwing it. */
   readonly problems?: Problems
+  /** Of the row to change, where the payload names foreign keys more than once. */
+  readonly stored?: StoredKeys | undefined
 }
 
 /**
@@ -64,7 +80,8 @@ export function readPayload(context: PayloadContext, payload: unknown, options: 
   const problems = options.problems ?? openProblems()
   const cells: Cell[] = []
   const relations: RelationValue[] = []
-  const row: RowReading = { context, opening, payload, options, problems: problems.fields, cells, relations, named: {} }
+  const reading = { context, opening, payload, options, problems: problems.fields, cells, relations, named: {} }
+  const row: RowReading = { ...reading, aside: asideIn(reading, problems) }
   for (const [field, value] of defaults(context, opening)) readCell(row, columnOf(row, field), value)
   for (const key of Object.keys(payload)) readMember(row, key, payload[key])
   if (platform !== undefined)
@@ -138,7 +155,28 @@ type RowReading = {
   readonly relations: RelationValue[]
   /** By the name of the foreign key; made for the first of them. */
   readonly named: { references?: Map<string, Reference>; aliases?: Map<string, string> }
+  readonly aside: KeyDecisions['aside']
 }
+
+/** Decides which members set the foreign keys that the payload names more than once, and reports those that contradict. */
+function asideIn(row: Omit<RowReading, 'aside'>, { relations }: Problems): KeyDecisions['aside'] {
+  const { context, opening, payload, options } = row
+  const contests = contestsIn(context, payload)
+  if (contests.length === 0) return nothingAside
+  const isOthers = (name: string) => {
+    const field = context.collection.fields.get(name)!
+    return options.filled?.has(name) || field === opening.tenant?.field || columnOf(row, field).isServersOwn
+  }
+  const { aside, conflicts } = decideKeys(
+    contests.filter(({ foreignKey }) => !isOthers(foreignKey)),
+    options.stored,
+  )
+  for (const { relation, message } of conflicts)
+    relations.push({ field: `${options.label ?? ''}${relation.name}`, message })
+  return aside
+}
+
+const nothingAside: KeyDecisions['aside'] = new Map()
 
 /**
  * A key of a payload means a column, a relation by the id of the other row, or a relation as rows. Each is refused here where
@@ -152,23 +190,28 @@ function readMember(row: RowReading, key: string, value: unknown): void {
   const relation =
     field === undefined ? collection.relations.get(key) : relationOfRow(collection, row.payload, field, value)
   if (relation === undefined) {
-    if (field !== undefined) readColumn(row, columnOf(row, field), value)
+    if (field !== undefined) readColumn(row, columnOf(row, field), { key, value })
     return
   }
   const foreignKey = relation.kind === 'belongsTo' ? collection.fields.get(relation.foreignKey) : undefined
   const id = foreignKey && idAlone(relation, value)
-  if (foreignKey !== undefined && id !== undefined) readColumn(row, columnOf(row, foreignKey), id, relation)
+  if (foreignKey !== undefined && id !== undefined)
+    readColumn(row, columnOf(row, foreignKey), { key, value: id }, relation)
   else if (foreignKey === undefined || isToBeRead(row, columnOf(row, foreignKey), value)) {
     requireRelation(row, relation)
-    row.relations.push({ relation, value })
+    row.relations.push({ relation, value, isBeside: row.aside.has(key) })
   }
 }
 
+/** A member of a payload; `value` as its column takes it. */
+type ColumnMember = { readonly key: string; readonly value: unknown }
+
 /** `alias` is the relation that was named instead of its foreign key. */
-function readColumn(row: RowReading, column: Column, value: unknown, alias?: Relation): void {
+function readColumn(row: RowReading, column: Column, { key, value }: ColumnMember, alias?: Relation): void {
   if (!isToBeRead(row, column, value)) return
   requireField(row, column, alias)
   requireDeletion(row.context, column.field, value)
+  if (row.aside.has(key)) return
   readCell(row, column, value)
   if (column.isForeignKey && row.options.trusted !== true) addReference(row, column, value, alias)
 }
@@ -196,13 +239,6 @@ function relationOfRow(
   value: unknown,
 ): Relation | undefined {
   return isObject(value) && field.kind !== 'json' ? relationOfColumn(collection, field.name, payload) : undefined
-}
-
-/** The key that a value of a to-one relation names without saying more of the row: `5`, `{id: 5}`, null. */
-function idAlone({ targetKey }: Relation, value: unknown): unknown {
-  if (!isObject(value)) return Array.isArray(value) ? undefined : value
-  const [first, ...more] = Object.entries(value)
-  return first?.[0] === targetKey && more.length === 0 && !isObject(first[1]) ? (first[1] ?? undefined) : undefined
 }
 
 /** Columns that are not the payload's to set. */
@@ -236,7 +272,7 @@ function addReference(row: RowReading, { field }: Column, value: unknown, alias:
 /** Columns that get their value from rows written before this one, or from the parent. */
 function filledKeys({ relations, options: { filled = noKeys } }: RowReading): ReadonlySet<string> {
   if (relations.length === 0) return filled
-  const toOne = relations.filter(({ relation }) => relation.kind === 'belongsTo')
+  const toOne = relations.filter(({ relation, isBeside }) => relation.kind === 'belongsTo' && !isBeside)
   const keys = toOne.flatMap(({ relation: { foreignKey, discriminator } }) => [
     foreignKey,
     ...(discriminator === undefined ? [] : [discriminator.column]),
@@ -487,26 +523,7 @@ function foundSql(relation: Relation, rule: ResolvedFilter | undefined, value: s
   return `exists(select 1 from ${ident(relation.target)} ref where ${allowed})`
 }
 
-/** The relation that a column is the foreign key of; of a many-to-any junction, the one its row's discriminator names. */
-export function relationOfColumn(
-  collection: Collection,
-  column: string,
-  payload: Readonly<Record<string, unknown>>,
-): Relation | undefined {
-  const candidates = relationsByKey(collection).get(column)
-  return candidates?.find(({ discriminator }) =>
-    discriminator === undefined
-      ? true
-      : Object.hasOwn(payload, discriminator.column) && payload[discriminator.column] === discriminator.value,
-  )
-}
-
-const relationsByKey = oncePer((collection: Collection): ReadonlyMap<string, readonly Relation[]> => {
-  const own = [...collection.relations.values()].filter(({ kind }) => kind === 'belongsTo')
-  return Map.groupBy(own, ({ foreignKey }) => foreignKey)
-})
-
-function readRule(
+export function readRule(
   { catalog, access, config, now }: PayloadContext,
   { target }: Relation,
   includeDeleted: boolean,
@@ -514,7 +531,7 @@ function readRule(
   return resolveCondition(catalog, access, target, 'read', envOf(config, now), { includeDeleted })
 }
 
-function maySee(access: Access, { target }: Relation): boolean {
+export function maySee(access: Access, { target }: Relation): boolean {
   return access.admin || access.grant(target, 'read') !== undefined
 }
 
@@ -524,7 +541,7 @@ function isOwn({ access, rules }: PayloadContext, { target, targetKey }: Relatio
 }
 
 /** Whether the caller may read the column of rows that it may read. */
-function isShown({ catalog, access, collection }: PayloadContext, column: string): boolean {
+export function isShown({ catalog, access, collection }: PayloadContext, column: string): boolean {
   const mayRead = access.admin || access.grant(collection.name, 'read') !== undefined
   return mayRead && readableFields(catalog, access, collection.name).some(({ name }) => name === column)
 }

@@ -27,9 +27,11 @@ import {
   type WriteContext,
   withCells,
 } from './context.ts'
+import { contestsIn, isOpen, type KeyContest, type StoredKeys } from './foreign-keys.ts'
 import { beforeRow } from './hooking.ts'
 import { type Payload, type RelationValue, readPayload, writeGrant } from './payload.ts'
 import { canonicalKey } from './statements.ts'
+import { storedKeys } from './stored-keys.ts'
 
 type OpenOptions = {
   /** The rows are written as part of a row of another collection. */
@@ -118,13 +120,16 @@ export type Tree = Omit<Payload, 'relations'> & {
   readonly previous: Document | undefined
   /** Put before the names of fields in problems. */
   readonly label: string
-  /** To-one relations given as rows: written first, because this row points at them. */
-  readonly parents: readonly { readonly relation: Relation; readonly tree: Tree }[]
   /** It is written as part of another row of the request. */
   readonly isPart: boolean
+  /** To-one relations given as rows: written first, because this row points at them. */
+  readonly parents: readonly TreeParent[]
   /** Relations to rows that point at this one: written last. */
   readonly sets: readonly ChildSet[]
 }
+
+/** A row that this row points at, or (`isBeside`) one that is only changed with it. */
+export type TreeParent = { readonly relation: Relation; readonly tree: Tree; readonly isBeside: boolean }
 
 /** The members that a relation is to have after the write. */
 export type ChildSet = {
@@ -208,23 +213,45 @@ function plan(
   position: TreePosition,
 ): Tree | Promise<Tree> {
   const told = beforeRow(planning, context, given, id)
-  if (told !== undefined) return told.then((row) => planRead(planning, context, { given, id, ...row }, position))
-  return planRead(planning, context, { given, id, payload: given, previous: undefined }, position)
+  if (told !== undefined) return told.then((row) => planHooked(planning, context, { given, id, ...row }, position))
+  return planHooked(planning, context, { given, id, payload: given, previous: undefined }, position)
 }
 
 /** A payload as it was given, and as it is after its hooks. */
 type GivenElement = Pick<Tree, 'id' | 'previous'> & { readonly given: unknown; readonly payload: unknown }
+
+function planHooked(
+  planning: PlanContext,
+  context: Tree['context'],
+  element: GivenElement,
+  position: TreePosition,
+): Tree | Promise<Tree> {
+  const { id, payload } = element
+  const open = id === undefined ? [] : openContests(context, payload, position)
+  if (open.length === 0) return planRead(planning, context, element, position)
+  const { deps, requester, run } = planning
+  const db = run?.tx ?? requester.scope?.tx ?? deps.db
+  return storedKeys(db, context, id!, open).then((stored) => planRead(planning, context, element, position, stored))
+}
+
+/** The foreign keys of which the stored row has to tell what the payload means. */
+function openContests(context: WriteContext, payload: unknown, { filled }: TreePosition): readonly KeyContest[] {
+  if (!isObject(payload)) return []
+  return contestsIn(context, payload).filter((contest) => isOpen(contest) && !filled.has(contest.foreignKey))
+}
 
 function planRead(
   planning: PlanContext,
   context: Tree['context'],
   { given, id, payload, previous }: GivenElement,
   { path, label, filled }: TreePosition,
+  keys?: StoredKeys,
 ): Tree | Promise<Tree> {
   const { root, problems } = planning
   const prefix = label === '' ? '' : `${label}.`
   const via = path.length === 0 ? undefined : { root, path }
-  const asRead = readPayload(context, payload, { problems, label: prefix, filled, ...(via !== undefined && { via }) })
+  const options = { problems, label: prefix, filled, stored: keys }
+  const asRead = readPayload(context, payload, via === undefined ? options : { ...options, via })
   const isStored = path.length === 0 && planning.stored !== undefined
   const read = isStored ? withStored(context, asRead, { given, payload, stored: planning.stored! }) : asRead
   const { references, aliases, sortsLast, relations } = read
@@ -246,7 +273,7 @@ async function planFurther(
 ): Promise<Tree> {
   const { deps, problems } = planning
   const { context, id } = tree
-  const parents: Tree['parents'][number][] = []
+  const parents: TreeParent[] = []
   const sets: ChildSet[] = []
   for (const value of relations) {
     const place = { path: [...path, value.relation.name], label: `${prefix}${value.relation.name}` }
@@ -283,13 +310,13 @@ function withStored(
 async function planParent(
   planning: PlanContext,
   { catalog }: WriteContext,
-  { relation, value }: RelationValue,
+  { relation, value, isBeside }: RelationValue,
   place: Omit<TreePosition, 'filled'>,
-): Promise<Tree['parents']> {
+): Promise<readonly TreeParent[]> {
   if (!isObject(value)) return report(planning, place.label, 'expected an id or an object')
   const target = catalog.collections.get(relation.target)!
   const tree = await planRow(planning, target, value, { ...place, filled: new Set() })
-  return tree === undefined ? [] : [{ relation, tree }]
+  return tree === undefined ? [] : [{ relation, tree, isBeside }]
 }
 
 async function planSet(
@@ -388,11 +415,16 @@ function asJunctionRow(junction: Collection, raw: JsonObject): JsonObject | unde
   const itemKeys = [towards.foreignKey, 'item_id', 'item'].filter(
     (key) => key === towards.foreignKey || !fields.has(key),
   )
-  const given = itemKeys.find((key) => Object.hasOwn(raw, key)) ?? primaryKey.name
-  const dropped = new Set([...itemKeys, given, ...collectionKeys(junction), towards.name])
+  const given = itemKeys.find((key) => Object.hasOwn(raw, key))
+  const row = member(raw, towards.name)
+  const isAsRead = isObject(row) && !isObject(given && raw[given])
+  const itemKey = given ?? (isAsRead ? towards.name : primaryKey.name)
+  const dropped = new Set([...itemKeys, itemKey, ...collectionKeys(junction), towards.name])
   const rest = Object.entries(raw).filter(([key]) => !dropped.has(key))
-  const item = member(raw, given) ?? member(raw, towards.name)
-  return Object.fromEntries([...rest, [towards.name, item ?? null]])
+  const item = member(raw, itemKey) ?? row ?? null
+  if (!isAsRead || isObject(item)) return Object.fromEntries([...rest, [towards.name, item]])
+  const { foreignKey, discriminator } = towards
+  return Object.fromEntries([...rest, [discriminator!.column, name], [foreignKey, item], [towards.name, row]])
 }
 
 function itemRelations(junction: Collection): readonly Relation[] {

@@ -18,6 +18,7 @@ import {
   type Write,
   type WriteContext,
 } from './context.ts'
+import { contestsIn, isOpen, type StoredKeys } from './foreign-keys.ts'
 import { guardInserts, guardRows, isGuarded, isMadeDeleted } from './guard.ts'
 import { beforeRow, meetsHooks, noteWritten } from './hooking.ts'
 import { type Payload, readPayload } from './payload.ts'
@@ -34,6 +35,7 @@ import {
   setsOf,
   trashConditions,
 } from './statements.ts'
+import { storedKeys } from './stored-keys.ts'
 
 /**
  * Each item is created, or changes the one with the same key; all or none. The key is a unique field or index, and the
@@ -80,9 +82,10 @@ export function openUpsert(deps: ItemReads, requester: Requester, name: string, 
   return { contexts, key: uniqueKey(contexts.create.collection, readStrings('key', names) ?? []) }
 }
 
-/** Reads and permits the items. */
+/** Reads and permits the items; `db` sees the rows that they may change. */
 export async function planUpsert(
   deps: ItemReads,
+  db: Reader,
   { contexts, key }: OpenUpsert,
   payloads: readonly unknown[],
   asList: boolean,
@@ -91,7 +94,7 @@ export async function planUpsert(
   const items = payloads.map((payload, index) => ({ payload, label: asList ? `${index}.` : '' }))
   if (meetsHooks(deps, create) || meetsHooks(deps, update))
     return { contexts, key, items, planned: undefined, isForeseen: true }
-  const planned = await inTurn(items, (item) => readItem(deps, contexts, key, item))
+  const planned = await inTurn(items, (item) => readItem(deps, db, contexts, key, item))
   const isForeseen = planned.some(({ change }) => isGuarded(update, 'update', change))
   return { contexts, key, items, planned, isForeseen }
 }
@@ -133,7 +136,7 @@ async function writeForeseen(
   const id = await presentId(run, contexts, key, item.payload)
   const told = await beforeRow({ deps: run.deps, run }, id === undefined ? create : update, item.payload, id)
   const payload = told === undefined ? item.payload : withKey(key, told.payload, item.payload)
-  const planned = known ?? (await readItem(run.deps, contexts, key, { ...item, payload }))
+  const planned = known ?? (await readItem(run.deps, run.tx, contexts, key, { ...item, payload }))
   if (id === undefined) guardInserts(run, create, [planned.create])
   const guarded = id === undefined ? undefined : await guardRows(run, update, [id], planned.change)
   const whole = { ...planned, change: guarded?.cells ?? planned.change }
@@ -211,22 +214,24 @@ function isOver({ unique, fields }: Index, wanted: ReadonlySet<string>): boolean
 /** Reads an item as both halves of an upsert. 400 for rows in it, and for one without a value of the key. */
 async function readItem(
   deps: ItemReads,
+  db: Reader,
   contexts: Contexts,
   key: UpsertKey,
   { payload, label }: UpsertItem,
 ): Promise<UpsertPlan> {
   const { create, update } = contexts
-  const read = readPayload(create, payload, { label })
+  const stored = await keysOfPresent(db, contexts, key, payload)
+  const read = readPayload(create, payload, { label, stored })
   const rows = read.relations.map(({ relation }) => ({ field: `${label}${relation.name}`, message: 'expected an id' }))
   if (rows.length > 0) throw relationalError(rows)
   for (const name of key.fields) requireValue(read.cells, name, label)
   const members = Object.entries(payload as object).filter(([name]) => !key.fields.includes(name))
-  const change = readPayload(update, Object.fromEntries(members), { label })
+  const change = readPayload(update, Object.fromEntries(members), { label, stored })
   const { beforeWrite } = rulesOf(create) ?? {}
   if (beforeWrite === undefined) return { label, create: read, change: outOfTrash(update, change.cells) }
   const isKey = ({ field }: Cell) => key.fields.includes(field.name)
   const id = read.cells.find((cell) => cell.field.primaryKey && isKey(cell))?.value
-  const present = id == null ? await presentIn(deps.db, contexts, key, payload) : String(id)
+  const present = id == null ? await presentIn(db, contexts, key, payload) : String(id)
   // A row that is made meanwhile is judged by what its key says.
   const whole = present === undefined ? [...read.cells.filter(isKey), ...change.cells] : change.cells
   const changed = await beforeWrite(deps, update, whole, present)
@@ -238,6 +243,21 @@ async function readItem(
       changed.filter((cell) => !isKey(cell)),
     ),
   }
+}
+
+/** The foreign keys that the row to change has to decide; undefined where there are none, or no row. */
+async function keysOfPresent(
+  db: Reader,
+  contexts: Contexts,
+  key: UpsertKey,
+  payload: unknown,
+): Promise<StoredKeys | undefined> {
+  const { create, update } = contexts
+  const contests = isObject(payload) ? contestsIn(create, payload) : []
+  // A foreign key that says which row is meant is not decided by that row.
+  const open = contests.filter((contest) => isOpen(contest) && !key.columns.includes(contest.foreignKey))
+  const id = open.length === 0 ? undefined : await presentIn(db, contexts, key, payload)
+  return id === undefined ? undefined : storedKeys(db, update, id, open)
 }
 
 /** An upsert takes a row out of the trash unless its payload says otherwise: a change of the row, which guards see. */
