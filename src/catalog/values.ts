@@ -223,7 +223,7 @@ function orderOf(value: unknown, type: ValueType, label: string): number | bigin
 }
 
 /** The zone as JavaScript reads it: `+02` and `+0200` become `+02:00`. */
-const isoMillis = (text: string): string =>
+export const isoMillis = (text: string): string =>
   text.replace(' ', 'T').replace(/([+-]\d\d):?(\d\d)?$/, (_, hours, minutes = '00') => `${hours}:${minutes}`)
 
 const GEOJSON = new Set(['Point', 'LineString', 'Polygon', 'MultiPoint', 'MultiLineString', 'MultiPolygon'])

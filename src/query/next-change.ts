@@ -76,8 +76,9 @@ function leastOf(places: readonly CrossingPlace[]): Statement {
 }
 
 /**
- * The first millisecond at which the time has passed the least value that is still before it: values have microseconds.
- * `<` and `>=` tell a value from all later times, `<=` and `>` from all earlier ones.
+ * The first millisecond at which the time has passed the least value that is still before it. Values have microseconds, and
+ * the time is compared with the millisecond that shows them (moments.ts): `<` and `>=` tell that from all later ones, `<=`
+ * and `>` from all earlier ones.
  */
 function placeSql({ collection, test, comparison, shiftMs, kept }: CrossingPlace, params: Params) {
   const compiling = startCompiling(params, { t: collection })
@@ -86,9 +87,8 @@ function placeSql({ collection, test, comparison, shiftMs, kept }: CrossingPlace
   const isPassed = comparison === '<' || comparison === '>='
   const beyond = `${column} ${isPassed ? '>=' : '>'} ${params.bind(value, pgType)}`
   const rows = [...conditions(allOf(kept), ['t'], compiling), beyond].join(' and ')
-  const ms = `extract(epoch from min(${column})) * 1000`
-  const first = isPassed ? `floor(${ms}) + 1` : `ceil(${ms})`
-  const sql = `(select ${first} - ${params.bind(shiftMs, 'bigint')} from ${ident(collection.name)} t where ${rows})`
+  const ms = `floor(extract(epoch from min(${column})) * 1000)${isPassed ? ' + 1' : ''}`
+  const sql = `(select ${ms} - ${params.bind(shiftMs, 'bigint')} from ${ident(collection.name)} t where ${rows})`
   return { sql, dependsOn: compiling.dependsOn }
 }
 

@@ -7,6 +7,7 @@ import type { Collection, Field } from '../catalog/catalog.ts'
 import { comparable, isObject, member, readCast, type ValueType } from '../catalog/values.ts'
 import { errors } from '../errors.ts'
 import { meantName, quoted } from './guards.ts'
+import { isMoment, momentOperator } from './moments.ts'
 import { comparisonOf, findOperator, type Operator, operatorNames } from './operators.ts'
 import { type Filter, type FilterEntry, parseFilter } from './parse.ts'
 import { ALWAYS, allOf, anyOf, isToMany, negate, type Predicate, type Step, type TimeTest } from './plan.ts'
@@ -106,7 +107,8 @@ function resolveTest(name: string, raw: unknown, subject: FilterSubject): Predic
   const other = comparison === undefined ? undefined : columnOperand(raw)
   if (comparison !== undefined && other !== undefined) return compareColumns(comparison, other, subject)
   const value = subject.view.substitute(raw)
-  const operator = spread(found.name, raw, value) ?? found.operator
+  const own = spread(found.name, raw, value) ?? found
+  const operator = momentOperator(own.name, subject.field, subject.cast) ?? own.operator
   const type = subject.cast ?? subject.field
   requireApplicable(name, operator, type, subject)
   const label = `${subject.label}.${name}`
@@ -126,8 +128,7 @@ function timeTest(test: TimeTest['test'], name: string, raw: unknown, subject: F
   if (shiftMs === undefined || cast !== undefined || parameter === 'having') return undefined
   if (field.kind === 'date') return { collection, test, shiftMs, comparison: undefined }
   const comparison = timeComparisons.get(name)
-  const isMoment = field.kind === 'datetime' || field.kind === 'datetime_no_tz'
-  return isMoment && comparison !== undefined ? { collection, test, shiftMs, comparison } : undefined
+  return isMoment(field) && comparison !== undefined ? { collection, test, shiftMs, comparison } : undefined
 }
 
 const timeComparisons = new Map([
@@ -138,10 +139,10 @@ const timeComparisons = new Map([
 ] as const) as ReadonlyMap<string, TimeTest['comparison']>
 
 /** A variable over a to-many relation has several values: equal to it means equal to one of them. */
-function spread(name: string, raw: unknown, value: unknown): Operator | undefined {
+function spread(name: string, raw: unknown, value: unknown): ReturnType<typeof findOperator> {
   if (typeof raw !== 'string' || !Array.isArray(value)) return undefined
-  if (name === 'eq') return findOperator('in')?.operator
-  return name === 'ne' || name === 'not' ? findOperator('notIn')?.operator : undefined
+  if (name === 'eq') return findOperator('in')
+  return name === 'ne' || name === 'not' ? findOperator('notIn') : undefined
 }
 
 function requireApplicable(name: string, operator: Operator, type: ValueType, { view, label }: FilterSubject): void {

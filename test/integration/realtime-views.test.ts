@@ -76,6 +76,35 @@ describe('filter', () => {
     ])
   })
 
+  it('compares moments as answers show them, as lists, rules and reports do', async () => {
+    const shared = await create({ title: 'shared', points: 1 })
+    await api.sql(`update task set "createdAt" = '2024-05-01T10:00:00.747123Z' where id = $1`, [shared])
+    const { createdAt } = (await api.admin('GET', `/items/task/${shared}`)).body.data
+    expect(createdAt).toBe('2024-05-01T10:00:00.747Z')
+    const { call } = await api.user([{ collection: 'task', action: 'read', fields: '*', conditions: { createdAt } }])
+    const rows = await call(
+      'GET',
+      `/items/task?fields=title&filter=${JSON.stringify({ createdAt: { lte: createdAt } })}`,
+    )
+    expect(rows.body.data).toEqual([{ title: 'shared' }])
+    const aggregate = { last: { function: 'max', field: 'createdAt' } }
+    const report = { aggregate, groupBy: ['title'], filter: { createdAt }, having: { last: { in: [createdAt] } } }
+    expect((await call('POST', '/reports/task', report)).body.data).toEqual([{ title: 'shared', last: createdAt }])
+    const [same, later] = [await connect(address, token), await connect(address, token)]
+    await subscribe(same, { filter: { OR: [{ createdAt: { in: [createdAt] } }, { points: 9 }] } })
+    await subscribe(later, { filter: { OR: [{ createdAt: { gt: createdAt }, points: 1 }, { points: 9 }] } })
+    await api.admin('PATCH', `/items/task/${shared}`, { tags: ['seen'] })
+    await create({ title: 'end', points: 9 })
+    for (const client of [same, later]) await client.frame(({ data }) => data.title === 'end')
+    expect([told(same), told(later)]).toEqual([
+      [
+        ['update', 'shared'],
+        ['create', 'end'],
+      ],
+      [['create', 'end']],
+    ])
+  })
+
   it('is one statement per batch for all who filter alike, whatever they filter for', async () => {
     const owners = Array.from({ length: 20 }, (_, i) => `00000000-0000-4000-8000-0000000000${10 + i}`)
     const clients = await Promise.all(owners.map(() => connect(address, token)))

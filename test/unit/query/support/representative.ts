@@ -36,6 +36,15 @@ export const representative: Readonly<Record<string, Asked>> = {
       filter: { stars: { in: [1, 2] }, status: { notIn: ['draft'] }, price: { between: [1, 2] } },
     },
   },
+  'filter-moments': {
+    query: {
+      fields: ['id'],
+      filter: {
+        published: { gt: '2024-05-01', ne: '2024-05-02T10:00:00.123456Z', in: ['2024-05-01', '2024-05-03'] },
+        local: { between: ['2024-05-01', '2024-05-02'], notIn: ['2024-05-01T12:00'] },
+      },
+    },
+  },
   'filter-text': { query: { fields: ['id'], filter: { title: { contains: '50%' }, body: { nstartsWiths: 'A_' } } } },
   'filter-logic': {
     query: { fields: ['id'], filter: { OR: [{ stars: 1 }, { NOT: { pinned: true } }], AND: [{ title: 'x' }] } },
