@@ -177,14 +177,19 @@ function parseMember(key: string, value: unknown): Filter {
       return { kind: 'and', of: listOf(value).map(parseFilter) }
     case 'OR':
     case 'or':
-      return { kind: 'or', of: listOf(value).map(parseFilter) }
+      if (!Array.isArray(value)) throw errors.badQuery(`filter: ${key} needs a list of filters`)
+      return { kind: 'or', of: value.map(parseFilter) }
     case 'NOT':
     case 'not':
-      return { kind: 'not', of: { kind: 'and', of: listOf(value).map(parseFilter) } }
+      return denied(listOf(value).map(parseFilter))
     default:
       return { kind: 'entry', path: key, value }
   }
 }
+
+/** A list without filters denies nothing. */
+const denied = (of: readonly Filter[]): Filter =>
+  of.length === 0 ? { kind: 'and', of } : { kind: 'not', of: { kind: 'and', of } }
 
 const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : [value])
 

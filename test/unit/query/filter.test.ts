@@ -15,6 +15,11 @@ describe('the filter grammar', () => {
     [{ NOT: { stars: 1, title: 'x' } }, 'not ((t."stars" = $1::integer and t."title" = $2::text))'],
     [{ NOT: { NOT: { stars: 1 } } }, 't."stars" = $1::integer'],
     [{ NOT: {} }, 'false'],
+    [{ NOT: [] }, ''],
+    [{ not: [], stars: 1 }, 't."stars" = $1::integer'],
+    [{ NOT: { NOT: [] } }, 'false'],
+    [{ AND: { stars: 1, title: 'x' } }, 't."stars" = $1::integer and t."title" = $2::text'],
+    [{ OR: [{}] }, ''],
     [
       { '$owner.name$': 'x' },
       'exists (select 1 from "users" q1 where q1."id" = t."owner_Id" and q1."name" = $1::text)',
@@ -80,6 +85,14 @@ describe('the filter grammar', () => {
       status: 400,
       message: 'Invalid query parameters',
     })
+  })
+
+  it.each(['OR', 'or'])('refuses one filter under %s, whose members would be alternatives to some readers', (key) => {
+    for (const value of [{ title: 'x', stars: 1 }, { title: 'x' }, {}, 'x', null])
+      expect(refusal(() => listOf({ query: { filter: { [key]: value } } }))).toMatchObject({
+        status: 400,
+        details: `filter: ${key} needs a list of filters`,
+      })
   })
 
   it('leaves text that only resembles a column reference alone', () => {
