@@ -104,8 +104,25 @@ describe('POST /schemas', () => {
     const unlimited = (await api.anonymous('GET', '/schemas?limit=-1&page=3')).body
     expect(unlimited.data).toEqual(all.data)
     expect(unlimited).toMatchObject({ totalCount: all.totalCount, pagination: { totalPages: 1, hasNextPage: false } })
-    for (const query of ['page=0', 'limit=0', 'limit=-2', 'sort=name', 'search=a&search=b'])
+    for (const query of ['page=0', 'limit=0', 'limit=-2', 'sort=name', 'sort=schema:asc', 'search=a&search=b'])
       expect((await api.anonymous('GET', `/schemas?${query}`)).status).toBe(400)
+  })
+
+  it('are listed in the order of their times, too', async () => {
+    for (const collectionName of ['timed_b', 'timed_a', 'timed_c'])
+      await api.admin('POST', '/schemas', { collectionName, schema: { fields: {} } })
+    await api.admin('PATCH', '/schemas/timed_b', { schema: { fields: { later: { type: 'String' } } } })
+    const names = async (sort: string) =>
+      (await api.anonymous('GET', `/schemas?search=timed_&sort=${sort}`)).body.data.map(
+        (entry: any) => entry.collectionName,
+      )
+    const created = ['timed_b', 'timed_a', 'timed_c']
+    expect(await names('createdAt:asc')).toEqual(created)
+    expect(await names('createdAt')).toEqual(created)
+    expect(await names('createdAt:desc')).toEqual(created.toReversed())
+    expect(await names('-createdAt')).toEqual(created.toReversed())
+    expect(await names('updatedAt:desc')).toEqual(['timed_b', 'timed_c', 'timed_a'])
+    expect(await names('collectionName:asc')).toEqual(created.toSorted())
   })
 
   it.each([

@@ -32,7 +32,12 @@ const once = badQuery('a parameter is repeated')
 const page = badQuery('page and limit are whole numbers from 1; limit=-1 is all')
 export const SchemaListQuery = Type.Object({
   search: Type.Optional(Text('prod', { description: 'A part of the name.', refusal: once })),
-  sort: Type.Optional(Text('-collectionName', { refusal: once })),
+  sort: Type.Optional(
+    Text('createdAt:desc', {
+      description: '`collectionName`, `createdAt` or `updatedAt`; `-` before it or `:desc` after it for descending.',
+      refusal: once,
+    }),
+  ),
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: 999_999_999, examples: [1], refusal: page })),
   limit: Type.Optional(
     Type.Integer({ minimum: -1, maximum: 999_999_999, not: { const: 0 }, examples: [50], refusal: page }),

@@ -47,7 +47,7 @@ import { exportSchemas, importSchemas, previewImport, readImport } from './trans
 import { typescriptOf } from './typescript.ts'
 
 /** Reading definitions: anybody with SCHEMAS_PUBLIC, otherwise with read permission on svc_SchemaDefinition. */
-export function schemaRoutes(app: App, deps: Configuration & CurrentCatalog): void {
+export function schemaRoutes(app: App, deps: Reads & Configuration & CurrentCatalog): void {
   app.addHook('preValidation', async ({ caller }) => {
     const allowed =
       deps.config.access.schemasPublic ||

@@ -113,11 +113,11 @@ export function deleteSchema(
 }
 
 /**
- * Definitions by name, as `GET /schemas` answers them, with what the server adds. `limit=-1` is
- * all of them on one page.
+ * Definitions in the order of `sort`, by name unless given, as `GET /schemas` answers them, with what the server adds.
+ * `limit=-1` is all of them on one page. 400 for a sort by anything but the name and the times of a definition.
  */
-export function listSchemas(
-  deps: CurrentCatalog,
+export async function listSchemas(
+  deps: Reads & CurrentCatalog,
   admin: boolean,
   { search, page, limit, sort }: Static<typeof SchemaListQuery>,
 ) {
@@ -126,8 +126,14 @@ export function listSchemas(
   const found = all.filter(
     ({ collectionName }) => search === undefined || collectionName.toLowerCase().includes(search.toLowerCase()),
   )
+  const { by, descending } = readSort(sort)
   found.sort((a, b) => (a.collectionName < b.collectionName ? -1 : 1))
-  if (sortsDescending(sort)) found.reverse()
+  if (by !== 'collectionName') {
+    const places = await placesInTime(deps, by)
+    const placeOf = ({ collectionName }: CollectionDefinition) => places.get(collectionName) ?? places.size
+    found.sort((a, b) => placeOf(a) - placeOf(b))
+  }
+  if (descending) found.reverse()
   if (page === undefined && limit === undefined) return { data: found, totalCount: found.length }
   return limit === -1 ? paged(found, 1, -1) : paged(found, page ?? 1, limit ?? 50)
 }
@@ -154,11 +160,23 @@ function paged<T>(all: readonly T[], page: number, limit: number) {
   return { data, totalCount: all.length, pagination }
 }
 
-function sortsDescending(sort: string | undefined): boolean {
-  if (sort === undefined) return false
-  const match = /^(-)?collectionName(?::(asc|desc))?$/i.exec(sort)
-  if (match === null) throw errors.badQuery('schemas are sorted by collectionName')
-  return match[1] !== undefined || match[2]?.toLowerCase() === 'desc'
+type SchemaSort = { readonly by: 'collectionName' | 'createdAt' | 'updatedAt'; readonly descending: boolean }
+
+/** `field`, `-field`, `field:asc` or `field:desc`. */
+function readSort(sort = 'collectionName'): SchemaSort {
+  const [, minus, by, direction] = /^(-)?(collectionName|createdAt|updatedAt)(?::(asc|desc))?$/i.exec(sort) ?? []
+  const known = sortable.find((name) => name.toLowerCase() === by?.toLowerCase())
+  if (known === undefined) throw errors.badQuery(`schemas are sorted by ${sortable.join(', ')}`)
+  return { by: known, descending: minus !== undefined || direction?.toLowerCase() === 'desc' }
+}
+
+const sortable = ['collectionName', 'createdAt', 'updatedAt'] as const
+
+/** The place of each definition in the order in which they were created, or last changed; those of one moment by name. */
+async function placesInTime({ db }: Reads, by: 'createdAt' | 'updatedAt'): Promise<ReadonlyMap<string, number>> {
+  const rows = await db.any<{ name: string }>(sql`
+    select "collectionName" as name from "svc_SchemaDefinition" order by ${sql.identifier([by])}, "collectionName" collate "C"`)
+  return new Map(rows.map(({ name }, place) => [name, place]))
 }
 
 /** An administrator edits whole definitions; to everybody else hidden fields do not exist. */
