@@ -115,6 +115,7 @@ describe('POST /permissions', () => {
 
   it.each<[string, object, string[]]>([
     ['an action', { action: 'list' }, ['action: must be create, read, update or delete']],
+    ['no collection', { collection: undefined }, ['collection: is required']],
     ...['svc_Nowhere', 'pg_class', 'no where', '1st', '', '__proto__', 'a'.repeat(64), 7].map(
       (collection): [string, object, string[]] => [
         `the collection ${collection}`,

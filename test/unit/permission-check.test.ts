@@ -69,4 +69,12 @@ describe('the check of a permission', () => {
       'collection: is not a known collection, and cannot become one',
     ])
   })
+
+  it('needs a collection', () => {
+    for (const collection of [undefined, null])
+      expect(problems({ collection, action: 'look' })).toEqual([
+        'action: must be create, read, update or delete',
+        'collection: is required',
+      ])
+  })
 })

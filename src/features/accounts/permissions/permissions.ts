@@ -159,6 +159,7 @@ export function permissionProblems(
   if (typeof action !== 'string' || !actions.has(action))
     problems.push(problem('action', 'must be create, read, update or delete'))
   const isKnown = typeof name === 'string' && catalog.collections.has(name)
+  if (isNone(name)) return [...problems, problem('collection', 'is required')]
   // It may be declared later, and then the permission begins to count.
   if (!isKnown && !isCollectionName(name))
     return [...problems, problem('collection', 'is not a known collection, and cannot become one')]
