@@ -198,14 +198,15 @@ export function resolveGrouping(query: ListQuery, view: View): Grouping | undefi
   }
   const keys = query.groupBy.map((entry, i) => resolveKey(entry, `k${i + 1}`, view))
   const aggregates = query.aggregate.map((entry, i) => resolveAggregate(entry, `a${i + 1}`, view))
-  requireDistinctNames(keys, aggregates, view)
   requireOneBranch([...keys.map(({ path }) => path), ...aggregates.flatMap(({ path }) => path ?? [])])
+  const detail = resolveDetail(query, keys, view)
+  requireDistinctNames(aggregates, keys, detail)
   return {
     keys,
     aggregates,
     having: resolveHaving(query.having, keys, aggregates, view),
     timezone: readTimezone(query.timezone),
-    detail: resolveDetail(query, keys, view),
+    detail,
   }
 }
 
@@ -302,14 +303,20 @@ const FUNCTIONS: ReadonlyMap<string, (kind: Kind) => boolean> = new Map([
   ['array_agg', () => true],
 ])
 
-/** An alias must not hide a column or a group key. */
-function requireDistinctNames(keys: readonly GroupKey[], aggregates: readonly Aggregate[], view: View): void {
-  const { fields, relations } = view.collection
-  const taken = new Set(keys.flatMap((key) => key.keys))
+/**
+ * An alias must not be the name of anything else in the answer. Columns beside the groups give way to it (resolveDetail): a
+ * report keeps its meaning when the collection gets a field of that name.
+ */
+function requireDistinctNames(
+  aggregates: readonly Aggregate[],
+  keys: readonly GroupKey[],
+  detail: Grouping['detail'],
+): void {
+  const groups = new Set(keys.flatMap((key) => key.keys))
+  const relations = new Set(detail?.nested.map(({ step }) => step.relation.name))
   for (const { alias } of aggregates) {
-    if (taken.has(alias) || fields.has(alias) || relations.has(alias)) {
-      throw errors.badQuery(`aggregate: ${quoted(alias)} is already the name of a field`)
-    }
+    const other = groups.has(alias) ? 'group' : relations.has(alias) ? 'relation' : undefined
+    if (other !== undefined) throw errors.badQuery(`aggregate: ${quoted(alias)} is already the name of a ${other}`)
   }
 }
 

@@ -75,7 +75,7 @@ function look(
   const schema = answer.content?.['application/json']?.schema as TSchema | undefined
   // A hook makes of rows what it likes.
   if (schema === undefined || text === undefined || (!runtime.hooks.isEmpty() && status < 400)) return
-  const value: unknown = JSON.parse(text)
+  const value = withoutAggregates(JSON.parse(text), request)
   if (fits(schema, value)) return
   const before = catalogs.get(request)
   if (before !== undefined && before !== runtime.catalog.current()) {
@@ -84,6 +84,20 @@ function look(
   }
   const problem = problemsOf(schema, value).at(-1)
   found.set(`${place}: ${problem?.instancePath} ${problem?.message}`, text.slice(0, 500))
+}
+
+/** An answer without the members whose names the request has given to aggregates: their types are not those of the fields. */
+function withoutAggregates(answer: Json, { query, body }: FastifyRequest): unknown {
+  if (!Array.isArray(answer?.data)) return answer
+  const names = [query, body].flatMap((asked) => namesOf((asked as Json | null | undefined)?.aggregate))
+  if (names.length === 0) return answer
+  const isOther = ([name]: [string, unknown]) => !names.includes(name)
+  return { ...answer, data: answer.data.map((row) => Object.fromEntries(Object.entries(row).filter(isOther))) }
+}
+
+function namesOf(aggregate: unknown): string[] {
+  const isText = typeof aggregate === 'string'
+  return isText && !aggregate.startsWith('{') ? [] : Object.keys((isText ? JSON.parse(aggregate) : aggregate) ?? {})
 }
 
 const answerOf = (operation: Json | undefined, status: number): Json | undefined =>

@@ -120,16 +120,47 @@ describe('aggregate', () => {
     ['__proto__'],
     ['constructor'],
     ['prototype'],
-    ['stars'],
-    ['owner'],
-    ['canary'],
-    ['secret'],
     ['year_published'],
   ])('refuses the output name %j', (alias) => {
     refused({
       aggregate: JSON.parse(`{${JSON.stringify(alias)}:{"function":"count","field":"*"}}`),
       groupBy: ['date:year:published'],
     })
+  })
+
+  it.each([
+    ['status', { groupBy: ['status'] }, 'group'],
+    ['owner_name', { groupBy: ['owner.name'] }, 'group'],
+    ['owner', { groupBy: ['owner.name'] }, 'relation'],
+    ['category', { groupBy: ['category_Id'], fields: ['category.name'] }, 'relation'],
+  ])('refuses the output name %s where %j shows another member of it', (alias, query, other) => {
+    expect(refusal(() => listOf({ query: { aggregate: { [alias]: count.n }, ...query } }))).toMatchObject({
+      status: 400,
+      details: `aggregate: "${alias}" is already the name of a ${other}`,
+    })
+  })
+
+  it.each(['stars', 'owner', 'canary', 'secret', 'title'])(
+    'may be named like %s, which the answer does not show',
+    (name) => {
+      const aggregate = { [name]: { function: 'sum', field: 'views' } }
+      const asked = { aggregate, groupBy: ['date:year:published'], sort: `-${name}`, having: { [name]: { gt: 1 } } }
+      const { text, values } = listOf({ query: asked })
+      expect(text).toContain('sum(t."views") as a1')
+      expect(text).toContain('g where g."a1" > $1::numeric')
+      expect(text).toContain('order by g.a1 desc, g.k1')
+      expect(values).toContain(name)
+      expect(planOf({ query: { aggregate } }).grouping?.aggregates[0]?.alias).toBe(name)
+    },
+  )
+
+  it('means the aggregate where a column beside the groups has its name', () => {
+    const fields = ['category.name', 'title', 'body']
+    const query = { aggregate: { title: count.n }, groupBy: ['category_Id'] }
+    const columns = (more: readonly string[]) =>
+      planOf({ query: { ...query, fields: more } }).grouping?.detail?.columns.map(({ name }) => name)
+    expect(columns(fields)).toEqual(['body'])
+    expect(columns(['*', 'category.name'])).not.toContain('title')
   })
 
   it('takes output names as parameters', () => {

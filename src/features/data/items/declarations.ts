@@ -49,7 +49,7 @@ const words = {
   relConditions: 'Which nested rows there are: relation to filter.',
   filter: 'Which rows.',
   sort: 'The order; `-` before a name for descending.',
-  aggregate: 'Aggregates by name.',
+  aggregate: 'Aggregates by name, which may be that of a field.',
   having: 'Which groups.',
 } as const
 const fields = names(['name', 'price', 'maker.name'], words.fields)

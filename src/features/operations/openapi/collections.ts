@@ -57,7 +57,7 @@ export function standIn({ collection, rights }: CollectionView): Stand {
   }
 }
 
-/** Every member is optional: `fields` decides which there are, and `aggregate` adds some. */
+/** Every member is optional: `fields` decides which there are. `aggregate` adds some, and may put its own in place of others. */
 function rowSchema(catalog: Catalog, { collection, rights }: CollectionView, readable: ReadonlySet<string>): Json {
   const { fields, relations } = rights.read!
   const properties: Record<string, Json> = {}

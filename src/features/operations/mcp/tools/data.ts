@@ -23,7 +23,9 @@ import {
   tool,
 } from '../tool.ts'
 
-const Aggregate = Members('Aggregates by name.', { total: { function: 'sum', field: 'price' } })
+const Aggregate = Members('Aggregates by name, which may be that of a field.', {
+  total: { function: 'sum', field: 'price' },
+})
 const GroupBy = Type.Union([Type.Array(Type.String()), Type.String()], {
   description: 'The fields that rows are grouped by.',
   examples: [['maker_Id']],
