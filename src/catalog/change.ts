@@ -193,10 +193,15 @@ function gapOf({ name, fields }: Collection, field: Field): Gap[] {
 
 /* Fields whose type changes. */
 
-/** A field whose stored values are cast to another type. */
-type Cast = { readonly collection: string; readonly field: Field; readonly to: string }
+/** A field whose stored values may become others. */
+type Cast = {
+  readonly collection: string
+  readonly field: Field
+  /** The type that they are cast to; undefined where the column is made anew without them. */
+  readonly to: string | undefined
+}
 
-/** How many values a cast makes others: rounded, cut off, or written in another way. */
+/** How many values a change makes others: rounded, cut off, rewritten, or replaced by calculated ones. */
 export type AlteredCount = { readonly collection: string; readonly field: string; readonly values: number }
 
 /** Pure. */
@@ -204,43 +209,102 @@ function castsBetween(before: Catalog, after: Catalog): readonly Cast[] {
   return [...after.collections.values()].flatMap(({ name: collection, fields }) =>
     [...fields.values()].flatMap((next) => {
       const field = before.collections.get(collection)?.fields.get(next.name)
-      const isCast = field !== undefined && field.pgType !== next.pgType && !isReplaced(field, next)
-      return isCast ? [{ collection, field, to: next.pgType }] : []
+      return field === undefined ? [] : castOf(collection, field, next)
     }),
   )
 }
 
+function castOf(collection: string, field: Field, next: Field): Cast[] {
+  // A VIRTUAL column that stays one is calculated again, as its author wants it.
+  const isVirtual = field.generated !== undefined && next.generated !== undefined
+  if (isReplaced(field, next)) return isVirtual ? [] : [{ collection, field, to: undefined }]
+  return keepsAll(field.pgType, next.pgType) ? [] : [{ collection, field, to: next.pgType }]
+}
+
 /**
- * Counts the values that would not come back as they were, of the fields that have some.
+ * Whether the other type takes every value as it is, told by the types alone. PostgreSQL makes most of these changes at
+ * once, however large the table is, and nobody should wait until it is counted.
+ */
+function keepsAll(from: string, to: string): boolean {
+  if (from === to) return true
+  const [old, next] = [roomOf(from), roomOf(to)]
+  return old !== undefined && old.family === next?.family && old.room <= next.room
+}
+
+/** The length of a text type or the decimal places of numeric, infinite where none is declared. */
+function roomOf(pgType: string): { readonly family: string; readonly room: number } | undefined {
+  const [, name = '', size, scale = 0] = /^(\w+)(?:\((\d+)(?:,(\d+))?\))?$/.exec(pgType) ?? []
+  if (['text', 'citext', 'varchar'].includes(name)) return { family: 'text', room: Number(size ?? Infinity) }
+  return name === 'numeric' ? { family: name, room: size === undefined ? Infinity : Number(scale) } : undefined
+}
+
+/**
+ * Counts the values that would not come back as they were, of the fields that have some. In a transaction, `attempt`
+ * keeps it usable after a statement that fails.
  *
  * @throws the database's refusal where a value cannot be cast, as the change itself would
  */
-export async function countAltered(db: Reader, { casts }: Pick<DefinitionPlan, 'casts'>): Promise<AlteredCount[]> {
+export async function countAltered(
+  db: Reader,
+  { casts }: Pick<DefinitionPlan, 'casts'>,
+  attempt: Attempt = (work) => work(),
+): Promise<AlteredCount[]> {
   const counts: AlteredCount[] = []
   for (const cast of casts)
-    counts.push({ collection: cast.collection, field: cast.field.name, values: await alteredBy(db, cast) })
+    counts.push({ collection: cast.collection, field: cast.field.name, values: await alteredBy(db, cast, attempt) })
   return counts.filter(({ values }) => values > 0)
 }
 
-async function alteredBy(db: Reader, { collection, field, to }: Cast): Promise<number> {
+type Attempt = <T>(work: () => Promise<T>) => Promise<T>
+
+async function alteredBy(db: Reader, { collection, field, to }: Cast, attempt: Attempt): Promise<number> {
   const [table, column] = [quoteName(collection), quoteName(field.name)]
   const count = async (text: string) => Number((await db.one<{ values: string | number }>(rawQuery(text))).values)
-  const all = await count(`select count(${column}::${to}) as values from ${table}`)
-  if (all === 0) return 0
+  const differing = (one: string, other: string) =>
+    count(`select count(*) as values from ${table} where ${one} is distinct from ${other}`)
+  const cast = to === undefined ? column : `${column}::${to}`
+  const all = await count(`select count(${cast}) as values from ${table}`)
+  if (all === 0 || to === undefined) return all
   try {
-    const back = `${column}::${to}::${field.pgType}`
-    return await count(`select count(*) as values from ${table} where ${back} is distinct from ${column}`)
+    return await attempt(() => differing(`${cast}::${withoutSize(field.pgType)}`, column))
   } catch (error) {
+    const state = sqlState(error) ?? ''
     // No way back: none is what it was.
-    if (['42846', '42883'].includes(sqlState(error) ?? '')) return all
+    if (['42846', '42883'].includes(state)) return all
+    // One that was cut off is no value of the old type any more.
+    if (state.startsWith('22')) return differing(`${cast}::text`, `${column}::text`)
     throw error
+  }
+}
+
+/** A rounded value may need more digits than the old type has: 99.99 becomes 100. */
+const withoutSize = (pgType: string): string => pgType.replace(/\(.*\)/, '')
+
+/** As {@link countAltered}, on tables that nobody else writes before the transaction ends. */
+async function countAlteredLocked(tx: Tx, plan: Pick<DefinitionPlan, 'casts'>): Promise<AlteredCount[]> {
+  for (const collection of new Set(plan.casts.map((cast) => cast.collection)))
+    await tx.any(rawQuery(`lock table ${quoteName(collection)} in access exclusive mode`))
+  return countAltered(tx, plan, (work) => atSavepoint(tx, work))
+}
+
+async function atSavepoint<T>(tx: Tx, work: () => Promise<T>): Promise<T> {
+  await tx.any(sql`savepoint counting`)
+  try {
+    return await work()
+  } catch (error) {
+    await tx.any(sql`rollback to savepoint counting`)
+    throw error
+  } finally {
+    await tx.any(sql`release savepoint counting`)
   }
 }
 
 /* Execution. */
 
-/** May refuse a change by throwing: before its first statement, and after its last one. */
-export type ChangeGuard = Readonly<Record<'before' | 'afterwards', (plan: DefinitionPlan) => Promise<void>>>
+/** May refuse a change by throwing: before its first statement, when it is known what it alters, and after its last one. */
+export type ChangeGuard = Readonly<Record<'before' | 'afterwards', (plan: DefinitionPlan) => Promise<void>>> & {
+  readonly altering?: (altered: readonly AlteredCount[]) => Promise<void>
+}
 
 /** Migrations are the operator's own. */
 const unguarded: ChangeGuard = { before: async () => undefined, afterwards: async () => undefined }
@@ -260,21 +324,29 @@ export async function changeDefinitions(
   return (await executeChange(tx, edit, options)).changes
 }
 
-/** As {@link changeDefinitions}, with what was dropped; the guard may refuse the change. */
+/** As {@link changeDefinitions}, with what was dropped and altered; the guard may refuse the change. */
 export async function executeChange(
   tx: Tx,
   edit: (catalog: Catalog) => Definitions,
   options: CatalogOptions = {},
   guard: ChangeGuard = unguarded,
-): Promise<{ readonly changes: readonly CollectionChange[]; readonly dropped: readonly DropCount[] }> {
+): Promise<ExecutedChange> {
   const plan = planChange(await lockedDefinitions(tx), edit, options)
   await guard.before(plan)
   await refuseGaps(tx, plan)
+  const altered = await countAlteredLocked(tx, plan)
+  await guard.altering?.(altered)
   const dropped = await countLosses(tx, plan)
   for (const statement of plan.statements) await tx.any(rawQuery(statement))
   await guard.afterwards(plan)
   for (const change of plan.changes) await storeChange(tx, change, plan.next)
-  return { changes: plan.changes, dropped }
+  return { changes: plan.changes, dropped, altered }
+}
+
+type ExecutedChange = {
+  readonly changes: readonly CollectionChange[]
+  readonly dropped: readonly DropCount[]
+  readonly altered: readonly AlteredCount[]
 }
 
 /** Lets one change of definitions after the other through; the lock ends with the transaction, readers never wait. */

@@ -43,7 +43,7 @@ const events = async (after: bigint) =>
   ).map(({ entity, action, tool }) => `${entity} ${action} ${tool}`)
 
 it('makes, changes and deletes collections, their indexes and relationships', async () => {
-  const { done } = await connect()
+  const { call, done } = await connect()
   const after = await api.position()
   await done('svc_create_schema', { collection: 'author', schema: { fields: { name: { type: 'String' } } } })
   const schema = { sortEnabled: true, fields: { title: { type: 'String' }, price: { type: 'Integer' } } }
@@ -67,6 +67,12 @@ it('makes, changes and deletes collections, their indexes and relationships', as
   const book = schemas.find((one: any) => one.collectionName === 'book')
   const again = [{ collectionName: 'copy', schema: book.schema }]
   await done('svc_import_schemas', { schemas: again })
+  await done('svc_create_item', { collection: 'copy', data: { title: 'Notes' } })
+  const cut = { collection: 'copy', schema: { fields: { title: { type: 'String', values: { stringLength: 3 } } } } }
+  const refused = await call('svc_update_schema', cut)
+  expect([refused.isRefused, refused.value.error.code]).toEqual([true, 'WOULD_ALTER'])
+  const altered = [{ collection: 'copy', field: 'title', values: 1 }]
+  expect(await done('svc_update_schema', { ...cut, alter: true })).toMatchObject({ altered })
   await done('svc_delete_schema', { collection: 'copy' })
   const found = await events(after)
   for (const tool of [

@@ -1,5 +1,10 @@
 import fc from 'fast-check'
 import { beforeAll, describe, expect, it } from 'vitest'
+import type { Catalog } from '../../src/catalog/catalog.ts'
+import { executeChange } from '../../src/catalog/change.ts'
+import { definitionsOf, withSchema } from '../../src/catalog/definitions.ts'
+import { systemActor } from '../../src/events/actor.ts'
+import { commit } from '../../src/events/commit.ts'
 import { type Answer, type Api, startApi } from '../support/api.ts'
 import { declaredOf } from '../support/declared.ts'
 
@@ -77,7 +82,7 @@ describe('PATCH /schemas merges', () => {
       { collection: name, constraint: 'positive' },
     ]
     const answer = await patch(name, { fields: { b: null, of: null }, constraints: { positive: null } })
-    expect(answer.body).toEqual({ message: 'Schema updated successfully', dropped })
+    expect(answer.body).toEqual({ message: 'Schema updated successfully', dropped, altered: [] })
     expect(await columns(name)).toEqual(expect.arrayContaining(['id', 'a', 'createdAt', 'updatedAt']))
     expect(await columns(name)).toHaveLength(4)
     expect((await patch(name, { paranoid: true })).status).toBe(200)
@@ -255,10 +260,156 @@ describe('?dryRun=true', () => {
       400,
       'The schema cannot be applied: stored values cannot be converted to the new type',
     ])
-    expect((await patch(name, { fields: { title: cut } })).status).toBe(200)
+    expect((await patch(name, { fields: { title: cut } }, '?alter=true')).status).toBe(200)
     expect(
       (await api.sql(`select title from ${name} where title is not null order by 1`)).map((row) => row.title),
     ).toEqual(['a lon', 'short'])
+  })
+})
+
+describe('stored values become others only with ?alter=true', () => {
+  const price = { type: 'Decimal', values: { precision: 5, scale: 3 } }
+  const [cut, rounded] = [{ type: 'String', values: { stringLength: 3 } }, { type: 'Integer' }]
+  const filled = async () => {
+    const name = await make({ fields: { name: { type: 'String' }, price } })
+    await fill(name, { name: 'Xenia', price: '3.999' }, { name: 'Ann', price: '99.999' }, { name: 'Anna', price: '2' })
+    return name
+  }
+  const rows = async (name: string) =>
+    (await api.sql(`select name, price from ${name} order by name`)).map((row) => [row.name, row.price])
+  const before = [
+    ['Ann', '99.999'],
+    ['Anna', '2.000'],
+    ['Xenia', '3.999'],
+  ]
+
+  it('a change is refused with the number of values, and leaves everything as it was', async () => {
+    const name = await filled()
+    const [definition, position] = [await schemaOf(name), await api.position()]
+    for (const query of ['', '?alter=false']) {
+      const answer = await patch(name, { fields: { name: cut, price: rounded } }, query)
+      expect(answer).toMatchObject({
+        status: 400,
+        body: { error: { message: 'Error updating schema', code: 'WOULD_ALTER' } },
+      })
+      expect(answer.body.error.details).toBe(
+        `This would alter ${name}.name (2 values), ${name}.price (2 values): ` +
+          'another type rounds, replaces or rewrites them, or cuts them off: add ?alter=true to agree to that',
+      )
+    }
+    const whole = await patch(name, { fields: { name: { type: 'String' }, price: rounded } }, '?drop=true')
+    expect(whole.body.error).toMatchObject({ code: 'WOULD_ALTER', details: expect.stringContaining('(2 values)') })
+    expect(await rows(name)).toEqual(before)
+    expect(await schemaOf(name)).toEqual(definition)
+    expect(await api.log(position)).toEqual([])
+  })
+
+  it('the answer tells what was altered', async () => {
+    const name = await filled()
+    const position = await api.position()
+    const answer = await patch(name, { fields: { name: cut, price: rounded } }, '?alter=true')
+    expect(answer).toMatchObject({ status: 200 })
+    expect(answer.body).toEqual({
+      message: 'Schema updated successfully',
+      dropped: [],
+      altered: [
+        { collection: name, field: 'name', values: 2 },
+        { collection: name, field: 'price', values: 2 },
+      ],
+    })
+    expect(await rows(name)).toEqual([
+      ['Ann', 100],
+      ['Ann', 2],
+      ['Xen', 4],
+    ])
+    expect((await api.log(position)).map(({ type, entityId }) => [type, entityId])).toEqual([
+      ['data', name],
+      ['schema', name],
+    ])
+  })
+
+  it('a change that alters none needs no agreement', async () => {
+    const name = await filled()
+    const fields = { name: { type: 'String', values: { stringLength: 5 } }, price: { type: 'Decimal' } }
+    for (const change of [fields, { name: { type: 'Text' }, price: { type: 'Double' } }])
+      expect(await patch(name, { fields: change })).toMatchObject({ status: 200, body: { dropped: [], altered: [] } })
+  })
+
+  it('counts what has no way back, or only for the values that are whole', async () => {
+    const name = await make({ fields: { at: { type: 'DateTime' }, data: { type: 'JSON' } } })
+    await fill(name, { at: '2026-03-14T09:26:53.000Z', data: { a: 1 } }, { data: 12 })
+    const fields = { at: { type: 'Time' }, data: { type: 'String', values: { stringLength: 4 } } }
+    expect((await patch(name, { fields })).body.error.details).toContain(`${name}.at (1 value), ${name}.data (1 value)`)
+    expect((await patch(name, { fields }, '?alter=true')).body.altered).toEqual([
+      { collection: name, field: 'at', values: 1 },
+      { collection: name, field: 'data', values: 1 },
+    ])
+  })
+
+  it('a column that becomes a calculated one, or is one no longer, loses what it shows', async () => {
+    const name = await make({ fields: { a: { type: 'String' }, b: { type: 'String' } } })
+    await fill(name, { a: 'x', b: 'y' }, { a: 'z' })
+    const steps = [
+      [{ type: 'VIRTUAL', calculated: 'upper(a)' }, 1],
+      [{ type: 'VIRTUAL', calculated: 'lower(a)' }, undefined],
+      [{ type: 'String' }, 2],
+    ] as const
+    for (const [b, values] of steps) {
+      if (values !== undefined)
+        expect((await patch(name, { fields: { b } })).body.error.details).toContain(
+          `${name}.b (${values === 1 ? '1 value' : '2 values'})`,
+        )
+      const altered = values === undefined ? [] : [{ collection: name, field: 'b', values }]
+      const query = values === undefined ? '' : '?alter=true'
+      expect((await patch(name, { fields: { b } }, query)).body.altered).toEqual(altered)
+    }
+  })
+
+  it('nobody writes between the count and the change', async () => {
+    const name = await filled()
+    const definition = await schemaOf(name)
+    const others: unknown[] = []
+    const tried = commit(api.runtime, systemActor, async (tx) => {
+      const edit = (catalog: Catalog) =>
+        withSchema(definitionsOf(catalog), name, { ...definition, fields: { name: cut, price: { type: 'Integer' } } })
+      return {
+        result: await executeChange(
+          tx,
+          edit,
+          {},
+          {
+            before: async () => undefined,
+            altering: async () => {
+              others.push(
+                await api
+                  .sql(`do $$ begin lock table ${name} in row exclusive mode nowait; end $$`)
+                  .catch((error) => error.code),
+              )
+              throw new Error('enough')
+            },
+            afterwards: async () => undefined,
+          },
+        ),
+      }
+    })
+    await expect(tried).rejects.toThrow('enough')
+    expect(others).toEqual(['55P03'])
+    expect(await rows(name)).toEqual(before)
+  })
+
+  it('so do imports, which change nothing without', async () => {
+    const name = await filled()
+    const dump = { schemas: [{ collectionName: name, schema: { fields: { price: rounded } } }] }
+    const refused = await api.admin('POST', '/schemas/import', dump)
+    expect(refused.status).toBe(400)
+    expect(refused.body.error.details.errors).toEqual([
+      { collectionName: null, error: expect.stringContaining(`This would alter ${name}.price (2 values): `) },
+    ])
+    expect(await rows(name)).toEqual(before)
+    const altered = [{ collection: name, field: 'price', values: 2 }]
+    expect((await api.admin('POST', '/schemas/import?dryRun=true', dump)).body).toMatchObject({ dryRun: true, altered })
+    const done = await api.admin('POST', '/schemas/import?alter=true', dump)
+    expect(done.body).toMatchObject({ changes: { updated: [name] }, dropped: [], altered })
   })
 })
 

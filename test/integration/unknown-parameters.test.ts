@@ -214,7 +214,7 @@ it('every route of data takes the parameters that it declares', async () => {
     'POST /items/:collection/import-json': ['dryRun'],
     'GET /reports/stats': ['stats'],
     'POST /schemas': ['dryRun', 'migration'],
-    'PATCH /schemas/:collection': ['drop', 'dryRun', 'migration'],
+    'PATCH /schemas/:collection': ['drop', 'alter', 'dryRun', 'migration'],
     'DELETE /schemas/:collection': ['dryRun', 'migration'],
     'DELETE /schemas/:collection/fields/:field': ['dryRun', 'migration'],
     'POST /schemas/:collection/indexes': ['dryRun', 'migration'],
@@ -222,7 +222,7 @@ it('every route of data takes the parameters that it declares', async () => {
     'POST /schemas/:collection/relationships': ['dryRun', 'migration'],
     'PATCH /schemas/:collection/relationships/:field': ['dryRun', 'migration'],
     'DELETE /schemas/:collection/relationships/:field': ['dryRun', 'migration'],
-    'POST /schemas/import': ['drop', 'dryRun'],
+    'POST /schemas/import': ['drop', 'alter', 'dryRun'],
     'GET /changes': ['since', 'collections', 'fields', 'limit'],
     'GET /permissions/explain': ['collection', 'action', 'role', 'user', 'id', 'field'],
     'GET /log/requests': [

@@ -19,6 +19,8 @@ export type Change = {
   readonly path: string
   readonly body?: unknown
   readonly query?: Readonly<Record<string, unknown>>
+  /** Whether it says that values may be altered, where it alters some. */
+  readonly mayAlter?: true
   /** Imports are files already. */
   readonly canBeMigration?: false
 }
@@ -83,13 +85,18 @@ function listed(changes: Readonly<Record<'created' | 'updated' | 'deleted', read
 export async function runChange(change: Change, seen: Preview): Promise<void> {
   const now = await previewChange(change)
   if (actsOf(now) !== actsOf(seen)) throw new Error('Somebody has changed the collections meanwhile: look at it again')
-  await send(change)
+  await send(change, change.mayAlter === true && seen.altered.length > 0 ? { alter: true } : {})
   // Rows that were read have other fields now; what the change would do is no question any more.
   await queryClient.invalidateQueries({ predicate: ({ queryKey }) => queryKey[0] !== dryRunKey })
 }
 
-const actsOf = ({ sql, changes, dropped }: Preview): string =>
-  JSON.stringify([sql, changes, dropped.map(({ rows: _rows, values: _values, ...what }) => what)])
+const actsOf = ({ sql, changes, dropped, altered }: Preview): string =>
+  JSON.stringify([
+    sql,
+    changes,
+    dropped.map(({ rows: _rows, values: _values, ...what }) => what),
+    altered.map(({ values: _values, ...what }) => what),
+  ])
 
 /** The change as the text of a migration. */
 export async function migrationOf(change: Change, name: string): Promise<{ file: string; text: string }> {
@@ -163,6 +170,7 @@ export const patch = (
   path: pathOf(collection),
   body: { schema },
   ...(isWhole && { query: { drop: true } }),
+  mayAlter: true,
 })
 
 export const fieldChange = (collection: string, name: string, entry: Entry, isNew: boolean): Change =>
@@ -237,5 +245,6 @@ export const importation = (file: SchemaFile, isWhole: boolean): Change => ({
   path: '/schemas/import',
   body: file,
   ...(isWhole && { query: { drop: true } }),
+  mayAlter: true,
   canBeMigration: false,
 })

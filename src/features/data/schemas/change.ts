@@ -30,9 +30,13 @@ import type { Actor, DomainEvent } from '../../../events/types.ts'
 import { lintSql, type MigrationFinding, readSubject } from '../migrations/migrations.ts'
 import { checkObjects, checkTexts } from './sql-guard.ts'
 
-/** How a change is made: `drop` takes the definition as the whole, `dryRun` only tells. */
+/**
+ * How a change is made: `drop` takes the definition as the whole, `alter` agrees to what becomes of stored values,
+ * `dryRun` only tells.
+ */
 export type ChangeOptions = {
   readonly drop: boolean
+  readonly alter: boolean
   readonly dryRun: boolean
 }
 
@@ -44,6 +48,8 @@ type SchemaChange = {
   readonly edit: Edit
   /** Whether the request means to lose this; without it everything that is lost is meant. */
   readonly means?: (loss: Loss) => boolean
+  /** Whether the change is refused where it alters stored values. */
+  readonly keepsValues?: boolean
 }
 
 type Edit = (catalog: Catalog) => Definitions
@@ -52,6 +58,7 @@ type Edit = (catalog: Catalog) => Definitions
 export type SchemaChanged = {
   readonly changes: readonly CollectionChange[]
   readonly dropped: readonly DropCount[]
+  readonly altered: readonly AlteredCount[]
   readonly preview?: ChangePreview | undefined
 }
 
@@ -59,7 +66,6 @@ export type SchemaChanged = {
 type ChangePreview = {
   readonly sql: readonly string[]
   readonly findings: readonly MigrationFinding[]
-  readonly altered: readonly AlteredCount[]
   /** The definitions of the collections concerned; null for one that is not there. */
   readonly before: SchemasByName
   readonly after: SchemasByName
@@ -93,11 +99,12 @@ export async function changeSchemas(
 export function applyChange(
   deps: Writes,
   actor: Actor,
-  { edit, means }: Omit<SchemaChange, 'message'>,
+  { edit, means, keepsValues = false }: Omit<SchemaChange, 'message'>,
 ): Promise<SchemaChanged> {
   return commitDdl(deps, actor, async (tx) => {
     const guard: ChangeGuard = {
       before: (plan) => checkPlan(plan, means),
+      ...(keepsValues && { altering: checkUnaltered }),
       afterwards: (plan) => checkObjects(tx, plan.after, touchedBy(plan)),
     }
     const done = await executeChange(tx, edit, optionsOf(deps), guard)
@@ -106,8 +113,8 @@ export function applyChange(
 }
 
 /**
- * The changes that {@link applyChange} would make, from the present definitions. It does not try the statements, but it
- * tries casts of values.
+ * The changes that {@link applyChange} would make, from the present definitions, if it may alter values. It does not try
+ * the statements, but it tries casts of values.
  */
 export async function previewChange(
   deps: Reads & Configuration,
@@ -125,10 +132,10 @@ export async function previewChange(
   return {
     changes: plan.changes,
     dropped: await countLosses(deps.db, plan),
+    altered,
     preview: {
       sql: plan.statements,
       findings,
-      altered,
       before: schemasOf(plan, new Map(stored.map(({ collectionName, schema }) => [collectionName, schema]))),
       after: schemasOf(plan, plan.next),
     },
@@ -158,6 +165,18 @@ function checkMeant({ losses }: DefinitionPlan, means: SchemaChange['means']): v
       'with its values: name it as null, delete it by DELETE /schemas/{collection}/fields/{field}, or add ?drop=true',
   })
 }
+
+/** Nor do values become others because a type was changed that was taken for one that holds them. */
+async function checkUnaltered(altered: readonly AlteredCount[]): Promise<void> {
+  if (altered.length === 0) return
+  const counts = altered.map(({ collection, field, values }) => `${collection}.${field} (${valuesInWords(values)})`)
+  throw new AppError(400, `This would alter ${counts.join(', ')}`, {
+    code: 'WOULD_ALTER',
+    details: 'another type rounds, replaces or rewrites them, or cuts them off: add ?alter=true to agree to that',
+  })
+}
+
+const valuesInWords = (count: number) => `${count} ${count === 1 ? 'value' : 'values'}`
 
 /** A commit whose DDL the database may refuse; all such refusals are answers to the schema, not faults of ours. */
 export async function commitDdl<Result>(

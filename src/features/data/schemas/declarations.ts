@@ -22,11 +22,12 @@ const migration = Type.Optional(
 const ChangeQuery = Type.Object({ dryRun, migration })
 const WholeQuery = Type.Object({
   drop: isOn('drop', 'Drops the parts that the definition leaves out, with their values.'),
+  alter: isOn('alter', 'Agrees that another type rounds, cuts off, replaces or rewrites stored values.'),
   dryRun,
   migration,
 })
 /** Of imports, which are files themselves. */
-const ImportQuery = Type.Object({ drop: WholeQuery.properties.drop, dryRun })
+const ImportQuery = Type.Object({ drop: WholeQuery.properties.drop, alter: WholeQuery.properties.alter, dryRun })
 
 const once = badQuery('a parameter is repeated')
 const page = badQuery('page and limit are whole numbers from 1; limit=-1 is all')
@@ -93,6 +94,9 @@ const loss = {
   values: Type.Optional(Count(40)),
 }
 const Dropped = Type.Array(Type.Object(loss), { description: 'The dropped parts, and how much they held.' })
+const Altered = Type.Array(Type.Object({ collection: Text('products'), field: Text('price'), values: Count(7) }), {
+  description: 'Values that another type rounds, cuts off, replaces or rewrites.',
+})
 const Finding = Type.Object({
   rule: Text('index-not-concurrent'),
   object: Text('products'),
@@ -109,11 +113,6 @@ const preview = {
     Text('migrations/20241224103000_add_country_code.ts', { description: 'The file that was written instead.' }),
   ),
   script: Type.Optional(Text("export const name = 'add country code'", { description: 'Its text, in a dry run.' })),
-  altered: Type.Optional(
-    Type.Array(Type.Object({ collection: Text('products'), field: Text('price'), values: Count(7) }), {
-      description: 'Values that another type makes others: rounded, cut off, or written in another way.',
-    }),
-  ),
   sql: Type.Optional(Type.Array(Text('alter table "products" add column "name" text'))),
   findings: Type.Optional(Type.Array(Finding, { description: 'Statements that would stop traffic.' })),
 }
@@ -123,6 +122,7 @@ const Done = Type.Object({
     Type.Array(Type.Object({ collection: Text('products'), change: OneOf(['create', 'update', 'delete']) })),
   ),
   dropped: Dropped,
+  altered: Altered,
   ...preview,
 })
 
@@ -283,6 +283,7 @@ const Imported = Type.Object({
     errors: Type.Array(Type.Object(problem)),
   }),
   dropped: Dropped,
+  altered: Altered,
   ...preview,
 })
 

@@ -127,17 +127,17 @@ function relationshipRoutes(app: App, deps: SchemaWrites): void {
 }
 
 /**
- * The changes and dropped parts, made or planned; with `migration` the file that makes them, in a dry run only its
+ * The changes, dropped parts and altered values, made or planned; with `migration` the file that makes them, in a dry run only its
  * text.
  */
 function answer(
   { clock, config }: Configuration & Clock,
   message: string,
-  { changes, dropped, preview }: SchemaChanged,
+  { changes, dropped, altered, preview }: SchemaChanged,
   { migration, dryRun = false }: { readonly migration?: string; readonly dryRun?: boolean },
 ) {
-  if (preview === undefined) return { message, dropped }
-  const { sql, findings, altered, ...definitions } = preview
+  if (preview === undefined) return { message, dropped, altered }
+  const { sql, findings, ...definitions } = preview
   const planned = { dryRun: true as const, changes, dropped, altered, sql, findings }
   if (migration === undefined) return { message: 'Nothing was changed', ...planned }
   if (changes.length === 0) throw errors.badBody('There is nothing to be changed')
@@ -152,14 +152,16 @@ function answer(
 
 function optionsOf({
   drop = false,
+  alter = false,
   dryRun = false,
   migration,
 }: {
   readonly drop?: boolean
+  readonly alter?: boolean
   readonly dryRun?: boolean
   readonly migration?: string
 }): ChangeOptions {
-  return { drop, dryRun: dryRun || migration !== undefined }
+  return { drop, alter, dryRun: dryRun || migration !== undefined }
 }
 
 /** `/schemas/export` and `/schemas/import` are how the client library spells them. */

@@ -54,7 +54,8 @@ export function createSchema(
 
 /**
  * Changes a collection: adds, alters (castable types only), removes what is null. Entries that the schema leaves out stay; with
- * `drop` they go. 404 for an unknown collection, 400 where a column would go that was not named.
+ * `drop` they go. 404 for an unknown collection, 400 where a column would go that was not named, or without `alter` stored
+ * values would become others.
  */
 export function updateSchema(
   deps: Reads & Writes,
@@ -74,7 +75,7 @@ export function updateSchema(
     givenUp = change.givenUp
     return withSchema(definitions, collectionName, change.schema)
   }
-  return changeSchemas(deps, actor, { message, edit, means }, options)
+  return changeSchemas(deps, actor, { message, edit, means, keepsValues: !options.alter }, options)
 }
 
 /** Removes one field with its values, or one relation. 404 for an unknown one, 400 while something else needs it. */

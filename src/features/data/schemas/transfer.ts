@@ -108,24 +108,26 @@ type ImportChanges = {
 
 /**
  * Brings every named collection to the imported schema, in one transaction: all of them or none. Entries that a schema
- * leaves out stay; with `drop` they go. 400 with the list of what is wrong in `details.errors`.
+ * leaves out stay; with `drop` they go. 400 with the list of what is wrong in `details.errors`; without `alter` it is wrong to
+ * alter stored values.
  */
 export async function importSchemas(
   deps: Reads & Writes,
   actor: Actor,
   { schemas }: SchemaImport,
-  { drop, dryRun }: ChangeOptions,
+  { drop, alter, dryRun }: ChangeOptions,
 ) {
   const givenUp = new Set<string>()
   const edit = (catalog: Catalog) => importedDefinitions(deps.config, catalog, schemas, { drop, givenUp })
   const means = ({ collection, field }: Loss) => drop || givenUp.has(`${collection}.${field}`)
   try {
-    const done = await (dryRun ? previewChange(deps, { edit, means }) : applyChange(deps, actor, { edit, means }))
-    const { changes, dropped, preview } = done
-    const answered = { changes: changesOf(changes, schemas), dropped }
+    const change = { edit, means, keepsValues: !alter }
+    const done = await (dryRun ? previewChange(deps, change) : applyChange(deps, actor, change))
+    const { changes, dropped, altered, preview } = done
+    const answered = { changes: changesOf(changes, schemas), dropped, altered }
     if (preview === undefined) return { message: 'Schema import completed', ...answered }
-    const { sql, findings, altered } = preview
-    return { message: 'Nothing was changed', dryRun: true, ...answered, altered, sql, findings }
+    const { sql, findings } = preview
+    return { message: 'Nothing was changed', dryRun: true, ...answered, sql, findings }
   } catch (error) {
     const isRefused = error instanceof AppError && error.status < 500 && error.message !== importFailed
     throw isRefused ? failed([{ collectionName: null, error: reasonOf(error) }]) : error

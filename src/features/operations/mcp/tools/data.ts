@@ -335,6 +335,12 @@ const drop = optional(
       'Drops the parts that the definition leaves out, with their values. Without it such a change is refused.',
   }),
 )
+const alter = optional(
+  Type.Boolean({
+    description:
+      'Agrees that another type rounds, cuts off, replaces or rewrites stored values. Without it such a change is refused; a dry run counts them.',
+  }),
+)
 const Source = Text('product', { minLength: 1, description: 'The collection that the relationship belongs to.' })
 
 const definitions: readonly Tool[] = [
@@ -376,7 +382,7 @@ const definitions: readonly Tool[] = [
     description:
       'Changes the definition of a collection. Entries that it leaves out stay; those that are null go, with `drop`.',
     group: 'update',
-    input: { collection: Collection, schema: Definition, drop, dryRun },
+    input: { collection: Collection, schema: Definition, drop, alter, dryRun },
     route: 'PATCH /schemas/:collection',
     call: ({ collection, schema, ...query }) => ({ params: { collection }, body: { schema }, query }),
   }),
@@ -409,6 +415,7 @@ const definitions: readonly Tool[] = [
         { minItems: 1, description: 'Definitions with their names.' },
       ),
       drop,
+      alter,
       dryRun,
     },
     route: 'POST /schemas/import',
