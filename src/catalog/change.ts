@@ -37,6 +37,8 @@ export type DefinitionPlan = {
   /** Required fields that stored rows may have no value for. */
   readonly gaps: readonly Gap[]
   readonly casts: readonly Cast[]
+  /** Collections whose deleted rows would be rows like any other: deletedAt means nothing any more. */
+  readonly untrashed: readonly string[]
 }
 
 /** Something that is there before a change and not after it: a whole collection, or one part of it. */
@@ -73,6 +75,9 @@ export function planChange(
     losses: lossesBetween(before, after),
     gaps: requiredGaps(before, after),
     casts: castsBetween(before, after),
+    untrashed: [...after.collections.values()]
+      .filter(({ name, paranoid }) => !paranoid && before.collections.get(name)?.paranoid === true)
+      .map(({ name }) => name),
   }
 }
 
@@ -202,7 +207,12 @@ type Cast = {
 }
 
 /** How many values a change makes others: rounded, cut off, rewritten, or replaced by calculated ones. */
-export type AlteredCount = { readonly collection: string; readonly field: string; readonly values: number }
+type AlteredValues = { readonly collection: string; readonly field: string; readonly values: number }
+
+/** How many deleted rows come back where a collection has no trash any more. */
+type RestoredRows = { readonly collection: string; readonly restored: number }
+
+export type AlteredCount = AlteredValues | RestoredRows
 
 /** Pure. */
 function castsBetween(before: Catalog, after: Catalog): readonly Cast[] {
@@ -239,20 +249,29 @@ function roomOf(pgType: string): { readonly family: string; readonly room: numbe
 }
 
 /**
- * Counts the values that would not come back as they were, of the fields that have some. In a transaction, `attempt`
- * keeps it usable after a statement that fails.
+ * Counts the values that would not come back as they were, of the fields that have some, and the deleted rows that would.
+ * In a transaction, `attempt` keeps it usable after a statement that fails.
  *
  * @throws the database's refusal where a value cannot be cast, as the change itself would
  */
 export async function countAltered(
   db: Reader,
-  { casts }: Pick<DefinitionPlan, 'casts'>,
+  { casts, untrashed }: Pick<DefinitionPlan, 'casts' | 'untrashed'>,
   attempt: Attempt = (work) => work(),
 ): Promise<AlteredCount[]> {
-  const counts: AlteredCount[] = []
+  const counts: AlteredValues[] = []
   for (const cast of casts)
     counts.push({ collection: cast.collection, field: cast.field.name, values: await alteredBy(db, cast, attempt) })
-  return counts.filter(({ values }) => values > 0)
+  const trash: RestoredRows[] = []
+  for (const collection of untrashed) trash.push({ collection, restored: await deletedRows(db, collection) })
+  return [...counts.filter(({ values }) => values > 0), ...trash.filter(({ restored }) => restored > 0)]
+}
+
+async function deletedRows(db: Reader, collection: string): Promise<number> {
+  const { rows } = await db.one<{ rows: string | number }>(
+    rawQuery(`select count("deletedAt") as rows from ${quoteName(collection)}`),
+  )
+  return Number(rows)
 }
 
 type Attempt = <T>(work: () => Promise<T>) => Promise<T>
@@ -281,8 +300,8 @@ async function alteredBy(db: Reader, { collection, field, to }: Cast, attempt: A
 const withoutSize = (pgType: string): string => pgType.replace(/\(.*\)/, '')
 
 /** As {@link countAltered}, on tables that nobody else writes before the transaction ends. */
-async function countAlteredLocked(tx: Tx, plan: Pick<DefinitionPlan, 'casts'>): Promise<AlteredCount[]> {
-  for (const collection of new Set(plan.casts.map((cast) => cast.collection)))
+async function countAlteredLocked(tx: Tx, plan: Pick<DefinitionPlan, 'casts' | 'untrashed'>): Promise<AlteredCount[]> {
+  for (const collection of new Set([...plan.casts.map((cast) => cast.collection), ...plan.untrashed]))
     await tx.any(rawQuery(`lock table ${quoteName(collection)} in access exclusive mode`))
   return countAltered(tx, plan, (work) => atSavepoint(tx, work))
 }

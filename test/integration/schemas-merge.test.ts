@@ -294,7 +294,7 @@ describe('stored values become others only with ?alter=true', () => {
       })
       expect(answer.body.error.details).toBe(
         `This would alter ${name}.name (2 values), ${name}.price (2 values): ` +
-          'another type rounds, replaces or rewrites them, or cuts them off: add ?alter=true to agree to that',
+          'another type rounds, cuts off, rewrites or replaces them: add ?alter=true to agree to that',
       )
     }
     const whole = await patch(name, { fields: { name: { type: 'String' }, price: rounded } }, '?drop=true')
@@ -363,6 +363,35 @@ describe('stored values become others only with ?alter=true', () => {
       const query = values === undefined ? '' : '?alter=true'
       expect((await patch(name, { fields: { b } }, query)).body.altered).toEqual(altered)
     }
+  })
+
+  it('deleted rows come back with the switch only, and are counted too', async () => {
+    const name = await make({ paranoid: true, fields: { name: { type: 'String' } } })
+    await fill(name, { name: 'kept' }, { name: 'gone' })
+    const off = { paranoid: false }
+    expect((await patch(name, off, '?dryRun=true')).body.altered).toEqual([])
+    const [{ id }] = await api.sql(`select id from ${name} where name = 'gone'`)
+    expect((await api.admin('DELETE', `/items/${name}/${id}`)).status).toBe(200)
+    const altered = [{ collection: name, restored: 1 }]
+    expect((await patch(name, off, '?dryRun=true')).body).toMatchObject({ dryRun: true, altered })
+    const position = await api.position()
+    for (const [change, query] of [
+      [off, ''],
+      [{ paranoid: null }, ''],
+      [{ fields: { name: { type: 'String' } } }, '?drop=true'],
+      // The column alone is no trash.
+      [{ ...off, fields: { deletedAt: { type: 'DateTime' } } }, ''],
+    ] as const) {
+      const refused = await patch(name, change, query)
+      expect(refused).toMatchObject({ status: 400, body: { error: { code: 'WOULD_ALTER' } } })
+      expect(refused.body.error.details).toBe(
+        `This would bring back 1 deleted row of ${name}: without paranoid there is no trash: add ?alter=true to agree to that`,
+      )
+    }
+    expect(await api.log(position)).toEqual([])
+    const done = await patch(name, off, '?alter=true')
+    expect(done.body).toMatchObject({ dropped: [{ collection: name, field: 'deletedAt', values: 1 }], altered })
+    expect((await api.admin('GET', `/items/${name}`)).body.totalCount).toBe(2)
   })
 
   it('nobody writes between the count and the change', async () => {

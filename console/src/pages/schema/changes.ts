@@ -35,6 +35,10 @@ type Loss = {
   readonly values?: number
 }
 
+type Alteration =
+  | { readonly collection: string; readonly field: string; readonly values: number }
+  | { readonly collection: string; readonly restored: number }
+
 export type Finding = {
   readonly rule: string
   readonly object: string
@@ -47,8 +51,8 @@ export type Finding = {
 export type Preview = {
   readonly changes: readonly { readonly collection: string; readonly change: string }[]
   readonly dropped: readonly Loss[]
-  /** Values that another type makes others. */
-  readonly altered: readonly { readonly collection: string; readonly field: string; readonly values: number }[]
+  /** Values that another type makes others, and deleted rows that come back. */
+  readonly altered: readonly Alteration[]
   readonly sql: readonly string[]
   readonly findings: readonly Finding[]
 }
@@ -95,7 +99,7 @@ const actsOf = ({ sql, changes, dropped, altered }: Preview): string =>
     sql,
     changes,
     dropped.map(({ rows: _rows, values: _values, ...what }) => what),
-    altered.map(({ values: _values, ...what }) => what),
+    altered.map((what) => [what.collection, 'field' in what ? what.field : null]),
   ])
 
 /** The change as the text of a migration. */
@@ -126,12 +130,16 @@ function lossInWords({ collection, field, relation, index, constraint, rows, val
 }
 
 /** The stored data that is lost, a line each. */
-export function lossesOf({ dropped, altered }: Preview): readonly string[] {
-  const cut = altered.map(
-    ({ collection, field, values }) =>
-      `What ${many(values, 'value')} of ${collection}.${field} cannot keep: the new type rounds them, cuts them off or writes them in another way`,
-  )
-  return [...dropped.map(lossInWords), ...cut]
+export const lossesOf = ({ dropped, altered }: Preview): readonly string[] => [
+  ...dropped.map(lossInWords),
+  ...altered.map(alterationInWords),
+]
+
+function alterationInWords(what: Alteration): string {
+  if ('restored' in what)
+    return `That ${many(what.restored, 'row')} of ${what.collection} ${what.restored === 1 ? 'is' : 'are'} deleted: without a trash they come back`
+  const { collection, field, values } = what
+  return `What ${many(values, 'value')} of ${collection}.${field} cannot keep: the new type rounds them, cuts them off or writes them in another way`
 }
 
 export const holdsData = ({ dropped, altered }: Preview): boolean =>

@@ -166,17 +166,28 @@ function checkMeant({ losses }: DefinitionPlan, means: SchemaChange['means']): v
   })
 }
 
-/** Nor do values become others because a type was changed that was taken for one that holds them. */
+/** Nor do values become others because a type was taken for one that holds them, or rows come back with a switch. */
 async function checkUnaltered(altered: readonly AlteredCount[]): Promise<void> {
   if (altered.length === 0) return
-  const counts = altered.map(({ collection, field, values }) => `${collection}.${field} (${valuesInWords(values)})`)
-  throw new AppError(400, `This would alter ${counts.join(', ')}`, {
+  const values = altered.flatMap((count) =>
+    'values' in count ? [`${count.collection}.${count.field} (${many(count.values, 'value')})`] : [],
+  )
+  const rows = altered.flatMap((count) =>
+    'restored' in count ? [`${many(count.restored, 'deleted row')} of ${count.collection}`] : [],
+  )
+  const effects = [
+    ...(values.length > 0
+      ? [`alter ${values.join(', ')}: another type rounds, cuts off, rewrites or replaces them`]
+      : []),
+    ...(rows.length > 0 ? [`bring back ${rows.join(', ')}: without paranoid there is no trash`] : []),
+  ]
+  throw new AppError(400, `This would ${effects.join('; and ')}`, {
     code: 'WOULD_ALTER',
-    details: 'another type rounds, replaces or rewrites them, or cuts them off: add ?alter=true to agree to that',
+    details: 'add ?alter=true to agree to that',
   })
 }
 
-const valuesInWords = (count: number) => `${count} ${count === 1 ? 'value' : 'values'}`
+const many = (count: number, one: string) => `${count} ${one}${count === 1 ? '' : 's'}`
 
 /** A commit whose DDL the database may refuse; all such refusals are answers to the schema, not faults of ours. */
 export async function commitDdl<Result>(

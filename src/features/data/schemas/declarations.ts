@@ -22,7 +22,10 @@ const migration = Type.Optional(
 const ChangeQuery = Type.Object({ dryRun, migration })
 const WholeQuery = Type.Object({
   drop: isOn('drop', 'Drops the parts that the definition leaves out, with their values.'),
-  alter: isOn('alter', 'Agrees that another type rounds, cuts off, replaces or rewrites stored values.'),
+  alter: isOn(
+    'alter',
+    'Agrees that another type rounds, cuts off, replaces or rewrites stored values, and that deleted rows come back without `paranoid`.',
+  ),
   dryRun,
   migration,
 })
@@ -94,9 +97,15 @@ const loss = {
   values: Type.Optional(Count(40)),
 }
 const Dropped = Type.Array(Type.Object(loss), { description: 'The dropped parts, and how much they held.' })
-const Altered = Type.Array(Type.Object({ collection: Text('products'), field: Text('price'), values: Count(7) }), {
-  description: 'Values that another type rounds, cuts off, replaces or rewrites.',
-})
+const Altered = Type.Array(
+  Type.Object({
+    collection: Text('products'),
+    field: Type.Optional(Text('price')),
+    values: Type.Optional(Count(7)),
+    restored: Type.Optional(Count(3, { description: 'Deleted rows that come back without `paranoid`.' })),
+  }),
+  { description: 'Values that another type rounds, cuts off, replaces or rewrites, and deleted rows that come back.' },
+)
 const Finding = Type.Object({
   rule: Text('index-not-concurrent'),
   object: Text('products'),

@@ -338,7 +338,7 @@ const drop = optional(
 const alter = optional(
   Type.Boolean({
     description:
-      'Agrees that another type rounds, cuts off, replaces or rewrites stored values. Without it such a change is refused; a dry run counts them.',
+      'Agrees that another type rounds, cuts off, replaces or rewrites stored values, and that deleted rows come back without `paranoid`. Without it such a change is refused; a dry run counts them.',
   }),
 )
 const Source = Text('product', { minLength: 1, description: 'The collection that the relationship belongs to.' })
