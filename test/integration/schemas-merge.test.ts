@@ -54,6 +54,25 @@ describe('PATCH /schemas merges', () => {
     expect((await api.admin('GET', `/items/${name}`)).body.data).toMatchObject([{ a: 'x', b: 1, c: null }])
   })
 
+  it('a collectionName is that of the path, or refused: collections keep their names', async () => {
+    const name = await make({ fields: ab })
+    const [before, position] = [await schemaOf(name), await api.position()]
+    const named = (collectionName: unknown, schema: object) =>
+      api.admin('PATCH', `/schemas/${name}`, { collectionName, schema })
+    for (const other of ['renamed', null, 7]) {
+      const answer = await named(other, { fields: { c: { type: 'Text' } } })
+      expect(answer.status).toBe(400)
+      expect(answer.body.error).toMatchObject({
+        message: 'Error updating schema',
+        details: `collectionName is not ${name}: collections cannot be renamed`,
+      })
+    }
+    expect(await schemaOf(name)).toEqual(before)
+    expect(await api.log(position)).toEqual([])
+    expect((await named(name, { fields: { c: { type: 'Text' } } })).status).toBe(200)
+    expect(await declared(name)).toEqual(['a', 'b', 'c'])
+  })
+
   it('an entry that is given replaces the one of its name', async () => {
     const name = await make({ fields: { a: { type: 'String', allowNull: false, defaultValue: 'x' } } })
     expect(

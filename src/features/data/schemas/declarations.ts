@@ -73,7 +73,13 @@ const CreateBody = Type.Object(
   { schema: SchemaShape, collectionName: Anything('products', { description: 'Letters, digits and underscore.' }) },
   { refusal: noObject },
 )
-const ChangeBody = Type.Object({ schema: SchemaShape }, { refusal: noObject })
+const ChangeBody = Type.Object(
+  {
+    schema: SchemaShape,
+    collectionName: Type.Optional(Anything('products', { description: 'If given, the one of the path.' })),
+  },
+  { refusal: noObject },
+)
 const IndexBody = Type.Object(described('index'), {
   additionalProperties: true,
   examples: [{ fields: ['name'], unique: true }],

@@ -70,8 +70,8 @@ export function schemaAdminRoutes(app: App, deps: SchemaWrites): void {
       .send(answer(deps, 'Schema created successfully', done, request.query))
   })
   app.patch('/schemas/:collection', changeRoute, async (request) => {
-    const { schema } = request.body
-    const change = { collectionName: request.params.collection, schema }
+    const { schema, collectionName: named } = request.body
+    const change = { collectionName: request.params.collection, schema, named }
     const done = await updateSchema(deps, actorOf(request), change, optionsOf(request.query))
     return answer(deps, 'Schema updated successfully', done, request.query)
   })

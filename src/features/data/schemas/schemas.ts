@@ -55,12 +55,12 @@ export function createSchema(
 /**
  * Changes a collection: adds, alters (castable types only), removes what is null. Entries that the schema leaves out stay; with
  * `drop` they go. 404 for an unknown collection, 400 where a column would go that was not named, or without `alter` stored
- * values would become others.
+ * values would become others, and for another name: collections keep theirs.
  */
 export function updateSchema(
   deps: Reads & Writes,
   actor: Actor,
-  { collectionName, schema: raw }: { readonly collectionName: string; readonly schema: object },
+  { collectionName, schema: raw, named = collectionName }: NamedChange,
   options: ChangeOptions,
 ): Promise<SchemaChanged> {
   let givenUp: ReadonlySet<string> = new Set()
@@ -68,6 +68,8 @@ export function updateSchema(
   const means = ({ collection, field }: Loss) => options.drop || (collection === collectionName && givenUp.has(field!))
   const edit = (catalog: Catalog) => {
     const definitions = knownDefinitions(catalog, collectionName)
+    if (named !== collectionName)
+      throw errors.badBody(`collectionName is not ${collectionName}: collections cannot be renamed`)
     const door = { catalog, collection: collectionName }
     const patch = declaredPatch(door, raw)
     if (options.drop) return withSchema(definitions, collectionName, declaredSchema(door, whole(patch)))
@@ -76,6 +78,13 @@ export function updateSchema(
     return withSchema(definitions, collectionName, change.schema)
   }
   return changeSchemas(deps, actor, { message, edit, means, keepsValues: !options.alter }, options)
+}
+
+type NamedChange = {
+  readonly collectionName: string
+  readonly schema: object
+  /** The name that the body says besides. */
+  readonly named?: unknown
 }
 
 /** Removes one field with its values, or one relation. 404 for an unknown one, 400 while something else needs it. */
