@@ -112,7 +112,7 @@ function withToMany(
     return withNewEntry(catalog, described, source, name, farJson('HasMany', target, held, details))
   }
   const alias = relationship.alias ?? backName(catalog, source, target, name)
-  const foreignKey = relationship.foreignKey ?? columnNamed(catalog, target, `${relationship.alias ?? source}_Id`)
+  const foreignKey = relationship.foreignKey ?? columnNamed(catalog, target, `${relationship.alias ?? source}_id`)
   checkLengths([name, foreignKey, alias])
   checkUnreserved(target, alias)
   const keyed = withForeignKey(catalog, definitions, { source: target, foreignKey, target: source, isUnique: false })
@@ -153,9 +153,9 @@ function heldKey(
   return keys[0]
 }
 
-/** `{name}_Id`, or the column that is called so but for its case; the request's own word where that is a column's. */
+/** `{name}_id`, or the column that is called so but for its case; the request's own word where that is a column's. */
 function ownKeyName(catalog: Catalog, source: string, { name, entry }: Relationship): string {
-  return isColumnOf(entry, name) ? entry : columnNamed(catalog, source, `${name}_Id`)
+  return isColumnOf(entry, name) ? entry : columnNamed(catalog, source, `${name}_id`)
 }
 
 /** The column of this name, or the only one of the same letters: a second one would be taken for it. */

@@ -109,7 +109,7 @@ export const shapes = {
     as: text('Name of the relation, where it differs from name.'),
     target: text('The collection it leads to; every type but M2A has one.'),
     alias: text('Name of the relation back, on the target.'),
-    foreignKey: text('The column that holds the key. Default {relation}_Id.'),
+    foreignKey: text('The column that holds the key. Default {relation}_id, of O2M {alias or collection}_id.'),
     description: text('For people; shown, without effect.'),
     onDelete: text('CASCADE, RESTRICT, SET NULL or NO ACTION.'),
     onUpdate: text('The same for a changed key.'),

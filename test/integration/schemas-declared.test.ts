@@ -193,7 +193,7 @@ describe('as', () => {
     for (const body of bodies) expect((await relate('sheet', body)).text).toContain('created successfully')
     const { fields } = await schemaOf('sheet')
     expect(Object.keys(declaredOf(fields))).toEqual(
-      expect.arrayContaining(['mainId', 'main', 'card_Id', 'card', 'rows', 'people', 'parts']),
+      expect.arrayContaining(['mainId', 'main', 'card_id', 'card', 'rows', 'people', 'parts']),
     )
     expect(fields).not.toHaveProperty('x')
     expect(await schemaOf('sheet_person_people_junction')).toMatchObject({ isJunction: true })

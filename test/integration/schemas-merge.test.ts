@@ -515,9 +515,9 @@ describe('O2M without foreignKey', () => {
     expect((await declared(book)).sort()).toEqual(['editor', 'writer'])
   })
 
-  it('calls new columns {relation}_Id, and takes one that differs in case only', async () => {
+  it('calls new columns {relation}_id, and takes one that differs in case only', async () => {
     const far = await make({ fields: {} }, 'far')
-    const near = await make({ fields: { taken_id: { type: 'UUID' } } }, 'near')
+    const near = await make({ fields: { taken_Id: { type: 'UUID' } } }, 'near')
     for (const [type, name] of [
       ['M2O', 'one'],
       ['O2O', 'two'],
@@ -525,9 +525,51 @@ describe('O2M without foreignKey', () => {
     ])
       expect((await relate(near, { type, name, target: far })).status).toBe(201)
     expect((await relate(near, { type: 'O2M', name: 'all', target: far })).status).toBe(201)
-    expect(await columns(near)).toEqual(expect.arrayContaining(['one_Id', 'two_Id', 'taken_id']))
-    expect(await columns(near)).not.toContain('taken_Id')
-    expect(await columns(far)).toContain(`${near}_Id`)
+    expect(await columns(near)).toEqual(expect.arrayContaining(['one_id', 'two_id', 'taken_Id']))
+    expect(await columns(near)).not.toContain('taken_id')
+    expect(await columns(far)).toContain(`${near}_id`)
+    const of = { type: 'O2M', name: 'others', target: far, alias: 'owner' }
+    expect((await relate(near, of)).status).toBe(201)
+    expect(await columns(far)).toContain('owner_id')
+    const [one] = (await api.admin('POST', `/items/${far}/bulk`, [{}])).body.data
+    expect((await api.admin('POST', `/items/${near}?fields=one_id,one.id`, { one_id: one })).body.data).toEqual({
+      one_id: one,
+      one: { id: one },
+    })
+  })
+
+  it('relations that are there keep their columns, and inline ones are {relation}_Id', async () => {
+    const far = await make({ fields: {} }, 'far')
+    const near = await make({ fields: { inline: { relType: 'BelongsTo', target: far } } }, 'near')
+    // As the route stored it when its default was {relation}_Id.
+    expect((await relate(near, { type: 'M2O', name: 'old', target: far, foreignKey: 'old_Id' })).status).toBe(201)
+    expect((await relate(near, { type: 'M2O', name: 'new', target: far })).status).toBe(201)
+    expect((await schemaOf(near)).fields).toMatchObject({
+      old: { foreignKey: 'old_Id' },
+      new: { foreignKey: 'new_id' },
+    })
+    const before = await columns(near)
+    expect(before).toEqual(expect.arrayContaining(['inline_Id', 'old_Id', 'new_id']))
+    const kept = async () => expect(await columns(near)).toEqual(before)
+    const { fields } = await schemaOf(near)
+    const again = { relType: 'BelongsTo', target: far, description: 'changed' }
+    for (const [schema, query] of [
+      [{ fields: { old: again, new: again } }, ''],
+      [{ fields }, ''],
+      [{ fields }, '?drop=true'],
+    ] as const) {
+      expect(await patch(near, schema, query)).toMatchObject({ status: 200, body: { dropped: [] } })
+      await kept()
+    }
+    const renamed = await api.admin('PATCH', `/schemas/${near}/relationships/old`, {
+      alias: 'nears',
+      onDelete: 'CASCADE',
+    })
+    expect(renamed.status).toBe(200)
+    const dump = (await api.admin('GET', '/schemas/export')).body
+    const schemas = dump.schemas.filter(({ collectionName }: any) => [far, near].includes(collectionName))
+    expect((await api.admin('POST', '/schemas/import', { ...dump, schemas })).body.changes.updated).toEqual([])
+    await kept()
   })
 
   it('HasOne reads a column that the target has', async () => {

@@ -48,13 +48,13 @@ describe('M2O', () => {
       ['country', 'update'],
     ])
     expect(await fieldsOf('country')).toMatchObject({
-      continent_Id: { type: 'Integer' },
-      continent: { relType: 'BelongsTo', target: 'continent', foreignKey: 'continent_Id', description: 'M2O' },
+      continent_id: { type: 'Integer' },
+      continent: { relType: 'BelongsTo', target: 'continent', foreignKey: 'continent_id', description: 'M2O' },
     })
     expect((await fieldsOf('continent')).countries).toMatchObject({ relType: 'HasMany', target: 'country' })
-    expect(await indexes('country')).toContainEqual(expect.stringContaining('("continent_Id")'))
+    expect(await indexes('country')).toContainEqual(expect.stringContaining('(continent_id)'))
     const europe = await create('continent', { name: 'Europe' })
-    const austria = await create('country', { name: 'Austria', continent_Id: europe })
+    const austria = await create('country', { name: 'Austria', continent_id: europe })
     expect(await read(`country/${austria}?fields=name,continent.name`)).toEqual({
       name: 'Austria',
       continent: { id: europe, name: 'Europe' },
@@ -63,15 +63,15 @@ describe('M2O', () => {
       name: 'Europe',
       countries: [{ id: austria, name: 'Austria' }],
     })
-    expect((await api.admin('POST', '/items/country', { continent_Id: 99 })).status).toBe(409)
+    expect((await api.admin('POST', '/items/country', { continent_id: 99 })).status).toBe(409)
     expect(await api.admin('DELETE', '/schemas/country/relationships/continent')).toMatchObject({
       status: 200,
       body: { message: 'Relationship deleted successfully' },
     })
-    expect(await fieldsOf('country')).not.toHaveProperty('continent_Id')
+    expect(await fieldsOf('country')).not.toHaveProperty('continent_id')
     expect(await fieldsOf('country')).not.toHaveProperty('continent')
     expect(await fieldsOf('continent')).not.toHaveProperty('countries')
-    expect(await read(`country/${austria}`)).not.toHaveProperty('continent_Id')
+    expect(await read(`country/${austria}`)).not.toHaveProperty('continent_id')
   })
 
   it('takes a named column, an existing one, and actions of the database', async () => {
@@ -111,7 +111,7 @@ describe('M2O', () => {
       showAs: ['name'],
     })
     const shelf = await create('shelf', { name: 'S' })
-    const book = await create('book', { name: 'B', shelf_Id: shelf })
+    const book = await create('book', { name: 'B', shelf_id: shelf })
     expect(await read(`shelf/${shelf}?fields=volumes.name`)).toEqual({ volumes: [{ id: book, name: 'B' }] })
     expect((await api.admin('DELETE', `/items/shelf/${shelf}`)).status).toBe(409)
     expect((await patch({ alias: null })).status).toBe(200)
@@ -131,8 +131,8 @@ describe('O2O', () => {
       201,
     )
     const ann = await create('person', { name: 'Ann' })
-    const passport = await create('passport', { name: 'X1', owner_Id: ann })
-    expect((await api.admin('POST', '/items/passport', { owner_Id: ann })).status).toBe(409)
+    const passport = await create('passport', { name: 'X1', owner_id: ann })
+    expect((await api.admin('POST', '/items/passport', { owner_id: ann })).status).toBe(409)
     expect(await read(`person/${ann}?fields=passport.name`)).toEqual({ passport: { id: passport, name: 'X1' } })
     expect(await read(`passport/${passport}?fields=owner.name`)).toEqual({ owner: { id: ann, name: 'Ann' } })
   })
@@ -381,7 +381,7 @@ describe('refusals', () => {
     expect((await user.call('POST', '/schemas/near/relationships', {})).status).toBe(403)
     expect((await relate('near', { type: 'M2O', name: 'writer', target: 'svc_User', alias: 'nears' })).status).toBe(201)
     const me = (await api.admin('GET', '/auth/me')).body.user.id
-    const item = await create('near', { name: 'N', writer_Id: me })
+    const item = await create('near', { name: 'N', writer_id: me })
     expect(await read(`svc_User/${me}?fields=nears.name`)).toEqual({ nears: [{ id: item, name: 'N' }] })
     expect((await api.admin('DELETE', '/schemas/near/relationships/writer')).status).toBe(200)
     expect(await fieldsOf('svc_User')).not.toHaveProperty('nears')

@@ -75,7 +75,7 @@ describe('MULTI_TENANT', () => {
       target: 'entry',
       alias: 'card',
     })
-    expect((await indexes(api, 'card')).join()).toContain('("entry_Id")')
+    expect((await indexes(api, 'card')).join()).toContain('(entry_id)')
   })
 
   it('puts the tenant in front of the pair of a junction', async () => {

@@ -150,7 +150,7 @@ export const items: readonly Example[] = [
   plain('GET /changes', '/changes?collections=product'),
   sent(
     'POST /reports/{collection}',
-    { aggregate: { total: { function: 'sum', field: 'price' } }, groupBy: ['maker_Id'], sort: ['-total'] },
+    { aggregate: { total: { function: 'sum', field: 'price' } }, groupBy: ['maker_id'], sort: ['-total'] },
     { path: '/reports/product' },
   ),
   plain(

@@ -64,7 +64,7 @@ const common = {
   searchFields: names(['name', 'description'], 'Where they are looked for.'),
   sortByRelevance: flag(true, 'The best matches first.'),
   groupBy: names(
-    ['maker_Id', 'date:year:createdAt'],
+    ['maker_id', 'date:year:createdAt'],
     'The fields that rows are grouped by, and parts of dates: `date:{part}:{field}`.',
   ),
   paranoid: flag(false, '`false`: soft-deleted rows as well.'),
@@ -132,7 +132,7 @@ export const ReportBody = Type.Object(
   },
   {
     examples: [
-      { aggregate: { total: { function: 'sum', field: 'price' } }, groupBy: ['maker_Id'], sort: ['-total'], limit: 10 },
+      { aggregate: { total: { function: 'sum', field: 'price' } }, groupBy: ['maker_id'], sort: ['-total'], limit: 10 },
     ],
   },
 )

@@ -28,7 +28,7 @@ const Aggregate = Members('Aggregates by name, which may be that of a field.', {
 })
 const GroupBy = Type.Union([Type.Array(Type.String()), Type.String()], {
   description: 'The fields that rows are grouped by.',
-  examples: [['maker_Id']],
+  examples: [['maker_id']],
 })
 const RelConditions = Members('Which nested rows there are: relation to filter.', { parts: { price: { gt: 5 } } })
 const AsOf = Text('2026-03-14T09:26:53Z', { description: 'A time, or a cursor of the changes.' })
