@@ -48,14 +48,15 @@ export const refusals = {
   field: (action: Action, path: string) => `You don't have permission to ${action} field: ${path}`,
 } as const
 
-/** Why an Authorization header opens nothing, in codes that clients rely on. */
-export type CredentialFault = 'INVALID_TOKEN' | 'SESSION_ENDED' | 'INVALID_API_KEY' | 'WRONG_AUDIENCE'
+/** Why a credential opens nothing, in codes that clients rely on. */
+export type CredentialFault = 'INVALID_TOKEN' | 'SESSION_ENDED' | 'INVALID_API_KEY' | 'WRONG_AUDIENCE' | 'HEADER_ONLY'
 
 const credentialFaults: Readonly<Record<CredentialFault, string>> = {
   INVALID_TOKEN: 'Invalid or expired token',
   SESSION_ENDED: 'The session has ended',
   INVALID_API_KEY: 'Invalid or expired API key',
   WRONG_AUDIENCE: 'The token is for another resource',
+  HEADER_ONLY: 'API keys and tokens of programs are accepted in the Authorization header only',
 }
 
 /** The shared vocabulary: each function is one row of the specification's error tables. */

@@ -45,7 +45,7 @@ declare module 'fastify' {
     ownAuthorization?: boolean
     /** The body is read as it comes, and may come for as long as it moves. */
     streamedBody?: boolean
-    /** The parameter `access_token` stands for an Authorization header where there is none: pages cannot send one with an image. */
+    /** Where there is no Authorization header, `access_token` may hold a sign-in's token: pages send no headers with an image. */
     takesTokenInQuery?: boolean
     /** Differences from the configured CORS. An OPTIONS route that answers more than a preflight continues. */
     cors?:

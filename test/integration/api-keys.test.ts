@@ -5,6 +5,7 @@ import { afterwardsDone } from '../../src/features/accounts/auth/capabilities.ts
 import { type Answer, type Api, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'
 import { connect } from '../support/socket.ts'
+import { storeFile } from '../support/stored-files.ts'
 import { createRole, createTenant, createUser, grant } from '../support/tenants.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -168,6 +169,14 @@ describe('a key', () => {
     for (const name of Object.values(cookieNamesOf(api.runtime)))
       expect((await api.anonymous('GET', '/auth/check', undefined, { cookie: `${name}=${key}` })).status).toBe(401)
     expect((await api.anonymous('GET', `/auth/check?access_token=${key}`)).status).toBe(401)
+    const file = await storeFile(api, { content: 'x', type: 'text/plain', isPublic: true })
+    expect((await api.as(key)('GET', `/assets/${file.id}`)).status).toBe(200)
+    for (const text of [key, key.slice(0, -1)])
+      expect(await api.anonymous('GET', `/assets/${file.id}?access_token=${text}`)).toMatchObject({
+        status: 401,
+        body: { error: { code: 'HEADER_ONLY' } },
+        headers: { 'www-authenticate': expect.stringContaining('invalid_token') },
+      })
     for (const other of [key.slice(0, -1), key.toUpperCase(), key.slice(4), hashSecret(key)])
       expect(await check(other)).toBe(401)
   })

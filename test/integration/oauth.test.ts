@@ -19,6 +19,7 @@ import { describeWithBrowser, startBrowser } from '../support/browser.ts'
 import { chain, node } from '../support/flows.ts'
 import { type OpenId, startOpenId, visit } from '../support/openid.ts'
 import { administrator, testConfig } from '../support/prepare.ts'
+import { storeFile } from '../support/stored-files.ts'
 import { createRole, createTenant, createUser, grant } from '../support/tenants.ts'
 import { appCode } from '../support/totp.ts'
 import { longestWaitMs, waitFor } from '../support/wait.ts'
@@ -859,6 +860,18 @@ describe('a token', () => {
       expect(await api.as(access)(method!, path!, {})).toMatchObject({ status: 403, body: { code: 'SESSION_NEEDED' } })
     const asCookie = await api.anonymous('GET', '/auth/check', undefined, { cookie: cookieOf(access) })
     expect(asCookie.status).toBe(401)
+  })
+
+  it('counts in the Authorization header only', async () => {
+    const own = await sessionOf(api, await createAccount(api))
+    const { access } = await tokensOf(own)
+    const file = `/assets/${(await storeFile(api, { content: 'x', type: 'text/plain', isPublic: true })).id}`
+    expect((await api.anonymous('GET', `${file}?access_token=${own}`)).status).toBe(200)
+    expect(await statusOf(access, file)).toBe(200)
+    expect(await api.anonymous('GET', `${file}?access_token=${access}`)).toMatchObject({
+      status: 401,
+      body: { error: { code: 'HEADER_ONLY' } },
+    })
   })
 
   it('is for the resource that it names, however that is written', async () => {

@@ -107,8 +107,8 @@ export {
 
 /**
  * The caller of a request. An Authorization header decides wherever there is one: the user of the live session or API key
- * that it names, or why it opens nothing, which no route answers like the public role. Else the session cookie: its
- * user; a dead one is dropped, and its caller is the public role like any other without a credential.
+ * that it names, or why it opens nothing, which no route answers like the public role. Else, where a route takes one, the
+ * access token of the query, if it is of a user's own session. Else the session cookie: its user; a dead one is dropped, and its caller is the public role like any other without a credential.
  *
  * At once where memory knows it, which is most of the time. Throws 503 when the database can't tell, 403 when a
  * cookie's write comes from another site.
@@ -131,7 +131,7 @@ export function resolveCaller(
     return ignoresSession ? forgotten(deps, found) : found
   }
   const inQuery = takesTokenInQuery ? (request.query as { access_token?: unknown }).access_token : undefined
-  if (inQuery !== undefined && inQuery !== '') return callerOfCredential(deps, String(inQuery), resource)
+  if (inQuery !== undefined && inQuery !== '') return callerOfQuery(deps, String(inQuery))
   if (cookie === undefined) return publicCaller(deps)
   const token = tokenOfCookies(cookieNamesOf(deps), cookie)
   if (token === undefined) return publicCaller(deps)
@@ -151,6 +151,15 @@ function callerOfCredential(deps: AuthWrites, token: string, resource: ResourceN
   if (readsLikeApiKey(token)) return callerOfKey(deps, token).then((found) => found?.caller ?? 'INVALID_API_KEY')
   const session = liveSession(deps, token, resource)
   return session instanceof Promise ? session.then((found) => admitted(deps, found)) : admitted(deps, session)
+}
+
+/** Addresses end up in logs and histories, so they take no credential that outlives the user's own session. */
+function callerOfQuery(deps: AuthWrites, token: string): PendingCaller {
+  if (readsLikeApiKey(token)) return 'HEADER_ONLY'
+  const admit = (found: LiveSession) =>
+    typeof found !== 'string' && found.client !== null ? 'HEADER_ONLY' : admitted(deps, found)
+  const session = liveSession(deps, token)
+  return session instanceof Promise ? session.then(admit) : admit(session)
 }
 
 /** The credential of an Authorization header with the scheme Bearer. */

@@ -133,7 +133,7 @@ const assetRoute = route(
     query: Type.Object({
       ...transforms,
       download: Type.Optional(Type.Boolean({ description: 'To be saved rather than shown.' })),
-      access_token: said('eyJhbGciOiJIUzI1NiJ9…', 'For what cannot send headers.'),
+      access_token: said('eyJhbGciOiJIUzI1NiJ9…', 'Of a sign-in, for what cannot send headers.'),
       tenant_id: said('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', 'The tenant whose settings name the image.'),
       signer: said('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', 'Part of a signed address.'),
       expires: said('1773480413', 'Part of a signed address.'),
