@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto'
 import type { Readable } from 'node:stream'
+import { buffer } from 'node:stream/consumers'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Caller } from '../access/principal.ts'
-import { type App, acceptMultipart } from '../adapters/fastify.ts'
+import { type App, acceptMultipart, formParts } from '../adapters/fastify.ts'
 import { clientNetwork } from '../adapters/network-addresses.ts'
 import type { Config } from '../config/config.ts'
 import type { ResourceName } from '../config/issuer.ts'
@@ -148,7 +149,6 @@ function jsonOf(text: string): unknown {
   }
 }
 
-/** Every part is read to its end, or the connection would wait for it. */
 async function partsOf(
   request: FastifyRequest,
   wanted: string,
@@ -156,20 +156,13 @@ async function partsOf(
   const fields = new Map<string, string>()
   let text: string | undefined
   let isJson = true
-  try {
-    for await (const part of request.parts()) {
-      const content = part.type === 'field' ? String(part.value) : decodeText(await part.toBuffer(), what)
-      if (part.fieldname !== wanted) {
-        if (part.type === 'field') fields.set(part.fieldname, content)
-        continue
-      }
+  for await (const part of formParts(request, wanted)) {
+    const content = part.type === 'field' ? part.value : decodeText(await buffer(part.content), what)
+    if (part.name !== wanted) fields.set(part.name, content)
+    else {
       text = content
       isJson = part.type === 'field' || /\.json$/i.test(part.filename) || /^application\/json\b/i.test(part.mimetype)
     }
-  } catch (error) {
-    // Limits have a status of their own; what the parser throws is about bytes that are no form.
-    if (error instanceof AppError || (error as { statusCode?: number }).statusCode !== undefined) throw error
-    throw Object.assign(errors.badBody('The upload cannot be read'), { cause: error })
   }
   if (!isJson) throw errors.badBody('Invalid file type. Please upload a JSON file')
   return { ...(text !== undefined && { text }), fields }

@@ -10,7 +10,7 @@ import { AppError, errors } from '../errors.ts'
 
 /** The text of UTF-8 bytes; 400 for bytes that are none. `what` is named in the message: `The request body`. */
 export function decodeText(bytes: Buffer, what: string): string {
-  if (!isUtf8(bytes)) throw new AppError(400, `${what} is not valid UTF-8`, { code: 'INVALID_UTF8' })
+  if (!isUtf8(bytes)) throw errors.invalidUtf8(what)
   return bytes.toString('utf8')
 }
 

@@ -212,6 +212,14 @@ describe('the protocol', () => {
     expect(await create({ 'upload-length': String(41 * 1024 * 1024) })).toBe(413)
     expect(await create({ 'upload-length': '1', 'upload-metadata': 'storage bm93aGVyZQ==' })).toBe(400)
     expect(await create({ 'upload-length': '1', 'upload-metadata': 'a b c' })).toBe(400)
+    const notUtf8 = `title ${Buffer.from('na\xefve', 'latin1').toString('base64')}`
+    expect(
+      await api.admin('POST', '/files/tus', undefined, {
+        ...headers,
+        'upload-length': '1',
+        'upload-metadata': notUtf8,
+      }),
+    ).toMatchObject({ status: 400, body: { error: { code: 'INVALID_UTF8' } } })
     const reader = await api.user([{ collection: 'svc_File', action: 'read', fields: ['*'] }])
     expect(await create({ 'upload-length': '1' }, reader.call)).toBe(403)
     expect(await create({ 'upload-length': '1' }, api.anonymous)).toBe(401)

@@ -54,6 +54,16 @@ const file = (content: string | Buffer, filename = 'notes.txt', type = 'text/pla
 const field = (name: string, value: string): Part => ({ name, value })
 const send = (parts: readonly Part[], token: string | null = admin, headers: Record<string, string> = {}) =>
   upload(api, token ?? undefined, '/files', parts, headers)
+/** A form of one part, byte by byte. */
+const sendBytes = async (part: string) => {
+  const { statusCode, headers, body } = await api.app.inject({
+    method: 'POST',
+    url: '/files',
+    headers: { authorization: `Bearer ${admin}`, 'content-type': 'multipart/form-data; boundary=b' },
+    payload: Buffer.from(`--b\r\ncontent-disposition: form-data; ${part}\r\n--b--\r\n`, 'latin1'),
+  })
+  return { status: statusCode, body: JSON.parse(body), text: body, headers }
+}
 const replace = (id: string, parts: readonly Part[], token: string | null = admin) =>
   upload(api, token ?? undefined, `/files/${id}`, parts, {}, 'PATCH')
 const read = async (id: string) => (await api.admin('GET', `/files/${id}`)).body.data
@@ -102,6 +112,31 @@ describe('an upload', () => {
     expect((await api.log(position)).map(({ entity, entityId, action }) => [entity, entityId, action])).toEqual([
       ['svc_File', id, 'create'],
     ])
+    expect(await held()).toBe(0)
+  })
+
+  it('takes names as browsers, curl and RFC 5987 write them', async () => {
+    const name = 'naïve ☃.txt'
+    expect(await read((await send([file('x', name)])).body.data)).toMatchObject({ originalFilename: name })
+    const bytes = (text: string) => Buffer.from(text).toString('latin1')
+    for (const [written, shown] of [
+      [`filename="${bytes('naïve ☃.txt')}"`, 'naïve ☃.txt'],
+      ["filename*=UTF-8''na%C3%AFve%20%E2%98%83.txt", 'naïve ☃.txt'],
+      ["filename*=ISO-8859-1''na%EFve.txt", 'naïve.txt'],
+    ] as const) {
+      const { status, body } = await sendBytes(`name="file"; ${written}\r\n\r\nx`)
+      expect([written, status]).toEqual([written, 200])
+      expect((await read(body.data)).originalFilename).toBe(shown)
+    }
+  })
+
+  it('drops files under other names, before the file and after it', async () => {
+    const foreign = { ...file('not asked for'), name: 'other' }
+    const before = await keysIn('local')
+    const { status, body } = await send([foreign, field('title', 'Only one'), file('x'), foreign])
+    expect(status).toBe(200)
+    expect(await read(body.data)).toMatchObject({ title: 'Only one', size: 1 })
+    expect(await keysIn('local')).toHaveLength(before.length + 1)
     expect(await held()).toBe(0)
   })
 
@@ -246,12 +281,43 @@ describe('an upload', () => {
       () => send([file(Buffer.alloc(1024 * 1024 + 1))]),
       { status: 413, body: { error: { code: 'FILE_TOO_LARGE' } } },
     ],
-    ['with two files', () => send([file('x'), file('y')]), { status: 413 }],
+    [
+      'with two files',
+      () => send([file('x'), file('y')]),
+      { status: 400, body: { error: { message: expect.stringContaining('one file') } } },
+    ],
     [
       'with 21 fields',
       () => send([file('x'), ...Array.from({ length: 21 }, (_, i) => field(`f${i}`, 'x'))]),
-      { status: 413 },
+      { status: 400, body: { error: { message: 'A form may have at most 20 fields' } } },
     ],
+    [
+      'with a heap of parts',
+      () => send([file('x'), ...Array.from({ length: 31 }, () => ({ ...file('y'), name: 'other' }))]),
+      { status: 400, body: { error: { message: 'A form may have at most 31 parts' } } },
+    ],
+    [
+      'beside files under other names that are too large together',
+      () => send([file('x'), ...['a', 'b'].map((name) => ({ ...file(Buffer.alloc(600_000)), name }))]),
+      { status: 413, body: { error: { code: 'FILE_TOO_LARGE' } } },
+    ],
+    [
+      'with text that is half a character, in JSON',
+      () => send([file('x'), field('metadata', '{"a":"\\ud800"}')]),
+      { status: 400, body: { error: { code: 'INVALID_TEXT' } } },
+    ],
+    ...Object.entries({
+      'a field': 'name="title"\r\n\r\nna\xefve',
+      'a field whose part says that it is UTF-8':
+        'name="title"\r\ncontent-type: text/plain; charset=utf-8\r\n\r\nna\xefve',
+      'the name of a field': 'name="na\xefve"\r\n\r\nx',
+      'the name of the file': 'name="file"; filename="na\xefve.txt"\r\n\r\nx',
+      'the encoded name of the file': 'name="file"; filename*=UTF-8\'\'na%EFve.txt\r\n\r\nx',
+    }).map(([what, part]): [string, () => Promise<Answer>, object] => [
+      `with bytes in ${what} that are no UTF-8`,
+      () => sendBytes(part),
+      { status: 400, body: { error: { code: 'INVALID_UTF8' } } },
+    ]),
     ['with a field of the language', () => send([file('x'), field('__proto__', 'x')]), { status: 400 }],
     ['of nobody', () => send([file('x')], null), { status: 403 }],
   ])('%s is refused, and leaves nothing', async (_what, attempt, expected) => leavesNothing(attempt, expected))

@@ -3,7 +3,7 @@ import { type FileHandle, mkdir, open, unlink } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { acceptMultipart, type MultipartFile } from '../../../adapters/fastify.ts'
+import { acceptMultipart, type FormFile, formParts } from '../../../adapters/fastify.ts'
 import { admitted } from '../../../admission/lane.ts'
 import { logTable } from '../../../catalog/log-triggers.ts'
 import { withFreshCatalog } from '../../../catalog/store.ts'
@@ -230,33 +230,20 @@ async function openNameless(directory = tmpdir()): Promise<FileHandle> {
   return handle
 }
 
-/** Every part is read to its end, or the connection would wait for it. */
 async function receive(request: FastifyRequest, wanted: string, handle: FileHandle): Promise<ImportUpload> {
   const fields = new Map<string, string>()
   const digest = createHash('sha256')
   let file: UploadedFile | undefined
-  try {
-    for await (const part of request.parts()) {
-      if (part.type === 'field') fields.set(part.fieldname, String(part.value))
-      else if (part.fieldname === wanted) file = await store(part, handle, digest)
-      else part.file.resume()
-    }
-  } catch (error) {
-    throw isOurs(error) ? error : Object.assign(errors.badBody('The upload cannot be read'), { cause: error })
+  for await (const part of formParts(request, wanted)) {
+    if (part.type === 'field') fields.set(part.name, part.value)
+    else file = await store(part, handle, digest)
   }
   identifyBody(request, digest.update(JSON.stringify([...fields])).digest('base64url'))
   return { fields, file }
 }
 
-/** Limits have a status, the disk's errors a system call; every other error is about bytes that are no form. */
-function isOurs(error: unknown): boolean {
-  const { statusCode, syscall } = error as { statusCode?: unknown; syscall?: unknown }
-  return error instanceof AppError || statusCode !== undefined || syscall !== undefined
-}
-
-async function store({ file, filename, mimetype }: MultipartFile, handle: FileHandle, digest: Hash) {
-  await handle.writeFile(hashed(file, digest))
-  if (file.truncated) throw new AppError(413, 'Request body is too large')
+async function store({ content, filename, mimetype }: FormFile, handle: FileHandle, digest: Hash) {
+  await handle.writeFile(hashed(content, digest))
   return {
     name: filename,
     type: mimetype,
@@ -267,7 +254,7 @@ async function store({ file, filename, mimetype }: MultipartFile, handle: FileHa
 const readerOf = (handle: FileHandle) => (): AsyncIterable<Uint8Array> =>
   handle.createReadStream({ start: 0, autoClose: false })
 
-async function* hashed(chunks: AsyncIterable<Buffer>, digest: Hash): AsyncGenerator<Buffer> {
+async function* hashed(chunks: AsyncIterable<Uint8Array>, digest: Hash): AsyncGenerator<Uint8Array> {
   for await (const chunk of chunks) {
     digest.update(chunk)
     yield chunk

@@ -1,13 +1,13 @@
 /* The public face of this folder. */
 import type { FastifyRequest } from 'fastify'
-import type { MultipartFile } from '../../../adapters/fastify.ts'
-import { clientGone } from '../../../admission/asker.ts'
+import { formParts } from '../../../adapters/fastify.ts'
 import type { Collection, Field } from '../../../catalog/catalog.ts'
 import { withFreshCatalog } from '../../../catalog/store.ts'
 import type { Tx } from '../../../db/sql.ts'
 import { releaseContent } from '../../../db/unlogged/files.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { identifyBody } from '../../../http/http.ts'
+import { refuseUnkeepable } from '../../../http/json-values.ts'
 import { isUuid } from '../../../language/text.ts'
 import { changeItems, inTransaction, openWrite, type Requester, requesterOf } from '../../data/items/items.ts'
 import {
@@ -40,9 +40,7 @@ export async function uploadFile(deps: FileWrites, request: FastifyRequest): Pro
   await requireRoom(deps, requester, declaredSize(request))
   const upload = newUpload(deps, requester)
   try {
-    const { fields, stored } = await readForm(request, (file, before) =>
-      upload.store({ content: file.file, name: file.filename, declared: file.mimetype }, before),
-    )
+    const { fields, stored } = await readForm(request, upload.store)
     if (stored === undefined) throw noFile()
     identifyBody(request, JSON.stringify([stored.hash, ...fields]))
     // An Idempotency-Key stands for the file too, so the actor is made anew.
@@ -101,9 +99,7 @@ export async function changeFile(deps: FileWrites, request: FastifyRequest, id: 
   await requireRoom(deps, requester, declaredSize(request))
   const upload = replacement(deps, row)
   try {
-    const { fields, stored } = await readForm(request, (file, before) =>
-      upload.store({ content: file.file, name: file.filename, declared: file.mimetype }, before),
-    )
+    const { fields, stored } = await readForm(request, upload.store)
     identifyBody(request, JSON.stringify([stored?.hash, ...fields]))
     if (stored !== undefined) return await upload.finish(requesterOf(request), fields)
     fields.delete('storage')
@@ -347,36 +343,19 @@ export type Fields = Map<string, unknown>
  */
 async function readForm<Stored>(
   request: FastifyRequest,
-  store: (file: MultipartFile, fields: Fields) => Promise<Stored>,
+  store: (file: Incoming, fields: Fields) => Promise<Stored>,
 ): Promise<{ readonly fields: Fields; readonly stored: Stored | undefined }> {
   const fields: Fields = new Map()
   let stored: Stored | undefined
-  for await (const part of partsOf(request)) {
-    if (part.type === 'field') {
-      if (part.valueTruncated || part.fieldnameTruncated) throw new AppError(413, 'A field of the form is too large')
-      fields.set(part.fieldname, part.value)
-    } else if (part.fieldname !== filePart || (await isEmptyPart(part))) part.file.resume()
-    else stored = await store({ ...part, file: blaming(request, part.file) as never }, fields)
+  for await (const part of formParts(request, filePart)) {
+    if (part.type === 'field') fields.set(part.name, isJson(part) ? jsonOf(part.name, part.value) : part.value)
+    else if (part.filename !== '')
+      stored = await store({ content: part.content, name: part.filename, declared: part.mimetype }, fields)
   }
   return { fields, stored }
 }
 
-/** A browser sends such a part where nothing was chosen. */
-const isEmptyPart = async ({ filename }: MultipartFile): Promise<boolean> => (filename ?? '') === ''
-
-const partsOf = (request: FastifyRequest) => blaming(request, request.parts())
-
-/** Errors of reading a form concern the form or its sender, except the limits, which have a status. */
-async function* blaming<Piece>(request: FastifyRequest, pieces: AsyncIterable<Piece>): AsyncGenerator<Piece> {
-  try {
-    yield* pieces
-  } catch (error) {
-    if (error instanceof AppError || (error as { statusCode?: number }).statusCode !== undefined) throw error
-    // A request that has been read to its end is destroyed too.
-    if (request.raw.readableAborted) throw clientGone(error)
-    throw Object.assign(errors.badBody('The upload cannot be read'), { cause: error })
-  }
-}
+const isJson = ({ mimetype }: { readonly mimetype: string }): boolean => mimetype.startsWith('application/json')
 
 /**
  * The payload that a form's fields mean: text becomes a value of its column's kind; what names no column is dropped, and so is
@@ -411,9 +390,12 @@ const booleans = new Map([
 ])
 
 function jsonOf(name: string, text: string): unknown {
+  let value: unknown
   try {
-    return JSON.parse(text)
+    value = JSON.parse(text)
   } catch {
     throw errors.validation([{ field: name, message: 'is not valid JSON', rule: 'type' }])
   }
+  refuseUnkeepable(text, value, `The field '${name}'`)
+  return value
 }

@@ -39,8 +39,7 @@ const fieldsAtMost = 20
 
 /** Files: their rows, and how their content comes (docs/files.md). */
 export function fileRoutes(app: App, deps: FileWrites): void {
-  // The size is counted where the content is stored.
-  acceptMultipart(app, { fileSize: Number.POSITIVE_INFINITY, fields: fieldsAtMost })
+  acceptMultipart(app, { fileSize: deps.config.files.maxUploadFileSize, fields: fieldsAtMost, tooLarge })
   app.get('/files', listRoute, (request, reply) => answerList(deps, request, reply, 'svc_File'))
   app.get('/files/:id', readRoute, (request, reply) => answerItem(deps, request, reply, 'svc_File', request.params.id))
   app.post('/files', uploadRoute, async (request) => ({ data: await uploadFile(deps, request) }))

@@ -18,6 +18,7 @@ import {
 } from '../../../db/unlogged/files.ts'
 import { AppError, errors } from '../../../errors.ts'
 import type { App } from '../../../http/http.ts'
+import { decodeText } from '../../../http/json-values.ts'
 import { route } from '../../../http/route.ts'
 import { Nothing, Text } from '../../../http/shapes.ts'
 import { isUuid } from '../../../language/text.ts'
@@ -392,7 +393,7 @@ function readMetadata(value: unknown): Metadata {
   for (const pair of pairs) {
     const [, name, encoded = ''] = /^\s*([\x21-\x2b\x2d-\x7e]+)(?: ([A-Za-z0-9+/]*={0,2}))?\s*$/.exec(pair) ?? []
     if (name === undefined) throw errors.badBody('Upload-Metadata must be names and base64 values, by commas')
-    metadata[name] = Buffer.from(encoded, 'base64').toString('utf8')
+    metadata[name] = decodeText(Buffer.from(encoded, 'base64'), `${name} in Upload-Metadata`)
   }
   return { ...metadata }
 }
