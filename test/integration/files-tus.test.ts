@@ -226,6 +226,46 @@ describe('the protocol', () => {
     expect(await where(path)).toEqual([200, '0', '5'])
   })
 
+  it('refuses at the beginning what its end would refuse of the metadata', async () => {
+    const env = { LOCAL_STORAGE_PATH: base, MULTI_TENANT: 'true', PROTECT_IS_PUBLIC_FIELD: 'true' }
+    const strict = await startApi(env, api.database)
+    const [own, foreign] = [await createTenant(strict, 'own'), await createTenant(strict, 'foreign')]
+    const role = await createRole(strict)
+    await grant(strict, role, { collection: 'svc_File', action: 'create', fields: ['title', 'metadata', 'tenant_Id'] })
+    const user = await createUser(strict, role, own)
+    const create = async (fields: Record<string, string>, call = user.call) => {
+      const metadata = Object.entries(fields).map(([name, value]) => `${name} ${encoded(value)}`)
+      const more = { ...headers, 'upload-length': '1', 'upload-metadata': metadata.join(',') }
+      return (await call('POST', '/files/tus', undefined, more)).status
+    }
+    const position = await strict.position()
+    expect(await create({ filename: 'a.txt', filetype: 'text/plain', title: 'mine', unknown: 'x' })).toBe(201)
+    expect(await create({ title: 'mine', tenant_Id: own })).toBe(201)
+    const count = async () => (await strict.sql('select count(*)::int as n from "svc_Upload"'))[0].n
+    const before = await count()
+    expect(await create({ description: 'not granted' })).toBe(403)
+    expect(await create({ isPublic: 'true' })).toBe(403)
+    expect(await create({ tenant_Id: foreign })).toBe(403)
+    expect(await create({ metadata: '{' })).toBe(400)
+    expect(await create({ isPublic: 'perhaps' }, strict.admin)).toBe(400)
+    expect([await count(), await strict.log(position)]).toEqual([before, []])
+  })
+
+  it('adds nothing to a finished upload, and takes no wrong place for the end of it', async () => {
+    const path = await begin(3)
+    const id = (await add(path, 0, 'one')).headers['x-file-id']
+    const position = await api.position()
+    expect((await add(path, 0, 'one')).json().error).toMatchObject({ statusCode: 409, details: { offset: 3 } })
+    expect((await add(path, 1, '')).statusCode).toBe(409)
+    expect((await add(path, 3, 'more')).statusCode).toBe(413)
+    expect((await add(path, 3, Readable.from(['more']) as never)).statusCode).toBe(413)
+    expect(await add(path, 3, '')).toMatchObject({
+      statusCode: 204,
+      headers: { 'upload-offset': '3', 'x-file-id': id },
+    })
+    expect([await rowOf(String(id)), await api.log(position)]).toMatchObject([{ size: 3 }, []])
+  })
+
   it('is one user’s: 404 for others, also to end it; ended, nothing is left', async () => {
     const path = await begin(6)
     await add(path, 0, 'one')

@@ -1,4 +1,5 @@
 /* The public face of this folder. */
+import { randomUUID } from 'node:crypto'
 import type { FastifyRequest } from 'fastify'
 import { formParts } from '../../../adapters/fastify.ts'
 import type { Collection, Field } from '../../../catalog/catalog.ts'
@@ -9,7 +10,14 @@ import { AppError, errors } from '../../../errors.ts'
 import { identifyBody } from '../../../http/http.ts'
 import { refuseUnkeepable } from '../../../http/json-values.ts'
 import { isUuid } from '../../../language/text.ts'
-import { changeItems, inTransaction, openWrite, type Requester, requesterOf } from '../../data/items/items.ts'
+import {
+  changeItems,
+  inTransaction,
+  openWrite,
+  type Requester,
+  readPayload,
+  requesterOf,
+} from '../../data/items/items.ts'
 import {
   type ContentLocation,
   contentOf,
@@ -67,6 +75,25 @@ export async function saveFile(
   given: FileCreation = {},
 ): Promise<string> {
   return finished(requester, newUpload(deps, requester, given), incoming, fields)
+}
+
+/**
+ * Refuses fields that the row of a new file would be refused for, before its content comes: values of another kind (400), and
+ * what the caller may not say of a file (403). Whether other rows allow it is known with the row only.
+ */
+export async function checkFields(deps: FileWrites, requester: Requester, fields: Fields): Promise<void> {
+  await withFreshCatalog(deps.catalog, async () => {
+    const payload = payloadFrom(deps, fields)
+    const values = { id: randomUUID(), ...named(payload, unknownContent), ...columnsOf(unknownContent) }
+    const context = openWrite(deps, { ...requester, platform: { collection, values } }, collection, 'create')
+    readPayload(context, payload)
+  })
+}
+
+/** Stands for facts that follow from the content. */
+const unknownContent: StoredContent = {
+  ...{ storage: '', folder: null, filename: '', originalFilename: '', size: 0, hash: '', type: '', typeProven: false },
+  ...{ width: undefined, height: undefined, metadata: undefined },
 }
 
 async function finished(requester: Requester, upload: Upload, incoming: Incoming, fields: Fields): Promise<string> {

@@ -23,7 +23,7 @@ import { route } from '../../../http/route.ts'
 import { Nothing, Text } from '../../../http/shapes.ts'
 import { isUuid } from '../../../language/text.ts'
 import { openWrite, type Requester, requesterOf } from '../../data/items/items.ts'
-import { discardKey, type FileWrites, requireRoom, saveFile } from '../files/files.ts'
+import { checkFields, discardKey, type Fields, type FileWrites, requireRoom, saveFile } from '../files/files.ts'
 
 const chunk = 'application/offset+octet-stream'
 
@@ -163,6 +163,7 @@ async function createUpload(
   const open = await openUploads(deps, key)
   if (open.ofUser >= mostOpen) throw tooManyOpen()
   await requireRoom(deps, requester, length, open.bytesOfTenant)
+  await checkFields(deps, requester, fieldsOf(metadata))
   const service = metadata.storage ? deps.storages.named(metadata.storage) : deps.storages.usual()
   const upload = await insertUpload(deps, {
     ...key,
@@ -209,7 +210,7 @@ async function addToUpload(
   const token = randomUUID()
   const { offset } = addition
   const before = await readUpload(deps, requester, id)
-  if (before.fileId !== null) return before
+  if (before.fileId !== null) return finishedBefore(before, addition)
   const claimed = await claimUpload(deps, key, { offset, token, seconds: claimSeconds })
   if (claimed === undefined) throw await whyNot(deps, requester, id, offset)
   const renewal = setInterval(() => {
@@ -232,6 +233,14 @@ async function addToUpload(
   }
 }
 
+/** Nothing can be added to it; a client that has lost the last answer asks in this way for the file. 409 and 413 as above. */
+async function finishedBefore(upload: UploadRow, { offset, content, size = 0 }: UploadAddition): Promise<UploadRow> {
+  if (offset !== upload.length) throw elsewhere(upload)
+  if (size > 0) throw tooMuch()
+  for await (const piece of content) if (piece.length > 0) throw tooMuch()
+  return upload
+}
+
 /** Gives an upload up. 404 as above, 423 while a request adds to it. */
 async function endEarly(deps: FileWrites, requester: Requester, id: string): Promise<void> {
   const { storage } = await readUpload(deps, requester, id)
@@ -247,10 +256,10 @@ function keyOf({ access }: Requester, id: string): UploadKey {
 
 async function whyNot(deps: FileWrites, requester: Requester, id: string, offset: number): Promise<AppError> {
   const now = await readUpload(deps, requester, id)
-  return now.offset === offset || now.isClaimed
-    ? locked()
-    : errors.conflict('Upload-Offset is not where the upload is', { offset: now.offset })
+  return now.offset === offset || now.isClaimed ? locked() : elsewhere(now)
 }
+
+const elsewhere = ({ offset }: UploadRow) => errors.conflict('Upload-Offset is not where the upload is', { offset })
 
 const noUpload = () => new AppError(404, 'Upload not found')
 const locked = () => new AppError(423, 'Another request adds to this upload', { headers: { 'retry-after': '1' } })
@@ -345,12 +354,12 @@ async function finishUpload(deps: FileWrites, requester: Requester, upload: Uplo
       yield* part as AsyncIterable<Uint8Array>
     }
   }
-  const { filename, name, filetype, type, ...fields } = metadata
+  const { filename, name, filetype, type } = metadata
   await saveFile(
     deps,
     requester,
     { content: whole(), name: filename ?? name ?? 'file', declared: filetype ?? type },
-    new Map(Object.entries(fields)),
+    fieldsOf(metadata),
     {
       id,
       during: async (tx) => {
@@ -363,6 +372,11 @@ async function finishUpload(deps: FileWrites, requester: Requester, upload: Uplo
 
 /** The client's description of a file, by name. */
 type Metadata = Readonly<Record<string, string>>
+
+/** Those members that a form would have as fields. */
+function fieldsOf({ filename: _filename, name: _name, filetype: _filetype, type: _type, ...fields }: Metadata): Fields {
+  return new Map(Object.entries(fields))
+}
 
 type Checksum = { readonly algorithm: 'sha1' | 'sha256'; readonly value: string }
 
