@@ -349,8 +349,47 @@ it('no new user comes in where registration is closed', async () => {
 it('an unverified address is not enough where addresses must be verified', async () => {
   const strict = await startApi({ ...env, REQUIRE_EMAIL_VERIFICATION: 'true' }, api.database)
   const { login, email } = somebody({ email_verified: false })
-  expect(await signIn(login, {}, strict)).toMatchObject({ status: 403, body: { requiresEmailVerification: true } })
-  expect(await userOf(email)).toBeUndefined()
+  position = await api.position()
+  const unverified = { code: 'EMAIL_NOT_VERIFIED', requiresEmailVerification: true }
+  const first = await signIn(login, {}, strict)
+  expect(first).toMatchObject({
+    status: 403,
+    body: { ...unverified, message: 'Email not verified. A mail to verify it has been sent; then sign in again.' },
+  })
+  const user = await userOf(email)
+  expect(user).toMatchObject({ emailVerified: false, password: null })
+  expect(await factsSince(api, position)).toEqual([
+    ...['svc_User create', 'svc_UserRole create', 'svc_Account create', 'svc_EmailLog create'],
+    ...['svc_User register', 'svc_User social_linked', 'svc_EmailLog queued'],
+  ])
+  expect(await api.jobs('mail')).toHaveLength(1)
+  expect(await api.sql('select count(*)::int as n from "svc_Sessions" where "user_Id" = $1', [user.id])).toEqual([
+    { n: 0 },
+  ])
+  position = await api.position()
+  const again = await signIn(login, {}, strict)
+  expect(again).toMatchObject({ status: 403, body: { ...unverified, message: expect.stringContaining('recently') } })
+  expect((await factsSince(api, position)).filter((fact) => fact.includes('EmailLog'))).toEqual([])
+  // Another identity that claims the address gets nothing of the account.
+  const other = somebody({ email_verified: false, email })
+  expect(await signIn(other.login, {}, strict)).toMatchObject({ status: 403, body: { code: 'ACCOUNT_NOT_LINKED' } })
+  expect(await linksOf(user.id)).toHaveLength(1)
+  expect(await api.jobs('mail')).toHaveLength(1)
+  await api.sql('update "svc_User" set "emailVerified" = true where id = $1', [user.id])
+  expect((await signIn(login, {}, strict)).body.user.id).toBe(user.id)
+})
+
+it('no address is refused where addresses must be verified, and an account of the address stays as it is', async () => {
+  const config = { ...env, REQUIRE_EMAIL_VERIFICATION: 'true', OAUTH_ALLOW_UNVERIFIED_LINK: 'true' }
+  const strict = await startApi(config, api.database)
+  const nobody = somebody({ email: undefined })
+  const { login, email } = somebody({ email_verified: false })
+  const account = await createAccount(api, { email, emailVerified: false })
+  position = await api.position()
+  expect(await signIn(nobody.login, {}, strict)).toMatchObject({ status: 403, body: { code: 'EMAIL_MISSING' } })
+  expect(await signIn(login, {}, strict)).toMatchObject({ status: 403, body: { code: 'FORBIDDEN' } })
+  expect(await factsSince(api, position)).toEqual([])
+  expect(await linksOf(account.id)).toEqual([])
 })
 
 describe('a state', () => {

@@ -60,6 +60,7 @@ export {
   tokenOfCookies,
 } from './browser.ts'
 export { type AuthWrites, afterwards } from './capabilities.ts'
+export { queueVerification } from './credentials.ts'
 export { signInRefusal } from './decisions.ts'
 export { endAccess, holdsProof, type ProvenAccount, proveOwnership, requireFreshProof } from './ownership.ts'
 export {

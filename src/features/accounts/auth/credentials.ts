@@ -259,13 +259,23 @@ async function sendVerification(
   account: VerificationState,
   link: string,
 ): Promise<boolean> {
-  const cooldown = deps.config.auth.emailVerificationResendCooldown
   return commit(deps, actorOf(request), async (tx) => {
-    const free = cooldown === 0 || (await lockVerificationOf(tx, account.email))
-    if (!free || (await wasMailedRecently(tx, account.email, cooldown))) return { result: false }
-    const { event } = await queueMail(tx, { type: 'verification', to: account.email, user: account, context: { link } })
-    return { result: true, events: [event] }
+    const events = await queueVerification(deps, tx, account, link)
+    return { result: events.length > 0, events }
   })
+}
+
+/** Queues the mail that verifies the address of an account; its events. None within the cooldown as above. */
+export async function queueVerification(
+  { config }: Configuration,
+  tx: Tx,
+  account: Pick<VerificationState, 'id' | 'email'>,
+  link: string,
+): Promise<readonly DomainEvent[]> {
+  const cooldown = config.auth.emailVerificationResendCooldown
+  const free = cooldown === 0 || (await lockVerificationOf(tx, account.email))
+  if (!free || (await wasMailedRecently(tx, account.email, cooldown))) return []
+  return [(await queueMail(tx, { type: 'verification', to: account.email, user: account, context: { link } })).event]
 }
 
 /**

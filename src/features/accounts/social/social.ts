@@ -27,15 +27,18 @@ import {
   type Account,
   type AuthMode,
   checkMaySignIn,
+  defaultLink,
   deliveryTo,
   findAccount,
   lockAccount,
   membershipOf,
   type ProvenAccount,
   proveOwnership,
+  queueVerification,
   registeredRole,
   type SignInAnswer,
   signIn,
+  signInRefusal,
   trustedReturn,
 } from '../auth/auth.ts'
 import { clientOf, hasIdTokens, type ProviderClient, readProfile } from './client.ts'
@@ -379,23 +382,53 @@ const invalidIdToken = () => new AppError(401, 'Invalid ID token')
 /** The session that is wanted. */
 type WantedSession = Pick<Journey, 'authMode' | 'type' | 'tenantId'>
 
-/** Signs an identity in: finds or makes its account and ends like every first factor. One transaction. 403 where it may not. */
+/**
+ * Signs an identity in: finds or makes its account and ends like every first factor. One transaction. 403 where it may not.
+ * An account of the identity's own stays while its address waits to be verified, or nothing could ever verify it.
+ */
 async function enter(
   deps: SocialWrites,
   request: FastifyRequest,
   identity: Identity,
   wanted: WantedSession,
 ): Promise<SignInAnswer> {
-  const answer = await commit(deps, actorOf(request), async (tx) => {
-    const { account, events } = await linkedAccount(deps, tx, identity)
+  const { answer, refusal } = await commit<Entry>(deps, actorOf(request), async (tx) => {
+    const { account, isOwn, events } = await linkedAccount(deps, tx, identity)
+    const waits = isOwn && account.status === 'active' && signInRefusal(account, deps.config.auth) !== undefined
+    if (waits) {
+      const mailed = await mailVerification(deps, tx, account)
+      return { result: { refusal: notVerified(mailed.length > 0) }, events: [...events, ...mailed] }
+    }
     checkMaySignIn(deps, account)
     const membership = await membershipOf(deps, tx, account.id, wanted.tenantId ?? undefined)
     const { authMode, type } = wanted
     const entered = await signIn(deps, tx, request, { account, membership, type, authMode })
-    return { ...entered, events: [...events, ...(entered.events ?? [])] }
+    return { ...entered, result: { answer: entered.result }, events: [...events, ...(entered.events ?? [])] }
   })
-  if (answer === undefined) throw new AppError(403, 'The account can not be signed in to')
+  if (answer === undefined) throw refusal ?? new AppError(403, 'The account can not be signed in to')
   return answer
+}
+
+type Entry = { readonly answer?: SignInAnswer | undefined; readonly refusal?: AppError }
+
+/** Within the limits of resending. 403 for an account without an address: nothing of the attempt may stay. */
+async function mailVerification(
+  deps: Configuration & CurrentSettings,
+  tx: Tx,
+  { id, email }: Account,
+): Promise<readonly DomainEvent[]> {
+  if (email !== null) return queueVerification(deps, tx, { id, email }, defaultLink(deps))
+  throw new AppError(403, 'The sign-in provider has given no email address, and this server needs one to verify.', {
+    code: 'EMAIL_MISSING',
+  })
+}
+
+function notVerified(isMailed: boolean): AppError {
+  const mail = isMailed ? 'A mail to verify it has been sent' : 'A mail to verify it was sent recently'
+  return new AppError(403, `Email not verified. ${mail}; then sign in again.`, {
+    code: 'EMAIL_NOT_VERIFIED',
+    members: { requiresEmailVerification: true },
+  })
 }
 
 /** The capabilities that changes of this folder need. */
@@ -423,7 +456,7 @@ async function linkedAccount(
   deps: Configuration & CurrentAccess & IdSource,
   tx: Tx,
   identity: Identity,
-): Promise<ProvenAccount> {
+): Promise<OpenedAccount> {
   const { provider } = identity
   await lockIdentity(tx, provider, identity.profile.accountId)
   const proven = await openedAccount(deps, tx, identity)
@@ -434,11 +467,16 @@ async function linkedAccount(
   return { ...proven, events: [...proven.events, ...linked] }
 }
 
+type OpenedAccount = ProvenAccount & {
+  /** Made for the identity, or linked to it before: not merely one of the same address. */
+  readonly isOwn: boolean
+}
+
 async function openedAccount(
   deps: Configuration & CurrentAccess & IdSource,
   tx: Tx,
   identity: Identity,
-): Promise<ProvenAccount> {
+): Promise<OpenedAccount> {
   const { profile } = identity
   const rules = rulesOf(deps)
   const linked = await accountOfIdentity(tx, identity)
@@ -446,10 +484,13 @@ async function openedAccount(
     linked !== undefined || profile.email === undefined ? undefined : await findAccount(tx, profile.email)
   const decision = decideLink({ linked, ofAddress }, profile, rules)
   const account = decision.account && (linked ?? (await lockOfAddress(tx, decision.account, profile)))
-  if (account !== undefined) return decision.isProof ? proveOwnership(tx, account) : { account, events: [] }
+  if (account !== undefined) {
+    const proven = decision.isProof ? await proveOwnership(tx, account) : { account, events: [] }
+    return { ...proven, isOwn: linked !== undefined }
+  }
   // The account has lost the address meanwhile.
   if (decision.account !== undefined) decideLink({ linked: undefined, ofAddress: undefined }, profile, rules)
-  return createAccount(deps, tx, profile)
+  return { ...(await createAccount(deps, tx, profile)), isOwn: true }
 }
 
 type LinkRules = { readonly allowUnverifiedLink: boolean; readonly registers: boolean }
