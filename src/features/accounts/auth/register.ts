@@ -12,7 +12,6 @@ import { commit, type WorkResult, type Writes } from '../../../events/commit.ts'
 import type { DomainEvent } from '../../../events/types.ts'
 import { actorOf } from '../../../http/http.ts'
 import { queueMail } from '../../messaging/mail/mail.ts'
-import type { CurrentSettings } from '../../settings/settings.ts'
 import { acceptInvite, findTenant, insertTenant, invalidInvite, openInvite } from '../membership/membership.ts'
 import { personBody, roleAndPermissions, tenantBody } from './browser.ts'
 import type { AuthReads, AuthWrites } from './capabilities.ts'
@@ -38,7 +37,8 @@ export async function register(deps: AuthWrites, request: FastifyRequest, body: 
   if (!invited) checkOpen(deps)
   const person = personOf(body)
   const { requireEmailVerification, genericResponses } = deps.config.auth
-  const link = requireEmailVerification && !invited ? linkOf(deps, body.link) : undefined
+  const given = body.link === undefined ? undefined : trustedLink(deps, body.link)
+  const link = requireEmailVerification && !invited ? (given ?? defaultLink(deps)) : undefined
   const place = invited ? await invitedPlace(deps, inviteToken, person.email) : await openPlace(deps, body)
   const passwordHash = await hashPassword(password, deps.config.auth.passwordHashCost)
   const account = { ...person, id: deps.newId(), emailVerified: invited, passwordHash }
@@ -170,10 +170,6 @@ function phoneOf(typed: string | undefined): string | null {
   const phone = typed?.trim() ?? null
   if (phone !== null && !/^[+\d][\d\s()./-]{2,39}$/.test(phone)) throw new AppError(400, 'Invalid phone number')
   return phone
-}
-
-function linkOf(deps: Configuration & CurrentSettings, link: string | undefined): string {
-  return link === undefined ? defaultLink(deps) : trustedLink(deps, link)
 }
 
 /** The role DEFAULT_ROLE_REGISTERED; 503 where there is none. */
