@@ -205,12 +205,14 @@ async function saying<T>(ask: () => Promise<T>): Promise<T> {
   try {
     return await ask()
   } catch (error) {
-    const broken = [error, (error as Error).cause].find((one) => one instanceof UrlFetchError)
+    const broken = [error, (error as Error).cause].find(isUnavailable)
     if (broken !== undefined) throw new OAuthUnavailable((broken as Error).message, { cause: error })
     if (isRefusal(error)) throw new OAuthRefusal(wordsOf(error as Error), { cause: error })
     throw error
   }
 }
+
+const isUnavailable = (error: unknown): boolean => error instanceof UrlFetchError || error instanceof OAuthUnavailable
 
 function isRefusal(error: unknown): boolean {
   return (
@@ -254,7 +256,11 @@ function tokenEndpointFetch(
     if (url !== endpoint) return fetchResponse(url, init, allowPrivate)
     const sent =
       adapter.byGet === true ? { url: `${url}?${init.body}`, init: { method: 'GET', headers: {} } } : { url, init }
-    return standardised(await fetchResponse(sent.url, sent.init, allowPrivate), adapter)
+    const answer = await fetchResponse(sent.url, sent.init, allowPrivate)
+    // The library would say of it that the status is unexpected, as of an answer to a bad request.
+    if (answer.status >= 500)
+      throw new OAuthUnavailable(`the provider answered ${answer.status} when asked for a token`)
+    return standardised(answer, adapter)
   }
 }
 

@@ -207,6 +207,14 @@ describe('refusals', () => {
     expect(seen).toEqual([])
   })
 
+  it.each([
+    ['tokens', { [token]: { status: 500, body: '<h1>Oops</h1>' }, ...user }],
+    ['tokens, in the form of a refusal', { [token]: { status: 503, body: { error: 'server_error' } }, ...user }],
+    ['the profile', { [token]: { body: granted }, '/user': { status: 502, body: {} } }],
+  ])('a provider that fails when asked for %s is out of reach', async (_what, answers) => {
+    await expect(arrive('github', answers)).rejects.toThrow(OAuthUnavailable)
+  })
+
   it('a provider that answers too much is out of reach', async () => {
     const answers = { [token]: { body: granted }, '/user': { body: `"${'x'.repeat(1_000_001)}"` } }
     await expect(arrive('github', answers)).rejects.toThrow(OAuthUnavailable)

@@ -174,7 +174,9 @@ async function ask(
       ...providerLimits,
     }),
   )
-  if (answer.status !== 200) throw new OAuthRefusal(`the provider answered ${answer.status} when asked for the profile`)
+  const complaint = `the provider answered ${answer.status} when asked for the profile`
+  if (answer.status >= 500) throw new OAuthUnavailable(complaint)
+  if (answer.status !== 200) throw new OAuthRefusal(complaint)
   return parsed(answer.body.toString())
 }
 
