@@ -180,6 +180,17 @@ describe('signing in', () => {
     expect(await open(unknown.challengeId, stranger.sign(unknown.options))).toMatchObject(notAuthenticated)
   })
 
+  it('refuses ids that none can have like any other', async () => {
+    const { authenticator } = await owner()
+    for (const id of ['a\0b', '', 'ü', 'x'.repeat(100_000), 7]) {
+      const { options, challengeId } = await ask()
+      const position = await api.position()
+      expect(await open(challengeId, { ...authenticator.sign(options), id })).toMatchObject(notAuthenticated)
+      expect(await story(position)).toEqual([])
+    }
+    expect(await open('a\0b', authenticator.sign((await ask()).options))).toMatchObject(notAuthenticated)
+  })
+
   it('takes a challenge once and in time', async () => {
     const user = await owner()
     const { options, challengeId } = await ask()

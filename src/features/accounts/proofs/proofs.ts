@@ -70,7 +70,7 @@ export async function checkPasskey(
   const data = await commit(deps, actorOf(request), async (tx) => ({
     result: await takeChallenge(tx, challengeKey(challengeId)),
   }))
-  const stored = typeof response.id === 'string' ? await findCredential(withoutWaiting(deps), response.id) : undefined
+  const stored = isCredentialId(response.id) ? await findCredential(withoutWaiting(deps), response.id) : undefined
   if (data === undefined || stored === undefined) return { refused: 'no such challenge or passkey', stored: undefined }
   if (!namesOwner(response, stored.userId)) return { refused: 'it names another user', stored }
   const assertion = await verifyAssertion(enabledPasskeys(deps), response, data.challenge as string, stored)
@@ -83,6 +83,9 @@ export async function checkPasskey(
     return { refused: 'its user was not verified', stored }
   return { stored, assertion }
 }
+
+/** Base64url; the database could not even be asked for a NUL. */
+const isCredentialId = (id: unknown): id is string => typeof id === 'string' && /^[\w-]+$/.test(id)
 
 type PasskeyFailure = { readonly refused: unknown; readonly stored: StoredCredential | undefined }
 
