@@ -265,6 +265,19 @@ describe('answers', () => {
     }
   })
 
+  it('under another name, although the content is the same', async () => {
+    const { id } = await storeFile(api, { content: picture, isPublic: true, name: 'before.png' })
+    const [shown, saved] = [await get(`/assets/${id}`), await get(`/assets/${id}?download=true`)]
+    const again = (path: string, { headers }: typeof shown) => get(path, { 'if-none-match': String(headers.etag) })
+    expect((await again(`/assets/${id}?download=true`, saved)).status).toBe(304)
+    await api.sql(`update "svc_File" set "originalFilename" = 'after.png' where id = $1`, [id])
+    expect((await again(`/assets/${id}`, shown)).status).toBe(304)
+    expect(await again(`/assets/${id}?download=true`, saved)).toMatchObject({
+      status: 200,
+      headers: { 'content-disposition': expect.stringContaining('after.png') },
+    })
+  })
+
   it('large content, piece by piece', async () => {
     const content = Buffer.alloc(1_000_000, 'abcdefg')
     const { id } = await storeFile(api, { content, type: 'video/mp4', name: 'film.mp4', isPublic: true })

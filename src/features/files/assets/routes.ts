@@ -228,7 +228,9 @@ async function answerAsset(
   // Their clients know these words, without our envelope.
   if (refusal !== undefined) return reply.code(refusal.status).send({ error: refusal.message })
   const transform = essenceOf(asset.type).startsWith('image/') ? wanted.transform : undefined
-  const validators = validatorsOf(asset, transform)
+  const delivered = deliveredAs(asset, transform)
+  const isNamed = wanted.download || !isShown(delivered, deps.config)
+  const validators = validatorsOf(asset, transform, isNamed ? delivered.name : undefined)
   const condition = conditionOf(request.headers, validators)
   if (condition === 412) throw new AppError(412, 'The file has changed')
   if (condition === 304)
@@ -242,7 +244,7 @@ async function answerAsset(
   reply.headers(keepingHeaders(deps, reply, asset, validators))
   if (transform === undefined && isProxied(deps, asset, wanted))
     reply.header('cache-control', 'no-cache, no-store, must-revalidate')
-  reply.headers(deliveryHeaders(deliveredAs(asset, transform), deps.config, wanted.download))
+  reply.headers(deliveryHeaders(delivered, deps.config, wanted.download))
   return send(reply, found)
 }
 
@@ -257,11 +259,16 @@ function keepingHeaders({ config }: AssetWrites, reply: FastifyReply, asset: Ass
   }
 }
 
-/** Content has a key of its own for ever, so its name is as good as its hash. */
-function validatorsOf({ hash: digest, filename, modified }: Asset, transform: Transform | undefined): Validators {
+/** Content has a key of its own for ever, so its name is as good as its hash. `shownName` is that of a download. */
+function validatorsOf(
+  { hash: digest, filename, modified }: Asset,
+  transform: Transform | undefined,
+  shownName: string | undefined,
+): Validators {
   const content = digest ?? hash('sha256', filename, 'hex')
   const made = transform === undefined ? '' : `-${digestOf(transform)}`
-  return { tag: `"${content.slice(0, 40)}${made}"`, modified: new Date(modified) }
+  const called = shownName === undefined ? '' : `-${hash('sha256', shownName, 'hex').slice(0, 8)}`
+  return { tag: `"${content.slice(0, 40)}${made}${called}"`, modified: new Date(modified) }
 }
 
 function cacheControl(isForAll: boolean, seconds: number): string {
