@@ -282,6 +282,26 @@ describe('after a change', () => {
     expect(times).toBe(1)
   })
 
+  it('rows are in the form in which reads show them', async () => {
+    const values = { precision: 20, scale: 2 }
+    const fields = { amount: { type: 'Decimal', values }, big: { type: 'BigInt' }, at: { type: 'DateTime' } }
+    await api.admin('POST', '/schemas', { collectionName: 'sum', schema: { fields } })
+    const told: unknown[] = []
+    for (const event of ['create', 'update', 'delete'])
+      hook('sum', `items.${event}.after`, ({ document, previousDocument }) => {
+        told.push(document, previousDocument)
+      })
+    const given = { amount: '1234567890123456.70', big: '9007199254740993', at: '2026-03-01T10:00:13.530974+02:00' }
+    const id = await created('sum', given)
+    const shown = async () => (await api.admin('GET', `/items/sum/${id}`)).body.data
+    const first = await shown()
+    expect(first).toMatchObject({ amount: '1234567890123456.70', big: '9007199254740993' })
+    expect((await api.admin('PATCH', `/items/sum/${id}`, { amount: '19.90' })).status).toBe(200)
+    const second = await shown()
+    expect((await api.admin('DELETE', `/items/sum/${id}`)).status).toBe(200)
+    expect(told).toEqual([first, undefined, second, first, second, undefined])
+  })
+
   it('hidden fields are not shown', async () => {
     const shown: string[][] = []
     hook('svc_User', 'items.create.after', ({ document }) => void shown.push(Object.keys(document)))

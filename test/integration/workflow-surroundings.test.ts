@@ -330,6 +330,46 @@ describe('triggers', () => {
     for (const action of ['create', 'update', 'delete']) await api.admin('DELETE', `/workflows/paper-${action}`)
   })
 
+  it('carries rows in the form in which reads and the changes show them', async () => {
+    const fields = {
+      ...{ id, step: text, at: { type: 'DateTime' }, amount: { type: 'Decimal', values: { precision: 20, scale: 2 } } },
+      ...{ big: { type: 'BigInt' }, day: { type: 'Date' }, secret: { ...text, hidden: true } },
+    }
+    const schema = { fields, timestamps: true, paranoid: true }
+    expect((await api.admin('POST', '/schemas', { collectionName: 'entry', schema })).status).toBe(201)
+    const flow = chain(node('v', 'variable', { variables: { amount: '{{trigger.document.amount}}' } }))
+    for (const action of ['create', 'update', 'delete'])
+      await save(`entry-${action}`, flow, hook('entry', `${action}.after`))
+    const { cursor } = (await api.admin('GET', '/changes?collections=entry')).body
+    const entry = {
+      ...{ step: 'one', at: '2026-03-01T10:00:13.530974+02:00', day: '2026-03-01', secret: 'hush' },
+      ...{ amount: '1234567890123456.70', big: '9007199254740993' },
+    }
+    const created = (await api.admin('POST', '/items/entry', entry)).body.data.id
+    const first = (await api.admin('GET', `/items/entry/${created}`)).body.data
+    expect(first).toMatchObject({ amount: '1234567890123456.70', big: '9007199254740993', day: '2026-03-01' })
+    expect(first.at).toMatch(/^2026-03-01T08:00:13\.53\dZ$/)
+    expect((await api.admin('PATCH', `/items/entry/${created}`, { amount: '19.90' })).status).toBe(200)
+    const second = (await api.admin('GET', `/items/entry/${created}`)).body.data
+    expect((await api.admin('DELETE', `/items/entry/${created}`)).status).toBe(200)
+    const [onCreate, onUpdate, onDelete] = [
+      await one('entry-create'),
+      await one('entry-update'),
+      await one('entry-delete'),
+    ]
+    const changes = (await api.admin('GET', `/changes?collections=entry&since=${cursor}`)).body.data
+    expect(onCreate.trigger_data).toMatchObject({ id: created, document: first, data: first, previousDocument: null })
+    expect(onUpdate.trigger_data).toMatchObject({ document: second, previousDocument: first })
+    expect(onDelete.trigger_data.document).toMatchObject({ amount: '19.90', big: '9007199254740993' })
+    expect([onCreate, onUpdate].map(({ trigger_data }) => trigger_data.document)).toEqual(
+      changes.slice(0, 2).map(({ data }: { data: unknown }) => data),
+    )
+    // The outputs of nodes are what the author's mail, notification or request says.
+    const { id: execution } = onCreate
+    expect((await over(execution)).result_data.v.variables).toEqual({ amount: '1234567890123456.70' })
+    for (const action of ['create', 'update', 'delete']) await api.admin('DELETE', `/workflows/entry-${action}`)
+  })
+
   it('is the reading of one row, of which it may narrow the query', async () => {
     const { body } = await api.admin('POST', '/items/paper', { step: 'read' })
     const path = `/items/paper/${body.data.id}`

@@ -9,14 +9,14 @@ import type { Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
 import type { Database, Reads } from '../../../db/pools.ts'
 import { type ReplicaReads, readFromNowOn } from '../../../db/replicas/replicas.ts'
-import { type Reader, sql } from '../../../db/sql.ts'
+import { type Reader, rawQuery, sql } from '../../../db/sql.ts'
 import { errors } from '../../../errors.ts'
 import { type Cursor, encodeCursor, parseCursor, parseSnapshot, type Round } from '../../../events/cursor.ts'
 import { eventIdSql } from '../../../events/log.ts'
 import { currentCursor, type LogEvent, oldestMoment, pullRound, unseenValues } from '../../../events/log-reader.ts'
 import type { Access, VariableName } from '../../../query/access.ts'
 import { compileConjuncts } from '../../../query/compile.ts'
-import { projectionSql } from '../../../query/compile-rows.ts'
+import { projectionList, projectionSql } from '../../../query/compile-rows.ts'
 import { MAX_LIST, quoted } from '../../../query/guards.ts'
 import { collectParameters, type Filter, readInteger, readStrings } from '../../../query/parse.ts'
 import { relatedCollections } from '../../../query/plan.ts'
@@ -168,10 +168,10 @@ export function viewOf({ catalog, access, collection, fields, env, scoped, filte
   const rule = scoped ? resolveCondition(catalog, access, collection.name, 'read', env, { filter }) : undefined
   const after = conditionOn(rule, 't')
   const before = conditionOn(rule, 'old')
-  const image = (value: string) => `jsonb_populate_record(null::public.${ident(collection.name)}, ${value})`
+  const image = (value: string) => imageSql(collection, value)
   const text = `with "$viewers" as materialized (${viewersSql(after.values)}), "$changed" as materialized (
       select e.position, e.action, ${image(`coalesce(e.changes->'after', e.changes->'before')`)} as after,
-        ${image(`coalesce(e.changes->'after', '{}') || coalesce(e.changes->'before', '{}')`)} as before
+        ${image(beforeSql)} as before
       from ${ident(logTable)} e
       where e.id = any(array(select ${eventIdSql('position')} from unnest($1::bigint[]) position)) and not e.changes ? 'erased')
     select e.position::text as position, e.action, (${jsonObject(members)})::text as data,
@@ -184,6 +184,40 @@ export function viewOf({ catalog, access, collection, fields, env, scoped, filte
         join "$viewers" v on ${before.join} where e.action <> 'create' group by e.position) saw on saw.position = e.position
     order by e.position`
   return { text, values: after.values.map(viewerValue) }
+}
+
+/** An image of the log as a row of today's table. */
+const imageSql = ({ name }: Collection, image: string): string =>
+  `jsonb_populate_record(null::public.${ident(name)}, ${image})`
+
+/** The whole row before an event `e`: of an update the log keeps what has changed. */
+const beforeSql = `coalesce(e.changes->'after', '{}') || coalesce(e.changes->'before', '{}')`
+
+/** A row before and after an event, as a read shows it; null where there was none, or is none any more. */
+export type RowImages = {
+  readonly before: Readonly<Record<string, unknown>> | null
+  readonly after: Readonly<Record<string, unknown>> | null
+}
+
+/** Both images of events of a collection, whatever anybody may see of them, by position. Erased events are left out. */
+export async function rowImages(
+  db: Reader,
+  collection: Collection,
+  fields: readonly Field[],
+  positions: readonly string[],
+): Promise<ReadonlyMap<string, RowImages>> {
+  const shown = (image: string) =>
+    `(select row_to_json(o.*) from (select ${projectionList(fields, 't')} from ${imageSql(collection, image)} t) o)`
+  const rows = await db.any<RowImages & { position: string }>(
+    rawQuery(
+      `select e.position::text, case when e.action <> 'create' then ${shown(beforeSql)} end as before,
+         case when e.changes ? 'after' then ${shown(`e.changes->'after'`)} end as after
+       from ${ident(logTable)} e
+       where e.id = any(array(select ${eventIdSql('position')} from unnest($1::bigint[]) position)) and not e.changes ? 'erased'`,
+      [positions],
+    ),
+  )
+  return new Map(rows.map(({ position, before, after }) => [position, { before, after }]))
 }
 
 /** Runs what viewers have in common, for all of them. */

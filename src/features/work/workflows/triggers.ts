@@ -6,12 +6,12 @@ import { keepSchedules, takeTickSql } from '../../../db/unlogged/work.ts'
 import { AppError, errors } from '../../../errors.ts'
 import type { Cause } from '../../../events/actor.ts'
 import { commit } from '../../../events/commit.ts'
-import { type Consumer, type ConsumerPage, type EventImages, imagesOf } from '../../../events/consumer.ts'
+import type { Consumer, ConsumerPage } from '../../../events/consumer.ts'
 import { eventIdSql } from '../../../events/log.ts'
 import type { LogEvent } from '../../../events/log-reader.ts'
 import type { Access } from '../../../query/access.ts'
 import { readableFields, resolveEnv } from '../../../query/resolve.ts'
-import { changedRows, viewersOf, viewOf } from '../../data/changes/changes.ts'
+import { changedRows, type RowImages, rowImages, viewersOf, viewOf } from '../../data/changes/changes.ts'
 import { type AccessScope, partyOf } from './authority.ts'
 import type { WorkflowWrites } from './capabilities.ts'
 import {
@@ -103,7 +103,7 @@ async function executionsOf(
   )
   if (rows.length === 0) return []
   const positions = rows.map(({ position }) => position)
-  const images = await imagesOf(deps.db, positions)
+  const images = await imagesOf(deps, rows)
   // A right that was given or taken just now counts for the changes that follow it.
   await deps.access.reloadIfStale()
   const sightOf = await sightsOf(deps, hooked, rows)
@@ -114,7 +114,7 @@ async function executionsOf(
     const image = images.get(event.position)
     const collection = deps.catalog.current().collections.get(event.entity)
     // Of one that was erased nothing may be told.
-    if (image === null || image === undefined || collection === undefined) return []
+    if (image === undefined || collection === undefined) return []
     const change = changeIn(collection, event, image)
     return hooked
       .filter(
@@ -131,6 +131,21 @@ async function executionsOf(
 const originsSql = `select position::text, "roleId"::text as "roleId", "logRequestId"::text as request, cause, agent->>'scope' as scope from "svc_AuditLog"
   where id = any(array(select ${eventIdSql('p')} from unnest($1::bigint[]) p))`
 
+/** The images of events in their wire form, by position: what was erased, or is of no collection any more, has none. */
+async function imagesOf(deps: WorkflowWrites, rows: readonly LogEvent[]): Promise<ReadonlyMap<string, RowImages>> {
+  const images = new Map<string, RowImages>()
+  for (const [name, ofIt] of Map.groupBy(rows, ({ entity }) => entity)) {
+    const collection = deps.catalog.current().collections.get(name)
+    if (collection === undefined) continue
+    const fields = [...collection.fields.values()].filter((field) => !field.hidden || field.name === deletedAt)
+    const positions = ofIt.map(({ position }) => position)
+    for (const [position, image] of await rowImages(deps.db, collection, fields, positions)) images.set(position, image)
+  }
+  return images
+}
+
+const deletedAt = 'deletedAt'
+
 type TriggeringChange = {
   readonly action: 'create' | 'update' | 'delete'
   readonly document: Readonly<Record<string, unknown>> | null
@@ -138,16 +153,15 @@ type TriggeringChange = {
 }
 
 /** Followers see the marking of a row as deleted as a delete, and its restoration as a create. */
-function changeIn(collection: Collection, { action }: LogEvent, { before, after }: EventImages): TriggeringChange {
+function changeIn(collection: Collection, { action }: LogEvent, { before, after }: RowImages): TriggeringChange {
   const shown = (row: Readonly<Record<string, unknown>>) =>
     Object.fromEntries(Object.entries(row).filter(([name]) => collection.fields.get(name)?.hidden === false))
   if (action === 'create') return { action, document: shown(after ?? {}), previousDocument: null }
   if (action === 'delete') return { action, document: shown(before ?? {}), previousDocument: null }
-  const previous = { ...after, ...before }
-  const wasDeleted = collection.paranoid && previous.deletedAt != null
-  const isDeleted = collection.paranoid && after?.deletedAt != null
+  const wasDeleted = collection.paranoid && before?.[deletedAt] != null
+  const isDeleted = collection.paranoid && after?.[deletedAt] != null
   const kind = isDeleted && !wasDeleted ? 'delete' : wasDeleted && !isDeleted ? 'create' : 'update'
-  return { action: kind, document: shown(after ?? {}), previousDocument: shown(previous) }
+  return { action: kind, document: shown(after ?? {}), previousDocument: shown(before ?? {}) }
 }
 
 /** A change as the workflow's author may see it; undefined where they may not. */
