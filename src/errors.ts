@@ -27,6 +27,10 @@ export class AppError extends Error {
   }
 }
 
+/** The message with its details, where those are words. */
+export const inFull = ({ message, details }: AppError): string =>
+  typeof details === 'string' ? `${message}: ${details}` : message
+
 /** `NOT_FOUND` for 404. */
 function codeOfStatus(status: number): string {
   const name = STATUS_CODES[status] ?? (status < 500 ? 'Bad Request' : 'Internal Server Error')

@@ -134,6 +134,17 @@ describe('an execution', () => {
     })
   })
 
+  it('that reads one row reads no list where its id comes to nothing', async () => {
+    const reading = (data: object) => node('in', 'service', { operation: 'read', collection: 'order', ...data })
+    const one = await make(chain(reading({ itemId: '{{trigger.order}}' })))
+    for (const order of ['', '  ', null])
+      expect(await over(await execute(one, { order }))).toMatchObject({
+        ...{ status: 'failed', errorMessage: 'in: itemId is empty: it names no row', result_data: {} },
+      })
+    const all = await make(chain(reading({ itemId: '', limit: 1 })))
+    expect((await over(await execute(all))).result_data.in).toMatchObject({ data: expect.any(Array) })
+  })
+
   it('loops, waits, calls others and the world outside, with one key for each place', async () => {
     const receiver = await startReceiver()
     const child = await make(
@@ -714,6 +725,85 @@ describe('a script', () => {
     })
     const broken = await make(chain(node('s', 'script', { script: 'const a = 1\nnull.x' })))
     expect((await over(await execute(broken))).errorMessage).toMatch(/script\.js:2/)
+  })
+
+  it('is told in full why its calls are refused, and others are not told in which line it failed', async () => {
+    const code = `
+      const said = []
+      for (const ask of [() => items.read('note', { filter: { zz: 1 } }), () => items.read(''), () => items.readOne('note', null), () => items.readOne('note', '')])
+        await ask().catch((error) => said.push(error.status + ' ' + error.message))
+      throw new Error(said.join('; '))`
+    const said =
+      '400 Invalid query parameters: filter: unknown field "zz"; 400 collection must be a text; ' +
+      '400 itemId is empty: it names no row; 400 itemId is empty: it names no row'
+    const id = await make(
+      flowOf(
+        [
+          node('try', 'try'),
+          node('s', 'script', { script: code }),
+          node('v', 'variable', { variables: { said: '{{error.message}}', at: '{{error.stack}}' } }),
+        ],
+        [
+          ['start', 'try'],
+          ['try', 's', 'try'],
+          ['try', 'v', 'catch'],
+        ],
+      ),
+    )
+    const execution = await execute(id)
+    const { context_data } = await over(execution)
+    expect(context_data.variables).toEqual({ said, at: expect.stringMatching(/script\.js:5/) })
+    const [failed] = await api.sql(
+      `select "errorMessage" from "svc_WorkflowExecutionLog" where "execution_Id" = $1 and "nodeId" = 's'`,
+      [execution],
+    )
+    expect(failed.errorMessage).toBe(`${said} (script.js:5:13)`)
+    // Nor is the workflow that calls it.
+    const broken = await make(chain(node('s', 'script', { script: 'null.x' })))
+    const calling = await make(chain(node('call', 'workflow', { workflowId: broken })))
+    const { errorMessage } = await over(await execute(calling))
+    expect(errorMessage).toMatch(/^call: The workflow failed at s: /)
+    expect(errorMessage).not.toContain('script.js')
+    const guard = await make(chain(node('g', 'script', { script: `throw new Error('Not now')` })), {
+      ...{ trigger_type: 'hook', trigger_hook_collection: 'note', trigger_hook_action: 'items.create' },
+    })
+    const position = await api.position()
+    const refused = await api.admin('POST', '/items/note', { total: 1 })
+    expect([refused.status, refused.body.error.message]).toEqual([400, 'Not now'])
+    await waitFor(async () => (await of(guard)).length === 1)
+    expect((await api.log(position)).map(({ entity }) => entity)).not.toContain('note')
+    const [kept] = await api.sql(
+      `select l."errorMessage" from "svc_WorkflowExecutionLog" l join "svc_WorkflowExecution" e on e.id = l."execution_Id" where e."workflow_Id" = $1 and l."nodeId" = 'g'`,
+      [guard],
+    )
+    expect(kept.errorMessage).toMatch(/^Not now \(script\.js:1:\d+\)$/)
+    await api.admin('DELETE', `/workflows/${guard}`)
+  })
+
+  it('that takes too long before a change asks to try again, which no node catches', async () => {
+    const id = await make(
+      flowOf(
+        [
+          node('try', 'try'),
+          node('s', 'script', { script: 'await new Promise((resolve) => setTimeout(resolve, 60_000))' }),
+          node('v', 'variable', { variables: { caught: true } }),
+        ],
+        [
+          ['start', 'try'],
+          ['try', 's', 'try'],
+          ['try', 'v', 'catch'],
+        ],
+      ),
+      { trigger_type: 'hook', trigger_hook_collection: 'note', trigger_hook_action: 'items.create' },
+    )
+    const position = await api.position()
+    const { status, body, headers } = await api.admin('POST', '/items/note', { total: 1 })
+    expect([status, body.error.message, headers['retry-after']]).toEqual([
+      ...[503, 'The workflows of this change took too long. Please try again later.', '1'],
+    ])
+    await waitFor(async () => (await of(id)).length === 1)
+    expect((await api.log(position)).map(({ entity }) => entity)).not.toContain('note')
+    await api.admin('DELETE', `/workflows/${id}`)
   })
 
   it('guards a change: it may complete it, or refuse it with a status of its own', async () => {

@@ -33,6 +33,7 @@ beforeAll(async () => {
       gross: (net, rate) => net * (1 + rate),
       noted: async (step) => (await new ItemsService('row', { accountability: null }).createOne({ step })),
       broken: () => { throw new Error('a secret of the installation') },
+      closed: () => { throw Object.assign(new Error('The year is closed'), { status: 409, code: 'YEAR_CLOSED' }) },
     })`,
   )
   api = await startApi({
@@ -283,6 +284,11 @@ describe('an execution', () => {
     await save('hiding', chain(node('s', 'script', { script: `await require('tax').broken()` })))
     const { errorMessage } = await over(await execute('hiding'))
     expect(errorMessage).toMatch(/^s: This call has failed/)
+    const refusing = `return await require('tax').closed().catch(({ message, status, code }) => ({ message, status, code }))`
+    await save('refusing', chain(node('s', 'script', { script: refusing })))
+    expect((await over(await execute('refusing'))).result_data.s.result).toEqual({
+      ...{ message: 'The year is closed', status: 409, code: 'YEAR_CLOSED' },
+    })
     await save(
       'guarding',
       chain(

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import { fits, Type } from '../../../adapters/typebox.ts'
-import { AppError } from '../../../errors.ts'
+import { AppError, inFull } from '../../../errors.ts'
 import { ChildDeathError, type ChildLine, type Overrun, openChildPool } from '../../../language/child-pool.ts'
 import { moduleFile } from '../../../language/child-process.ts'
 import {
@@ -222,8 +222,8 @@ async function answerCall(
     },
     (error: unknown) => {
       if (!(error instanceof AppError)) return refusedCall('This call has failed')
-      const { message, status, code } = error
-      return JSON.stringify({ error: { message, status, code } })
+      const { status, code } = error
+      return JSON.stringify({ error: { message: inFull(error), status, code } })
     },
   )
   if (!stopped.aborted) line.send({ kind: 'answer', call, text: answer })

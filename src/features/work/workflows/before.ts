@@ -1,6 +1,6 @@
 import { newId } from '../../../adapters/ids.ts'
 import { clientError } from '../../../db/errors.ts'
-import { AppError, errors } from '../../../errors.ts'
+import { AppError, inFull } from '../../../errors.ts'
 import { type Actor, systemActor } from '../../../events/actor.ts'
 import { commit } from '../../../events/commit.ts'
 import { isObject } from '../../../query/guards.ts'
@@ -18,7 +18,7 @@ import { type Authority, partyOf, platform } from './authority.ts'
 import type { WorkflowDefinition, WorkflowWrites } from './capabilities.ts'
 import { databaseEffects, type NodeRun, nodeRunOf, runScriptNode } from './effects.ts'
 import type { Graph } from './flow.ts'
-import { isScript, mapped, NodeError, nodeTypes } from './nodes.ts'
+import { isScript, mapped, NodeError, nodeTypes, overBudget } from './nodes.ts'
 import {
   definitionFor,
   graphFor,
@@ -192,8 +192,6 @@ async function walk(
   }
 }
 
-const overBudget = () => errors.unavailable('The workflows of this change took too long. Please try again later.')
-
 async function resultOf(
   change: HookedChange,
   workflowId: string,
@@ -223,7 +221,7 @@ async function resultOf(
     const refused = clientError(error)
     // The transaction is broken, or the caller has to try again: no node can go on with that.
     if (refused === undefined || refused.status >= 500 || !(error instanceof AppError)) throw error
-    return { error: refused.message }
+    return { error: inFull(refused) }
   }
 }
 

@@ -9,6 +9,7 @@ import { readAs } from '../../../http/shapes.ts'
 import { STATUS_CODES } from '../../../language/node-http.ts'
 import { escapeHtml } from '../../../language/text.ts'
 import { isObject } from '../../../query/guards.ts'
+import { statedRefusal } from '../../data/hooks/hooks.ts'
 import {
   changeItems,
   insideScope,
@@ -25,7 +26,7 @@ import { type Authority, anonymous, platform } from './authority.ts'
 import { sealedForWorkflows, type WorkflowWrites } from './capabilities.ts'
 import { fill, parsePath, pathsIn, resolve, type TemplateScope } from './expressions.ts'
 import type { FlowNode } from './flow.ts'
-import { type NodeData, NodeError, statsOperations } from './nodes.ts'
+import { isFilled, type NodeData, NodeError, overBudget, placed, statsOperations } from './nodes.ts'
 
 /** The effects of database nodes: part of the transaction that keeps their output. */
 
@@ -82,7 +83,7 @@ export const databaseEffects: Readonly<Record<string, DatabaseEffect>> = {
 const defaultLimit = 100
 
 /** The four operations of items, as their data say. */
-async function serve({ deps, input }: NodeRun, writer: Requester): Promise<unknown> {
+async function serve({ deps, node, input }: NodeRun, writer: Requester): Promise<unknown> {
   const { operation, itemId, data, fields } = input
   const collection = nameIn(input, 'collection')
   const asked = fields === undefined ? {} : { fields }
@@ -103,23 +104,29 @@ async function serve({ deps, input }: NodeRun, writer: Requester): Promise<unkno
     case 'delete':
       return written(await change({ action: 'delete', ids: listOf(itemId) }), Array.isArray(itemId))
     case 'read':
-      return read({ deps, input }, writer, collection)
+      // The author decides it: a template that comes to nothing must not show the whole list instead of one row.
+      return isFilled(node.data.itemId)
+        ? readOne({ deps, input }, writer, collection)
+        : readList({ deps, input }, writer, collection)
     default:
       throw new NodeError(`There is no operation ${operation}`)
   }
 }
 
-async function read(
-  { deps, input }: Pick<NodeRun, 'deps' | 'input'>,
-  writer: Requester,
-  collection: string,
-): Promise<unknown> {
-  const { itemId, filter, sort, limit, fields, page, search } = input
-  const asked = { ...(fields != null && { fields }) }
-  if (itemId != null && itemId !== '')
-    return JSON.parse((await readItem(deps, writer, collection, String(itemId), asked)).body)
+type Asked = Pick<NodeRun, 'deps' | 'input'>
+
+const fieldsIn = ({ fields }: NodeData) => (fields == null ? {} : { fields })
+
+/** @throws {NodeError} where `itemId` is empty */
+async function readOne({ deps, input }: Asked, writer: Requester, collection: string): Promise<{ data: unknown }> {
+  if (!isFilled(input.itemId)) throw new NodeError('itemId is empty: it names no row')
+  return JSON.parse((await readItem(deps, writer, collection, String(input.itemId), fieldsIn(input))).body)
+}
+
+async function readList({ deps, input }: Asked, writer: Requester, collection: string): Promise<unknown> {
+  const { filter, sort, limit, page, search } = input
   const query = {
-    ...asked,
+    ...fieldsIn(input),
     ...(filter != null && filter !== '' && { filter }),
     ...(sort != null && sort !== '' && { sort }),
     ...(page != null && { page }),
@@ -234,7 +241,7 @@ async function fileOf(run: NodeRun, writer: Requester): Promise<unknown> {
     }
     case 'list': {
       const input = { filter, limit: limit ?? defaultLimit, sort: '-createdAt' }
-      const { data, totalCount } = (await read({ deps: run.deps, input }, writer, 'svc_File')) as {
+      const { data, totalCount } = (await readList({ deps: run.deps, input }, writer, 'svc_File')) as {
         data: unknown
         totalCount: number
       }
@@ -395,6 +402,8 @@ export async function secretsNamed(
   )
 }
 
+const longestScriptMs = 30_000
+
 /** Runs a script; what it asks for is done with the rights of its node. */
 export async function runScriptNode(run: NodeRun): Promise<unknown> {
   const { deps, node, scope, authority, workflowId, change } = run
@@ -408,7 +417,7 @@ export async function runScriptNode(run: NodeRun): Promise<unknown> {
         ...{ code: String(node.data.script), context: scope, turn: workflowId },
         ...(change !== undefined && {
           isQuick: true,
-          limits: { passedMs: Math.min(30_000, Math.ceil(change.msLeft)) },
+          limits: { passedMs: Math.min(longestScriptMs, Math.ceil(change.msLeft)) },
         }),
       },
       {
@@ -421,10 +430,10 @@ export async function runScriptNode(run: NodeRun): Promise<unknown> {
     return { success: true, result: value ?? null, ...(logs.length > 0 && { logs }) }
   } catch (error) {
     if (!(error instanceof ScriptError)) throw error
-    const { message, stack = [], status } = error.failure
+    const { fault, message, stack = [], status } = error.failure
+    if (fault === 'time' && change !== undefined && change.msLeft < longestScriptMs) throw overBudget()
     const isRefusal = status !== undefined && status >= 400 && status <= 499
-    const place = stack.length === 0 ? '' : ` (${stack[0]})`
-    throw new NodeError(isRefusal ? message : `${message}${place}`, isRefusal ? status : undefined, error)
+    throw new NodeError(isRefusal ? message : placed(message, stack[0]), isRefusal ? status : undefined, error)
   }
 }
 
@@ -437,12 +446,13 @@ function modulesFor({ deps, change, workflowId }: NodeRun) {
         const begin = async () => work(...args)
         return (await (change === undefined ? begin() : insideScope(deps, change.scope, begin))) ?? null
       } catch (error) {
+        const refusal = statedRefusal(error)
+        if (refusal !== undefined) throw refusal
         // A script learns nothing of an unexpected error; the log of the process has it for the operator.
-        if (!(error instanceof AppError))
-          deps.log.error(
-            { err: error, workflow: workflowId, function: `${module}.${name}` },
-            'a function of an extension failed',
-          )
+        deps.log.error(
+          { err: error, workflow: workflowId, function: `${module}.${name}` },
+          'a function of an extension failed',
+        )
         throw error
       }
     }
@@ -454,16 +464,26 @@ function modulesFor({ deps, change, workflowId }: NodeRun) {
   )
 }
 
+/** A script gets the error of a node in its words. */
+async function itemsCall(...call: Parameters<typeof itemsAnswer>): Promise<unknown> {
+  try {
+    return await itemsAnswer(...call)
+  } catch (error) {
+    throw error instanceof NodeError ? new AppError(400, error.message, { cause: error }) : error
+  }
+}
+
 /** A script's call on items; within a change it is part of that change. */
-async function itemsCall(run: NodeRun, method: ItemsMethod, args: readonly unknown[]): Promise<unknown> {
+async function itemsAnswer(run: NodeRun, method: ItemsMethod, args: readonly unknown[]): Promise<unknown> {
   const [collection, one, two] = args
   const writer = requesterOf(run, run.change?.scope)
   const ask = (input: NodeData) => serve({ ...run, input }, writer)
+  const askedBy = (query: unknown, more: object = {}) => ({ deps: run.deps, input: { ...(query as object), ...more } })
   switch (method) {
     case 'read':
-      return ask({ ...(one as object), operation: 'read', collection })
+      return readList(askedBy(one), writer, nameIn({ collection }, 'collection'))
     case 'readOne':
-      return ((await ask({ ...(two as object), operation: 'read', collection, itemId: one })) as { data: unknown }).data
+      return (await readOne(askedBy(two, { itemId: one }), writer, nameIn({ collection }, 'collection'))).data
     case 'create':
       return ask({ operation: 'create', collection, data: one })
     case 'update':

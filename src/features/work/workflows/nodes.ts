@@ -1,3 +1,4 @@
+import { errors } from '../../../errors.ts'
 import { isObject } from '../../../query/guards.ts'
 import {
   type Condition,
@@ -57,8 +58,19 @@ export class NodeError extends Error {
   }
 }
 
+/** The answer to a change or a read whose workflows have used up its time: no node catches it. */
+export const overBudget = () =>
+  errors.unavailable('The workflows of this change took too long. Please try again later.')
+
+/** The message of a script's failure, with the place in the script for those who maintain it. */
+export const placed = (message: string, place: string | undefined): string =>
+  place === undefined ? message : `${message} (${place})`
+
+/** The message alone, for those who are refused by it. */
+export const withoutPlace = (message: string): string => message.replace(/ \(script\.js:\d+(:\d+)?\)$/, '')
+
 const isTemplate = (value: unknown): boolean => typeof value === 'string' && value.includes('{{')
-const isFilled = (value: unknown): boolean => (typeof value === 'string' ? value.trim() !== '' : value != null)
+export const isFilled = (value: unknown): boolean => (typeof value === 'string' ? value.trim() !== '' : value != null)
 
 const needs =
   (...names: readonly string[]) =>

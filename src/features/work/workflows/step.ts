@@ -1,6 +1,6 @@
 import { jsonSize, openRoom, type TemplateScope, takenOf } from './expressions.ts'
 import { type FlowNode, type Graph, isStructure, structures } from './flow.ts'
-import { holds, inputOf, iterationsOf, NodeError, nodeTypes } from './nodes.ts'
+import { holds, inputOf, isScript, iterationsOf, NodeError, nodeTypes, withoutPlace } from './nodes.ts'
 
 /**
  * How an execution goes on: a pure step from a state and the result of the node that ran last. The same results in the same
@@ -82,7 +82,8 @@ export type StepCommand =
       readonly scope: TemplateScope
     }
   | { readonly kind: 'complete' }
-  | { readonly kind: 'fail'; readonly error: NodeFailure }
+  /** `said`: the message with the place in a script, where the error leaves that out. */
+  | { readonly kind: 'fail'; readonly error: NodeFailure; readonly said?: string }
   /** Others may have their turn; go on with {@link goOn}. */
   | { readonly kind: 'pause' }
 
@@ -378,7 +379,7 @@ function leave(
 function fail(graph: Graph, draft: StateDraft, node: FlowNode, message: string): StepCommand | undefined {
   const error = failureOf(node, message, draft.frames)
   const place = draft.frames.findLastIndex(({ branch }) => branch === 'try')
-  if (place < 0) return { kind: 'fail', error }
+  if (place < 0) return { kind: 'fail', error, ...(message !== error.message && { said: message }) }
   draft.error = error
   const caught = graph.nodes.get(draft.frames[place]!.nodeId!)!
   draft.frames.length = place
@@ -386,12 +387,17 @@ function fail(graph: Graph, draft: StateDraft, node: FlowNode, message: string):
   return undefined
 }
 
-function failureOf({ id, label, type }: FlowNode, message: string, frames: readonly Frame[]): NodeFailure {
+function failureOf({ id, label, type, data }: FlowNode, message: string, frames: readonly Frame[]): NodeFailure {
   const around = frames.flatMap(({ nodeId, loop }) =>
     nodeId === undefined ? [] : [`    in ${nodeId}${loop === undefined ? '' : ` (iteration ${loop.index})`}`],
   )
   const place = `    at ${label === '' ? type : label} (${id})`
-  return { message, nodeId: id, stack: [message, place, ...around.reverse()].join('\n') }
+  // Templates carry the message to others, who are not to be told of places in a script.
+  return {
+    message: isScript(type, data) ? withoutPlace(message) : message,
+    nodeId: id,
+    stack: [message, place, ...around.reverse()].join('\n'),
+  }
 }
 
 /** The node and the iterations that it is in: one place of an execution. */

@@ -3,7 +3,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { clientError, isPassing } from '../../../db/errors.ts'
 import type { Reader } from '../../../db/sql.ts'
-import type { AppError } from '../../../errors.ts'
+import { inFull } from '../../../errors.ts'
 import { type Actor, systemActor } from '../../../events/actor.ts'
 import { isObject } from '../../../query/guards.ts'
 import { inTransaction } from '../../data/items/items.ts'
@@ -20,7 +20,7 @@ import {
 } from './effects.ts'
 import type { Graph } from './flow.ts'
 import { type CommitTurn, endUnopened, type GroupCommit, tellEnd } from './group-commit.ts'
-import { isScript, longestDelayMs, mapped, NodeError } from './nodes.ts'
+import { isScript, longestDelayMs, mapped, NodeError, withoutPlace } from './nodes.ts'
 import {
   type ClaimedExecution,
   ClaimLost,
@@ -219,13 +219,10 @@ function failureIn({ deps, claim }: Execution, error: unknown): string {
   if (error instanceof ClaimLost || isPassing(error)) throw error
   if (error instanceof NodeError) return error.message
   const known = clientError(error)
-  if (known !== undefined) return messageOf(known)
+  if (known !== undefined) return inFull(known)
   deps.log.error({ err: error, execution: claim.id }, 'a node of a workflow failed by a fault of the server')
   return 'Internal error'
 }
-
-const messageOf = ({ message, details }: AppError): string =>
-  typeof details === 'string' ? `${message}: ${details}` : message
 
 /**
  * The node's effect, its output, and the status of the execution after it: one transaction. Nodes of the database that
@@ -293,11 +290,10 @@ const runOf = ({ claim, ...execution }: Execution, command: Command_<'run'>): No
 function standingOf({ state, commands }: Pick<StepProgress, 'state' | 'commands'>): Standing {
   const last = commands.at(-1)!
   if (last.kind === 'complete') return { is: 'over', status: 'completed', error: null, state }
-  if (last.kind === 'fail') return { is: 'over', status: 'failed', error: textOfFailure(last.error), state }
+  if (last.kind === 'fail')
+    return { is: 'over', status: 'failed', error: `${last.error.nodeId}: ${last.said ?? last.error.message}`, state }
   return { is: 'running' }
 }
-
-const textOfFailure = ({ message, nodeId }: { message: string; nodeId: string }) => `${nodeId}: ${message}`
 
 /** For what was done elsewhere. */
 function keep(
@@ -457,5 +453,8 @@ async function resultOfCall({ reserved }: WorkflowWrites, executionId: string): 
   if (status === 'completed') return { output: { success: true, executionId, status, result } }
   if (status === 'queued' || status === 'running')
     return { error: `The workflow did not end in time (execution ${executionId})` }
-  return { error: errorMessage === null ? `The workflow was ${status}` : `The workflow failed at ${errorMessage}` }
+  return {
+    error:
+      errorMessage === null ? `The workflow was ${status}` : `The workflow failed at ${withoutPlace(errorMessage)}`,
+  }
 }
