@@ -64,4 +64,14 @@ const executions = [
   )`,
 ]
 
-export const workflows = [...versions, ...executions]
+/** Signed messages that began executions, each once: `message` is a digest of its id. Safe to run again. */
+export const messagesSql = [
+  `create table if not exists "svc_WorkflowMessage" (
+    "execution_Id" uuid primary key references "svc_WorkflowExecution" (id) on delete cascade,
+    "workflow_Id" text not null references "svc_Workflow" (id) on update cascade on delete cascade,
+    message text not null,
+    unique ("workflow_Id", message)
+  )`,
+]
+
+export const workflows = [...versions, ...executions, ...messagesSql]

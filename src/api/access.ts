@@ -31,7 +31,9 @@ export function accessCheck(deps: WebWrites, access: AccessClass, limits: Limits
       if (client !== undefined)
         request.agent = { ...(request.agent ?? agentNamed(client.name)), ...(own.scope && { scope: own.scope }) }
       limits.countCaller(request, reply)
-      if (fault !== undefined) throw unauthenticated(request, access, fault)
+      if (fault !== undefined && !request.routeOptions.config.toleratesFaults)
+        throw unauthenticated(request, access, fault)
+      request.credentialFault = fault
       if (request.routeOptions.config.inPreview === 'as owner') request.caller = ownerOf(request.caller)
       if (request.caller.preview !== undefined) refuseInPreview(request, access)
       refuse(request, access)

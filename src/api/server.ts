@@ -39,6 +39,7 @@ export async function buildServer(
   // Behind proxies all connections are theirs.
   if (connections > 0 && config.server.trustProxy === false) limitConnections(app.server, connections)
   app.decorateRequest('caller', null as never)
+  app.decorateRequest('credentialFault', undefined)
   app.decorateRequest('sessionCookie', 'none')
   app.decorateRequest('logId', '')
   app.decorateRequest('agent', undefined)

@@ -8,7 +8,7 @@ import { clientNetwork } from '../adapters/network-addresses.ts'
 import type { Config } from '../config/config.ts'
 import type { ResourceName } from '../config/issuer.ts'
 import type { RepeatableRequest } from '../db/unlogged/requests.ts'
-import { AppError, errors } from '../errors.ts'
+import { AppError, type CredentialFault, errors } from '../errors.ts'
 import type { Actor, Agent, Cause } from '../events/types.ts'
 import { decodeText, isTooDeep, refuseUnkeepable } from './json-values.ts'
 
@@ -21,6 +21,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** The caller; set before the handler of every route, the public role without a valid session. */
     caller: Caller
+    /** Why its Authorization header makes no caller, where a route `toleratesFaults`; undefined for any other. */
+    credentialFault: CredentialFault | undefined
     /** The state of its session cookie: `live` makes the caller, `dead` does not. `none` also if the header decides. */
     sessionCookie: 'none' | 'live' | 'dead'
     /** The log's own id of it: `id`, unless the client chose that. */
@@ -44,6 +46,8 @@ declare module 'fastify' {
     ignoresSession?: boolean
     /** The route reads the Authorization header itself, e.g. of another service that calls it; the platform does not. */
     ownAuthorization?: boolean
+    /** Callers whose Authorization header opens nothing are the public role, and `credentialFault` says why: the route decides. */
+    toleratesFaults?: boolean
     /** The body is read as it comes, and may come for as long as it moves. */
     streamedBody?: boolean
     /** Where there is no Authorization header, `access_token` may hold a sign-in's token: pages send no headers with an image. */

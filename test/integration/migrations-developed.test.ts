@@ -77,6 +77,7 @@ describe('a database of the last development version', () => {
       { version: '0.1.0', name: 'initial schema', status: 'completed' },
       { version: '0.1.24', name: 'index of requests', status: 'completed' },
       { version: '0.1.25', name: 'index of requests and times', status: 'completed' },
+      { version: '0.1.26', name: 'messages of workflows', status: 'completed' },
     ])
     const [record] = await rowsOf(
       database,
@@ -132,6 +133,17 @@ describe('a database at 0.1.24', () => {
       'btree (xid)',
       'btree (id, "createdAt")',
     ])
+    expect(await structureOf(database.url)).toEqual(await structureOf(fresh.url))
+  })
+})
+
+describe('a database at 0.1.25', () => {
+  it('gets the table of messages that began executions', async () => {
+    const [database, fresh] = [await createDatabase(), await createDatabase()]
+    await withClient(database.url, (client) =>
+      client.query(`delete from "svc_Migration" where version = '0.1.26'; drop table "svc_WorkflowMessage"`),
+    )
+    await setUp(database)
     expect(await structureOf(database.url)).toEqual(await structureOf(fresh.url))
   })
 })

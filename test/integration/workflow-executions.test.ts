@@ -648,10 +648,17 @@ describe('a webhook of a workflow', () => {
       headers: { 'x-own': 'kept' },
     })
     expect(trigger_data.headers).not.toHaveProperty('cookie')
-    const form = await api.anonymous('POST', '/webhook/in/plain', 'a=1&b=x', {
+    const form = await api.anonymous('POST', '/webhook/in/plain', 'a=1&b=x&c=1&c=2&__proto__=y', {
       'content-type': 'application/x-www-form-urlencoded',
     })
-    expect((await over(form.body.execution.id)).trigger_data.body).toEqual({ a: '1', b: 'x' })
+    expect(Object.entries((await over(form.body.execution.id)).trigger_data.body)).toEqual([
+      ...[
+        ['a', '1'],
+        ['b', 'x'],
+        ['c', ['1', '2']],
+        ['__proto__', 'y'],
+      ],
+    ])
     for (const method of ['GET', 'PUT', 'HEAD'] as const)
       expect((await api.anonymous(method, '/webhook/in/plain')).status).toBe(404)
     const missing = await api.anonymous('POST', '/webhook/nowhere', {})
@@ -698,8 +705,85 @@ describe('a webhook of a workflow', () => {
     expect(await post(sign('m1'), { n: 2 })).toBe(401)
     expect(await post(sign('m0', new Date(Date.now() - 600_000)))).toBe(401)
     expect(await post(sign('m1'))).toBe(200)
-    expect(await post(sign('m1'))).toBe(409)
+    expect(await post(sign('m1'))).toBe(200)
     expect(await post(sign('m2'))).toBe(200)
+  })
+
+  it('begins one execution for each signed message, as long as that is kept', async () => {
+    const secret = `whsec_${Buffer.from('another of twenty-four b').toString('base64')}`
+    await api.admin('POST', '/items/svc_Secret', { name: 'messages', value: secret })
+    const options = { webhookSecret: 'messages' }
+    const id = await make(seen, at('in/messages', { options }))
+    const post = (message: string, body = '{"n":1}', path = 'in/messages') => {
+      const now = new Date()
+      const signature = new Webhook(secret).sign(message, now, body)
+      const headers = { 'webhook-id': message, 'webhook-timestamp': String(Math.floor(now.getTime() / 1000)) }
+      const json = { 'content-type': 'application/json', 'webhook-signature': signature }
+      return api.anonymous('POST', `/webhook/${path}`, body, { ...headers, ...json })
+    }
+    // A refusal spends nothing.
+    const position = await api.position()
+    expect((await post('once', '{"n":')).status).toBe(400)
+    expect(await of(id)).toEqual([])
+    const begun = (await api.log(position)).filter(
+      ({ entity, action }) => entity === 'svc_WorkflowExecution' && action === 'create',
+    )
+    expect(begun).toEqual([])
+    const first = await post('once')
+    expect([first.status, first.body.execution.status]).toEqual([200, 'queued'])
+    await over(first.body.execution.id)
+    // Days later, too.
+    await api.sql(
+      `update "svc_WorkflowExecution" set "createdAt" = "createdAt" - interval '7 days', "completedAt" = "completedAt" - interval '7 days' where id = $1`,
+      [first.body.execution.id],
+    )
+    const again = await post('once')
+    expect([again.status, again.body]).toEqual([
+      ...[200, { ...first.body, execution: { id: first.body.execution.id, status: 'completed' } }],
+    ])
+    // At the same moment, and with ids that differ at their end only.
+    const long = 'm'.repeat(300)
+    const answers = await Promise.all([...Array(4).fill(`${long}1`), `${long}2`].map((message) => post(message)))
+    expect(answers.map(({ status }) => status)).toEqual(Array(5).fill(200))
+    expect(new Set(answers.map(({ body }) => body.execution.id)).size).toBe(2)
+    expect(await of(id)).toHaveLength(3)
+    // Another workflow has messages of its own.
+    const respond = node('r', 'respond', { status: 201, body: { made: '{{execution.id}}' } })
+    const answering = await make(chain(respond), at('in/messages/answered', { options }))
+    const one = await post('once', '{}', 'in/messages/answered')
+    const two = await post('once', '{}', 'in/messages/answered')
+    expect([one.status, two.status, two.body]).toEqual([201, 201, one.body])
+    expect(await of(answering)).toHaveLength(1)
+    const failing = await make(
+      chain(node('no', 'service', { operation: 'read', collection: 'nowhere' }), respond),
+      at('in/messages/failing', { options }),
+    )
+    expect((await post('once', '{}', 'in/messages/failing')).status).toBe(500)
+    const failed = await post('once', '{}', 'in/messages/failing')
+    expect([failed.status, failed.body.execution.status]).toEqual([200, 'failed'])
+    expect(await of(failing)).toHaveLength(1)
+    // It is forgotten with its execution.
+    await api.sql('delete from "svc_WorkflowExecution" where id = $1', [first.body.execution.id])
+    expect((await post('once')).body.execution.id).not.toBe(first.body.execution.id)
+  })
+
+  it('takes what its senders authorize themselves by for nothing of its own, and tells it nobody', async () => {
+    const open = await make(seen, at('in/strangers'))
+    for (const authorization of ['Basic dTpw', 'Secret x', 'Bearer of-a-sender', 'Bearer']) {
+      const sent = await api.anonymous('POST', '/webhook/in/strangers', {}, { authorization })
+      expect([authorization, sent.status]).toEqual([authorization, 200])
+      const { triggered_by_Id, trigger_data } = await over(sent.body.execution.id)
+      expect([triggered_by_Id, trigger_data.headers.authorization]).toEqual([null, undefined])
+    }
+    await api.admin('PATCH', `/workflows/${open}`, { allowed_roles: ['none'] })
+    for (const [authorization, code] of [
+      ['Basic dTpw', 'INVALID_TOKEN'],
+      ['Bearer of-a-sender', 'INVALID_TOKEN'],
+    ] as const)
+      expect((await api.anonymous('POST', '/webhook/in/strangers', {}, { authorization })).body.error).toMatchObject({
+        ...{ statusCode: 401, code },
+      })
+    expect((await api.admin('POST', '/webhook/in/strangers', {})).status).toBe(200)
   })
 })
 

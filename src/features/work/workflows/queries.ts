@@ -69,6 +69,35 @@ const insertSql = `
     from given returning id)
   select count(*)::int as count, pg_notify('svc_executions', '')::text from made`
 
+/** Keeps a signed message with its execution; false where it has begun one already. Waits for a transaction that does so. */
+export async function keepMessage(tx: Tx, { id, workflow_Id }: NewExecution, message: string): Promise<boolean> {
+  const kept = await tx.any(
+    rawQuery(
+      `insert into "svc_WorkflowMessage" ("execution_Id", "workflow_Id", message) values ($1, $2, $3)
+       on conflict ("workflow_Id", message) do nothing returning message`,
+      [id, workflow_Id, message],
+    ),
+  )
+  return kept.length > 0
+}
+
+export type BegunExecution = { readonly id: string; readonly status: string; readonly version: number }
+
+/** The execution that a signed message has begun, for as long as it is kept. */
+export function executionByMessage(
+  db: Reader,
+  workflowId: string,
+  message: string,
+): Promise<BegunExecution | undefined> {
+  return db.maybeOne<BegunExecution>(
+    rawQuery(
+      `select e.id, e.status, e.version from "svc_WorkflowMessage" m join "svc_WorkflowExecution" e on e.id = m."execution_Id"
+       where m."workflow_Id" = $1 and m.message = $2`,
+      [workflowId, message],
+    ),
+  )
+}
+
 export type ClaimedExecution = ExecutionStart & {
   readonly token: string
   readonly parent_Id: string | null

@@ -1,4 +1,4 @@
-import { createHmac, randomUUID, timingSafeEqual } from 'node:crypto'
+import { createHash, createHmac, timingSafeEqual } from 'node:crypto'
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -7,7 +7,6 @@ import type { Caller } from '../../../access/principal.ts'
 import { type CsvCell, readCsv } from '../../../adapters/csv.ts'
 import { unseal } from '../../../adapters/sealing.ts'
 import { rawQuery } from '../../../db/sql.ts'
-import { takeLock } from '../../../db/unlogged/work.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { type App, acceptJsonUploads, actorOf, uploadedForm } from '../../../http/http.ts'
 import { decodeText, isTooDeep } from '../../../http/json-values.ts'
@@ -50,7 +49,14 @@ import {
 } from './declarations.ts'
 import { secretsNamed } from './effects.ts'
 import { readFlow } from './flow.ts'
-import { definitionFor, statisticsOf, type Triggerable, triggerableColumns } from './queries.ts'
+import {
+  type BegunExecution,
+  definitionFor,
+  executionByMessage,
+  statisticsOf,
+  type Triggerable,
+  triggerableColumns,
+} from './queries.ts'
 import {
   exportWorkflows,
   importWorkflows,
@@ -65,6 +71,7 @@ import {
   knownWorkflow,
   mayTrigger,
   queue,
+  RepeatedMessage,
   retry,
   runNodeAlone,
   startByHand,
@@ -270,16 +277,40 @@ async function answer(deps: WorkflowWrites, request: FastifyRequest, reply: Fast
   if (workflow === undefined)
     throw new AppError(404, `Webhook not found for ${method} ${path} or workflow is not active`)
   const raw = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0)
-  await verify(deps, workflow, request, raw)
-  requireRole(workflow, caller)
+  const message = await verify(deps, workflow, request, raw)
+  requireRole(workflow, request, caller)
+  const before = await begunBy(deps, workflow, message)
+  if (before !== undefined) return answerWith(deps, reply, workflow, before)
   const asker: WorkflowCaller = { caller, actor: actorOf(request, caller) }
   const data = await dataOf(request, raw, path)
   const execution = executionFor(workflow, asker, { trigger: 'webhook', data })
-  const { id, status } = await queue(deps, asker.actor, execution)
+  try {
+    const { id, status } = await queue(deps, asker.actor, execution, message)
+    return await answerWith(deps, reply, workflow, { id, status, version: workflow.version })
+  } catch (error) {
+    const other = error instanceof RepeatedMessage ? await begunBy(deps, workflow, message) : undefined
+    if (other === undefined) throw error
+    return answerWith(deps, reply, workflow, other)
+  }
+}
+
+/** The execution that the same message has begun before. */
+async function begunBy(deps: WorkflowWrites, { id }: Triggerable, message: string | undefined) {
+  return message === undefined ? undefined : executionByMessage(deps.reserved, id, message)
+}
+
+/** The same for each repetition of a message; of a failed one that it failed, as nothing is gained by sending it again. */
+async function answerWith(
+  deps: WorkflowWrites,
+  reply: FastifyReply,
+  workflow: Triggerable,
+  { id, status, version }: BegunExecution,
+): Promise<FastifyReply> {
   const said = { message: 'Workflow triggered successfully', execution: { id, status } }
-  if (!(await responds(deps, workflow))) return reply.send(said)
+  if (status === 'failed' || !(await responds(deps, { id: workflow.id, version }))) return reply.send(said)
   const response = await responseOf(deps, id)
-  if (response === undefined) return reply.code(202).send({ ...said, execution: { id, status: 'running' } })
+  if (response === undefined)
+    return reply.code(202).send(status === 'queued' ? { ...said, execution: { id, status: 'running' } } : said)
   const { status: code, body, headers } = response
   for (const [name, value] of Object.entries(headers)) if (answered.test(name)) reply.header(name, value)
   return reply.headers(ofStrangers).code(code).send(body)
@@ -319,10 +350,10 @@ function workflowAt({ reserved }: WorkflowWrites, method: string, path: string):
   )
 }
 
-function requireRole(workflow: Triggerable, caller: Caller): void {
+function requireRole(workflow: Triggerable, { credentialFault: fault }: FastifyRequest, caller: Caller): void {
   const isNamed = Array.isArray(workflow.allowed_roles) && workflow.allowed_roles.length > 0
   if (!isNamed || mayTrigger(workflow, { admin: caller.admin, roleId: caller.role.id })) return
-  if (caller.userId === undefined) throw errors.unauthorized()
+  if (caller.userId === undefined) throw fault === undefined ? errors.unauthorized() : errors.badCredential(fault)
   throw new AppError(403, 'You do not have permission to execute this workflow')
 }
 
@@ -357,7 +388,15 @@ async function bodyOf({ headers }: FastifyRequest, raw: Buffer): Promise<unknown
   }
   const text = raw.toString('utf8')
   if (/^text\/csv\b/i.test(type)) return rowsOf(text)
-  return /^application\/x-www-form-urlencoded\b/i.test(type) ? Object.fromEntries(new URLSearchParams(text)) : text
+  return /^application\/x-www-form-urlencoded\b/i.test(type) ? fieldsOf(text) : text
+}
+
+/** A name that is repeated has the list of its values. */
+function fieldsOf(text: string): Readonly<Record<string, unknown>> {
+  const byName = Map.groupBy(new URLSearchParams(text), ([name]) => name)
+  return Object.fromEntries(
+    [...byName].map(([name, pairs]) => [name, pairs.length === 1 ? pairs[0]![1] : pairs.map(([, value]) => value)]),
+  )
 }
 
 /** Objects by the names of the first record. */
@@ -378,16 +417,17 @@ const windowSeconds = 300
 
 /**
  * Where the workflow names a secret, requests are signed with it: by the Standard Webhooks scheme (`webhook-id`,
- * `webhook-timestamp`, `webhook-signature`), of which each id counts once, or as GitHub does (`x-hub-signature-256`).
+ * `webhook-timestamp`, `webhook-signature`), or as GitHub does (`x-hub-signature-256`).
+ * Gives what tells a message of the former from all others, however long its id: of each, one execution begins.
  */
 async function verify(
   deps: WorkflowWrites,
-  { id, options, tenant_Id }: Triggerable,
+  { options, tenant_Id }: Triggerable,
   { headers }: FastifyRequest,
   raw: Buffer,
-): Promise<void> {
+): Promise<string | undefined> {
   const { webhookSecret } = optionsOf(options)
-  if (webhookSecret === undefined) return
+  if (webhookSecret === undefined) return undefined
   const [stored] = await secretsNamed(deps, [webhookSecret], tenant_Id ?? undefined)
   if (stored === undefined) throw errors.unavailable('The webhook cannot be verified now')
   const secret = unseal(deps.config, sealedForWorkflows, stored.value).text
@@ -399,14 +439,12 @@ async function verify(
     const expected = hmac(key, Buffer.concat([Buffer.from(`${messageId}.${at}.`), raw]))
     const isSigned = signature.split(' ').some((one) => matches(one.replace(/^v1,/, ''), expected.toString('base64')))
     if (!isSigned || !/^\d{1,12}$/.test(at) || isLate) throw unsigned()
-    // Twice the window: an id could come again as long as its moment is within it.
-    if (!(await takeLock(deps, `webhook ${id} ${messageId.slice(0, 200)}`, randomUUID(), 2 * windowSeconds)))
-      throw errors.conflict('This message was received before')
-    return
+    return createHash('sha256').update(messageId).digest('base64url')
   }
   const hub = text('x-hub-signature-256')
   if (hub === undefined || !matches(hub.replace(/^sha256=/, ''), hmac(Buffer.from(secret), raw).toString('hex')))
     throw unsigned()
+  return undefined
 }
 
 const unsigned = () => new AppError(401, 'The signature of the webhook is not valid', { code: 'INVALID_SIGNATURE' })
@@ -418,7 +456,7 @@ function matches(given: string, expected: string): boolean {
 }
 
 /** Whether the workflow answers by itself. */
-async function responds(deps: WorkflowWrites, { id, version }: Triggerable): Promise<boolean> {
+async function responds(deps: WorkflowWrites, { id, version }: Pick<Triggerable, 'id' | 'version'>): Promise<boolean> {
   const definition = await definitionFor(deps, { workflow_Id: id, version })
   return readFlow(definition?.flow_data ?? {}, []).nodes.some(({ type }) => type === 'respond')
 }

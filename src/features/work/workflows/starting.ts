@@ -16,6 +16,7 @@ import { holds, inputOf, isScript, iterationsOf, NodeError, nodeTypes } from './
 import {
   cancelExecution,
   insertExecutions,
+  keepMessage,
   type NewExecution,
   queueRefusal,
   type Triggerable,
@@ -114,12 +115,19 @@ export async function startByHand(deps: WorkflowWrites, asker: WorkflowCaller, i
   return queue(deps, asker.actor, execution)
 }
 
-export async function queue(deps: WorkflowWrites, actor: Actor, execution: NewExecution) {
+/** A message that has begun an execution before, or at this moment: nothing was queued. */
+export class RepeatedMessage extends Error {
+  override readonly name = 'RepeatedMessage'
+}
+
+/** @throws {RepeatedMessage}; 503 where too many wait already */
+export async function queue(deps: WorkflowWrites, actor: Actor, execution: NewExecution, message?: string) {
   const { id, workflow_Id } = execution
   const isFull = await queueRefusal(deps, workflow_Id)
   if (isFull !== undefined) throw errors.unavailable('Too many executions of this workflow wait already')
   return commit(deps, actor, async (tx) => {
     await insertExecutions(tx, [execution])
+    if (message !== undefined && !(await keepMessage(tx, execution, message))) throw new RepeatedMessage()
     return { result: { id, status: 'queued', workflow_Id } }
   })
 }
