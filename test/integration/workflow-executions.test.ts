@@ -675,6 +675,22 @@ describe('a webhook of a workflow', () => {
     expect((await (await api.user()).call('POST', '/webhook/in/plain', {})).status).toBe(403)
   })
 
+  it('asks for no more than its filters say, whatever it is sent', async () => {
+    await api.sql(`insert into "order" (id, external) values (7100, 'token-a'), (7101, 'token-b')`)
+    const filter = { external: '{{trigger.body.token}}' }
+    const found = node('in', 'service', { operation: 'read', collection: 'order', filter, bypassPermissions: true })
+    const counted = node('n', 'stats', { collection: 'order', operation: 'count', filter, bypassPermissions: true })
+    await make(chain(found, counted), at('in/asking'))
+    const ask = async (token: unknown) => {
+      const { body } = await api.anonymous('POST', '/webhook/in/asking', { token })
+      const { status, errorMessage, result_data } = await over(body.execution.id)
+      return [status, errorMessage ?? result_data.in.data.map(({ id }: { id: number }) => id)]
+    }
+    expect(await ask('token-a')).toEqual(['completed', [7100]])
+    for (const token of [{ ne: 'x' }, { isNotNull: true }, null, '$COL(external)', undefined])
+      expect(await ask(token)).toEqual(['failed', expect.stringMatching(/^in: filter\.external: /)])
+  })
+
   it('is answered by the workflow where that says so', async () => {
     const respond = node('r', 'respond', {
       status: 201,

@@ -1,5 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import { evaluate, meets, parsePath, resolve, setAt } from '../../src/features/work/workflows/expressions.ts'
+import {
+  evaluate,
+  meets,
+  parsePath,
+  resolve,
+  resolveFilter,
+  setAt,
+} from '../../src/features/work/workflows/expressions.ts'
 import { graphOf, readFlow } from '../../src/features/work/workflows/flow.ts'
 import {
   begin,
@@ -455,5 +462,60 @@ describe('validation', () => {
       expect.stringMatching(/^-: trigger_cron: /),
       '-: options.timezone is no time zone',
     ])
+  })
+})
+
+describe('a filter of a query', () => {
+  const scope = {
+    trigger: {
+      body: { token: 'x', n: 5, list: ['a', 1], none: null, ops: { ne: 'x' }, now: '$NOW', column: '$COL(id)' },
+    },
+    variables: { filter: { state: { ne: 'y' } }, days: 7 },
+  }
+  const filled = (filter: unknown) => resolveFilter(filter, scope)
+
+  it('has values where its templates are', () => {
+    expect(
+      filled({
+        ...{ external: '{{trigger.body.token}}', AND: [{ n: { gt: '{{trigger.body.n}}' } }] },
+        ...{ state: { in: '{{trigger.body.list}}' }, at: { gt: '$NOW-DAYS_{{variables.days}}' } },
+        ...{
+          gone: { eq: '{{trigger.body.none}}' },
+          title: { contains: 'no {{trigger.body.token}}' },
+          own: { isNull: true },
+        },
+      }),
+    ).toEqual({
+      ...{ external: 'x', AND: [{ n: { gt: 5 } }], state: { in: ['a', 1] }, at: { gt: '$NOW-DAYS_7' } },
+      ...{ gone: { eq: null }, title: { contains: 'no x' }, own: { isNull: true } },
+    })
+    expect(filled('{{variables.filter}}')).toEqual({ state: { ne: 'y' } })
+    expect(filled('{"external":"{{trigger.body.token}}"}')).toEqual({ external: 'x' })
+    expect(filled('{"external":"x"}')).toBe('{"external":"x"}')
+  })
+
+  it.each([
+    [
+      { external: '{{trigger.body.ops}}' },
+      'filter.external: {{trigger.body.ops}} is neither a value nor a list of values',
+    ],
+    [{ AND: ['{{trigger.body.ops}}'] }, 'filter.AND.0: {{trigger.body.ops}} is neither a value nor a list of values'],
+    [
+      { external: '{{trigger.body.none}}' },
+      'filter.external: {{trigger.body.none}} is null, which only eq compares with',
+    ],
+    [{ n: { ne: '{{trigger.body.none}}' } }, 'filter.n.ne: {{trigger.body.none}} is null, which only eq compares with'],
+    [{ n: { ne: '{{trigger.body.gone}}' } }, 'filter.n.ne: {{trigger.body.gone}} names nothing'],
+    [
+      { id: '{{trigger.body.column}}' },
+      'filter.id: {{trigger.body.column}} is a variable of the query, which no data may name',
+    ],
+    [
+      { at: { lt: '{{trigger.body.now}}' } },
+      'filter.at.lt: {{trigger.body.now}} is a variable of the query, which no data may name',
+    ],
+    ['{"n":{{trigger.body.ops}}}', 'filter is no JSON: its templates must stand in texts'],
+  ])('refuses what is no value: %j', (filter, message) => {
+    expect(() => filled(filter)).toThrow(new TypeError(message))
   })
 })

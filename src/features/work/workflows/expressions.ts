@@ -74,6 +74,7 @@ export function jsonSize(value: unknown, most: number): number {
   return size
 }
 
+const whole = /^\s*\{\{([^{}]*)\}\}\s*$/
 const template = /\{\{([^{}]*)\}\}/g
 
 /**
@@ -102,9 +103,9 @@ function take(room: ExpansionRoom, what: keyof ExpansionRoom, size: number): voi
 
 function resolveText(text: string, scope: TemplateScope, room: ExpansionRoom): unknown {
   if (!text.includes('{{')) return text
-  const whole = /^\s*\{\{([^{}]*)\}\}\s*$/.exec(text)
-  if (whole !== null) {
-    const value = lookUp(whole[1]!, scope)
+  const only = whole.exec(text)
+  if (only !== null) {
+    const value = lookUp(only[1]!, scope)
     if (value === undefined) return text
     take(room, 'text', jsonSize(value, room.text))
     return value
@@ -125,6 +126,56 @@ function fillIn(text: string, scope: TemplateScope, room: ExpansionRoom, write: 
 export function fill(text: string, scope: TemplateScope, write: (text: string) => string): string {
   return fillIn(text, scope, openRoom(), (value) => write(textOf(value)))
 }
+
+/**
+ * The filter of a query with its templates replaced. A template that is the whole filter may become any; everywhere else it
+ * stands for a value, so that what a caller sends becomes neither an operator nor a variable of the query.
+ *
+ * @throws {TypeError} where a template names nothing or stands for no value, with its place in the filter
+ */
+export function resolveFilter(given: unknown, scope: TemplateScope, room = openRoom()): unknown {
+  if (typeof given !== 'string') return filterValues(given, ['filter'], scope, room)
+  if (!given.includes('{{') || whole.test(given)) return resolveText(given, scope, room)
+  return filterValues(filterOfText(given), ['filter'], scope, room)
+}
+
+/** Read before its templates are replaced: a value cannot end the text that it stands in. */
+function filterOfText(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new TypeError('filter is no JSON: its templates must stand in texts')
+  }
+}
+
+function filterValues(value: unknown, place: readonly string[], scope: TemplateScope, room: ExpansionRoom): unknown {
+  if (typeof value === 'string') return filterValue(value, place, scope, room)
+  if (Array.isArray(value)) return value.map((one, i) => filterValues(one, [...place, String(i)], scope, room))
+  if (value === null || typeof value !== 'object') return value
+  return Object.fromEntries(
+    Object.entries(value).map(([name, one]) => [name, filterValues(one, [...place, name], scope, room)]),
+  )
+}
+
+function filterValue(text: string, place: readonly string[], scope: TemplateScope, room: ExpansionRoom): unknown {
+  if (!text.includes('{{')) return text
+  const at = place.join('.')
+  const missing = pathsIn(text).find((path) => lookUp(path, scope) === undefined)
+  if (missing !== undefined) throw new TypeError(`${at}: {{${missing}}} names nothing`)
+  const value = resolveText(text, scope, room)
+  if (value === null && place.at(-1) === 'eq') return value
+  if (value === null) throw new TypeError(`${at}: ${text.trim()} is null, which only eq compares with`)
+  const given = Array.isArray(value) ? value : [value]
+  if (given.some((one) => one === null || typeof one === 'object'))
+    throw new TypeError(`${at}: ${text.trim()} is neither a value nor a list of values`)
+  const isOfAuthor = variable.test(text.slice(0, text.indexOf('{{')))
+  if (!isOfAuthor && given.some((one) => typeof one === 'string' && variable.test(one)))
+    throw new TypeError(`${at}: ${text.trim()} is a variable of the query, which no data may name`)
+  return value
+}
+
+/** The beginning of a text that a query reads as a variable or a column. */
+const variable = /^\$(NOW|CURRENT_|COL\()/
 
 function lookUp(path: string, scope: TemplateScope): unknown {
   const names = parsePath(path.trim())

@@ -10,6 +10,7 @@ import {
   parsePath,
   pathsIn,
   resolve,
+  resolveFilter,
   setAt,
   type TemplateScope,
   textOf,
@@ -38,6 +39,8 @@ type NodeType = {
   readonly needsAdmin?: (data: NodeData) => string | undefined
   /** Why it cannot be part of a change that is still being made, and what to do instead. */
   readonly notBefore?: (data: NodeData) => string | undefined
+  /** Its `filter` is one of a query. */
+  readonly filters?: true
   /** Members in which templates mean nothing yet, or ever. */
   readonly raw?: readonly string[]
   readonly check: (data: NodeData, report: ReportProblem) => void
@@ -165,6 +168,7 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
   },
   service: {
     effect: 'database',
+    filters: true,
     needsAdmin: bypass,
     check(data, report) {
       needs('operation', 'collection')(data, report)
@@ -180,6 +184,7 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
   email: { effect: 'database', raw: ['body'], check: needs('to', 'subject', 'body') },
   stats: {
     effect: 'database',
+    filters: true,
     needsAdmin: bypass,
     check(data, report) {
       needs('collection', 'operation')(data, report)
@@ -189,6 +194,7 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
   },
   file: {
     effect: 'database',
+    filters: true,
     needsAdmin: bypass,
     notBefore: ({ operation }) =>
       operation === 'delete' ? 'files cannot be deleted before the change is made: use the .after action' : undefined,
@@ -245,11 +251,11 @@ export const isScript = (type: string, data: NodeData): boolean =>
 
 /** The data of a node with its templates replaced, as it is shown and done. */
 export function inputOf(type: string, data: NodeData, scope: TemplateScope, room = openRoom()): NodeData {
-  const raw = nodeTypes[type]?.raw ?? []
+  const { raw = [], filters = false } = nodeTypes[type] ?? {}
+  const given = (name: string, value: unknown) =>
+    filters && name === 'filter' ? resolveFilter(value, scope, room) : resolve(value, scope, room)
   const entries = Object.entries(data).filter(([name]) => name !== 'label')
-  return Object.fromEntries(
-    entries.map(([name, value]) => [name, raw.includes(name) ? value : resolve(value, scope, room)]),
-  )
+  return Object.fromEntries(entries.map(([name, value]) => [name, raw.includes(name) ? value : given(name, value)]))
 }
 
 /** Whether the conditions of a node hold; bare names mean members of `current`, where there is one. */

@@ -215,9 +215,9 @@ export async function runNodeAlone(
           tenantId: caller.tenantId,
         }
   const authority = { ...own, mayBypass: isAdmin }
-  const input = node.type === 'trigger' ? {} : inputOf(node.type, node.data, scope)
-  const place = { node, input, scope, step: nodeId }
   try {
+    const input = node.type === 'trigger' ? {} : inputOf(node.type, node.data, scope)
+    const place = { node, input, scope, step: nodeId }
     return await resultAlone(nodeRunOf({ deps, authority, actor, workflowId: id }, place, newId()))
   } catch (error) {
     if (error instanceof NodeError || error instanceof TypeError)
