@@ -41,7 +41,8 @@ const jsonForms: Readonly<Record<Kind, string>> = {
   uuid: '`"0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44"`',
   enum: 'one of `values`',
   array: 'a list',
-  range: '`{"lower": 1, "upper": 5, "lowerInclusive": true, "upperInclusive": false}`; `[1, 5]` is taken, too',
+  range:
+    '`{"lower": 1, "upper": 5, "lowerInclusive": true, "upperInclusive": false}`, or `{"empty": true}`; `[1, 5]` is taken, too',
   geometry: 'GeoJSON',
   geography: 'GeoJSON',
   vector: '`[0.1, 0.2]`',

@@ -2,6 +2,7 @@ import { isIP } from 'node:net'
 import type { FieldProblem } from '../errors.ts'
 import { oncePer, onFirstUse } from '../language/once.ts'
 import type { Field, Kind } from './catalog.ts'
+import { orderOf } from './moments.ts'
 
 const re2js = onFirstUse<typeof import('re2js')>('re2js')
 
@@ -179,29 +180,11 @@ const lengthOf = oncePer(({ kind, pgType }: Field): { readonly most: number | un
   return { most: length === undefined ? undefined : Number(length) }
 })
 
-function rangeOrder({ element }: Field, value: unknown): BrokenRule | undefined {
+function rangeOrder({ element = 'integer' }: Field, value: unknown): BrokenRule | undefined {
   const bounds = boundsOf(value)
   const [lower, upper] = [orderOf(bounds.lower, element), orderOf(bounds.upper, element)]
   if (lower === undefined || upper === undefined || lower <= upper) return undefined
   return { rule: 'range', message: 'Lower bound cannot exceed upper bound' }
-}
-
-/** A value that compares as the bounds do; undefined for what only PostgreSQL can order. */
-function orderOf(bound: unknown, element: Kind | undefined): number | string | undefined {
-  if (element === undefined || numberKinds.has(element)) return numberOf(bound)
-  if (typeof bound !== 'string') return undefined
-  if (element === 'date') return bound.slice(0, 10)
-  if (element === 'time' || element === 'time_no_tz') return /^[\d:.]+$/.test(bound) ? bound : undefined
-  const instant = Date.parse(isoInstant(bound))
-  return Number.isNaN(instant) ? undefined : instant
-}
-
-/** Text without a zone is UTC, and `+02` is spelled `+02:00`. */
-function isoInstant(text: string): string {
-  const iso = text.replace(' ', 'T')
-  if (!iso.includes('T') || /z$/i.test(iso)) return iso
-  const zone = /([+-]\d\d):?(\d\d)?$/.exec(iso.slice(iso.indexOf('T')))
-  return zone === null ? `${iso}Z` : `${iso.slice(0, iso.length - zone[0].length)}${zone[1]}:${zone[2] ?? '00'}`
 }
 
 function boundsOf(value: unknown): { lower?: unknown; upper?: unknown } {

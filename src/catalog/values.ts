@@ -5,6 +5,7 @@
 import { errors } from '../errors.ts'
 import { oncePer } from '../language/once.ts'
 import type { Kind } from './catalog.ts'
+import { isEnd, orderOf, readClock, readMoment } from './moments.ts'
 
 export type ParamValue = string | number | boolean | null | readonly ParamValue[]
 
@@ -83,9 +84,9 @@ const READERS: Record<Exclude<Kind, 'json'>, ValueReader> = {
   decimal: (raw, _type, label) => readDecimal(raw, label),
   float: (raw, type, label) => readFloat(raw, baseType(type.pgType) === 'real', label),
   boolean: (raw, _type, label) => readBoolean(raw, label),
-  datetime: (raw, _type, label) => readMoment(raw, label, ({ date, time, zone }) => `${date}T${time}${zone}`),
-  datetime_no_tz: (raw, _type, label) => readMoment(raw, label, ({ date, time }) => `${date}T${time}`),
-  date: (raw, _type, label) => readMoment(raw, label, ({ date }) => date),
+  datetime: readTemporal,
+  datetime_no_tz: readTemporal,
+  date: readTemporal,
   time: (raw, _type, label) => readTime(raw, label, true),
   time_no_tz: (raw, _type, label) => readTime(raw, label, false),
   uuid: (raw, _type, label) => matching(raw, UUID, label, 'a UUID'),
@@ -103,9 +104,6 @@ function readKind(raw: unknown, type: ValueType, label: string): ParamValue {
 
 const UUID = /^[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}$/i
 const DECIMAL = /^[+-]?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:e[+-]?\d{1,3})?$/i
-const TIME = /^([01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,9})?)?(Z|[+-](?:0\d|1[0-5])(?::?[0-5]\d)?)?$/i
-const MOMENT =
-  /^(\d{4})-(\d\d)-(\d\d)(?:[T ]((?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,9})?)?) ?(Z|[+-](?:0\d|1[0-5])(?::?[0-5]\d)?)?)?$/i
 
 function refuse(label: string, expected: string): never {
   throw errors.badQuery(`${label}: expected ${expected}`)
@@ -157,32 +155,15 @@ function readBoolean(raw: unknown, label: string): boolean {
   return raw === false || raw === 'false' ? false : refuse(label, 'true or false')
 }
 
-type Moment = { readonly date: string; readonly time: string; readonly zone: string }
-
-/**
- * One ISO date with or without time, in the form that the column takes. Text without a zone is UTC. Extensions may give
- * a `Date`.
- */
-function readMoment(given: unknown, label: string, form: (moment: Moment) => string): string {
-  const raw = given instanceof Date && !Number.isNaN(given.getTime()) ? given.toISOString() : given
-  const match = typeof raw === 'string' ? MOMENT.exec(raw) : null
-  if (match === null) return refuse(label, 'an ISO date')
-  const [, year, month, day, time = '00:00:00', zone = 'Z'] = match as unknown as string[]
-  if (!isCalendarDay(Number(year), Number(month), Number(day))) return refuse(label, 'an ISO date')
-  return form({ date: `${year}-${month}-${day}`, time, zone })
-}
-
-function isCalendarDay(year: number, month: number, day: number): boolean {
-  const leap = (year % 4 === 0 && year % 100 !== 0) || year % 400 === 0
-  const days = [31, leap ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month - 1] ?? 0
-  return year >= 1 && day >= 1 && day <= days
+function readTemporal(raw: unknown, { kind }: ValueType, label: string): string {
+  const { date, time, zone, era } = readMoment(raw, kind) ?? refuse(label, 'an ISO date')
+  if (kind === 'date') return `${date}${era}`
+  return `${date}T${time}${kind === 'datetime' ? zone : ''}${era}`
 }
 
 function readTime(raw: unknown, label: string, zoned: boolean): string {
-  const text = matching(raw, TIME, label, 'a time such as 13:45:00')
-  const zone = TIME.exec(text)?.[2] ?? ''
-  if (zoned) return zone === '' ? `${text}Z` : text
-  return text.slice(0, text.length - zone.length)
+  const { time, zone } = readClock(raw) ?? refuse(label, 'a time such as 13:45:00')
+  return zoned ? `${time}${zone || 'Z'}` : time
 }
 
 function readArray(raw: unknown, type: ValueType, label: string): ParamValue {
@@ -192,39 +173,33 @@ function readArray(raw: unknown, type: ValueType, label: string): ParamValue {
 }
 
 /**
- * `{ lower, upper, lowerInclusive, upperInclusive }`, or `[lower, upper]`, as PostgreSQL range text; the lower bound is in
- * it and the upper one is not, unless it says otherwise.
+ * `{ lower, upper, lowerInclusive, upperInclusive }`, `[lower, upper]` or `{ empty: true }`, as PostgreSQL range text; the
+ * lower bound is in it and the upper one is not, unless it says otherwise.
  */
 function readRange(given: unknown, type: ValueType, label: string): string {
   const raw = Array.isArray(given) && given.length === 2 ? { lower: given[0], upper: given[1] } : given
-  if (!isObject(raw) || hasUnresolved(raw)) return refuse(label, '{ lower, upper } or [lower, upper]')
+  if (!isObject(raw) || hasUnresolved(raw)) return refuse(label, '{ lower, upper }, [lower, upper] or { empty: true }')
+  if (isEmptyRange(raw, label)) return 'empty'
+  const element = elementType(type)
   const bound = (name: string) => {
     const value = member(raw, name) ?? null
-    return value === null ? '' : `"${readKind(value, elementType(type), label)}"`
+    return value === null ? '' : `"${isEnd(value, element.kind) ? value : readKind(value, element, label)}"`
   }
   const opening = member(raw, 'lowerInclusive') === false ? '(' : '['
   const closing = member(raw, 'upperInclusive') === true ? ']' : ')'
-  return requireOrdered(`${opening}${bound('lower')},${bound('upper')}${closing}`, raw, type, label)
-}
-
-function requireOrdered(text: string, raw: Readonly<Record<string, unknown>>, type: ValueType, label: string): string {
-  const order = (name: string) => orderOf(member(raw, name) ?? null, elementType(type), label)
-  const [lower, upper] = [order('lower'), order('upper')]
+  const text = `${opening}${bound('lower')},${bound('upper')}${closing}`
+  const [lower, upper] = [orderOf(member(raw, 'lower'), element.kind), orderOf(member(raw, 'upper'), element.kind)]
   if (lower === undefined || upper === undefined || lower <= upper) return text
   return refuse(label, 'a lower bound that is not above the upper one')
 }
 
-function orderOf(value: unknown, type: ValueType, label: string): number | bigint | string | undefined {
-  if (value === null) return undefined
-  const read = readKind(value, type, label)
-  if (type.kind === 'datetime') return Date.parse(isoMillis(String(read)))
-  if (type.kind === 'bigint') return BigInt(String(read))
-  return type.kind === 'decimal' ? Number(read) : (read as number | string)
+/** 400 for one that has a bound as well: it would not say which of both is meant. */
+function isEmptyRange(range: Readonly<Record<string, unknown>>, label: string): boolean {
+  const empty = readBoolean(member(range, 'empty') ?? false, `${label}: empty`)
+  const isBound = (name: string) => (member(range, name) ?? null) !== null
+  if (empty && (isBound('lower') || isBound('upper'))) return refuse(label, 'no bounds where empty is true')
+  return empty
 }
-
-/** The zone as JavaScript reads it: `+02` and `+0200` become `+02:00`. */
-export const isoMillis = (text: string): string =>
-  text.replace(' ', 'T').replace(/([+-]\d\d):?(\d\d)?$/, (_, hours, minutes = '00') => `${hours}:${minutes}`)
 
 const GEOJSON = new Set(['Point', 'LineString', 'Polygon', 'MultiPoint', 'MultiLineString', 'MultiPolygon'])
 

@@ -477,11 +477,22 @@ function arraySql(x: string, type: ValueType): string {
   return `case when ${x} is null then null else (${elements} from unnest(${x}) with ordinality e(v, n)) end`
 }
 
+/** Bounds alone would not tell an empty range, which has none, from one that holds everything. */
 function rangeSql(x: string, type: ValueType): string {
   const element = elementType(type)
-  const bound = (name: string) => wireSql(element.kind === 'float' ? `${name}(${x})::float8` : `${name}(${x})`, element)
+  const bound = (name: string) =>
+    boundSql(element.kind === 'float' ? `${name}(${x})::float8` : `${name}(${x})`, element)
   return (
-    `case when ${x} is null then null else json_build_object('lower', ${bound('lower')}, 'upper', ${bound('upper')}, ` +
+    `case when ${x} is null then null when isempty(${x}) then json_build_object('empty', true) ` +
+    `else json_build_object('lower', ${bound('lower')}, 'upper', ${bound('upper')}, ` +
     `'lowerInclusive', lower_inc(${x}), 'upperInclusive', upper_inc(${x})) end`
   )
+}
+
+/** Null is no bound, so a bound that a value of its kind cannot show keeps its words: `infinity`, and years before the first. */
+function boundSql(x: string, element: ValueType): string {
+  const { kind } = element
+  if (kind !== 'datetime' && kind !== 'datetime_no_tz') return wireSql(x, element)
+  const local = kind === 'datetime' ? `${x} at time zone 'UTC'` : x
+  return `coalesce(${wireSql(x, element)} || case when ${local} < '0001-01-01' then ' BC' else '' end, ${x}::text)`
 }

@@ -4,7 +4,7 @@
  * or the last microsecond, so that indexes serve.
  */
 import type { Kind } from '../catalog/catalog.ts'
-import { isoMillis, type TypedValue, type ValueType } from '../catalog/values.ts'
+import type { TypedValue, ValueType } from '../catalog/values.ts'
 import { findOperator, type Operator } from './operators.ts'
 
 const MOMENTS: ReadonlySet<Kind> = new Set(['datetime', 'datetime_no_tz'])
@@ -121,3 +121,7 @@ function microsecond(moment: string, edge: Edge): string {
 
 /** Only for their order: those without a zone are all of one. */
 const msOf = (moment: string): number => Date.parse(isoMillis(/\.\d+$/.test(moment) ? `${moment}Z` : moment))
+
+/** The zone as JavaScript reads it: `+02` and `+0200` become `+02:00`. */
+const isoMillis = (text: string): string =>
+  text.replace(' ', 'T').replace(/([+-]\d\d):?(\d\d)?$/, (_, hours, minutes = '00') => `${hours}:${minutes}`)

@@ -84,6 +84,13 @@ describe('GET /openapi', () => {
         sold: { type: ['integer', 'string', 'null'] },
         at: { type: ['string', 'null'], format: 'date-time' },
         tags: { type: ['array', 'null'], items: { type: ['string', 'null'] } },
+        span: {
+          anyOf: [
+            { properties: { lower: { type: ['integer', 'null'] }, lowerInclusive: { type: 'boolean' } } },
+            { properties: { empty: { const: true } }, required: ['empty'] },
+            { type: 'null' },
+          ],
+        },
         maker: { anyOf: [{ $ref: '#/components/schemas/maker' }, { type: 'null' }] },
       },
     })

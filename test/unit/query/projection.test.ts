@@ -28,7 +28,7 @@ describe('the JSON form of a column', () => {
     ],
     [
       'share',
-      `case when r."share" is null then null else json_build_object('lower', lower(r."share")::float8, 'upper', upper(r."share")::float8, 'lowerInclusive', lower_inc(r."share"), 'upperInclusive', upper_inc(r."share")) end`,
+      `case when r."share" is null then null when isempty(r."share") then json_build_object('empty', true) else json_build_object('lower', lower(r."share")::float8, 'upper', upper(r."share")::float8, 'lowerInclusive', lower_inc(r."share"), 'upperInclusive', upper_inc(r."share")) end`,
     ],
   ])('%s', (name, sql) => {
     expect(projectionSql(notes.fields.get(name)!, 'r')).toBe(sql)

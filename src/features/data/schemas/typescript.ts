@@ -25,12 +25,15 @@ export type Row<Name extends keyof Schema> = Schema[Name]['row']
 }
 
 const helpers = `export type Json = null | boolean | number | string | readonly Json[] | { readonly [member: string]: Json }
-export type Range<Bound> = {
-  readonly lower: Bound | null
-  readonly upper: Bound | null
-  readonly lowerInclusive: boolean
-  readonly upperInclusive: boolean
-}
+export type Range<Bound> =
+  | {
+      readonly empty?: false
+      readonly lower: Bound | null
+      readonly upper: Bound | null
+      readonly lowerInclusive: boolean
+      readonly upperInclusive: boolean
+    }
+  | { readonly empty: true }
 export type GeoJson = { readonly type: string; readonly [member: string]: Json }
 /** A related row in a payload: its key, a new row, or changes of the row with the key. */
 export type Related<Key, Create, Update, Name extends string> = Key | Create | ({ readonly [Member in Name]: Key } & Update)

@@ -158,9 +158,16 @@ function formOf(
   if (kind === 'enum') return { type: 'string', enum: [...(enumValues ?? [])] }
   if (kind === 'array')
     return { type: 'array', items: orNull(formOf(element ?? 'text', undefined, undefined, direction)) }
-  if (kind === 'range') return rangeOf(orNull(formOf(element ?? 'integer', undefined, undefined, direction)), direction)
+  if (kind === 'range') return rangeOf(orNull(boundOf(element ?? 'integer', direction)), direction)
   const form = forms[kind]
   return { ...(direction === 'taken' ? (form.taken ?? form.answered) : form.answered) }
+}
+
+/** A bound may be what no format and no number writes: `10000-01-01`, `infinity`. */
+function boundOf(kind: Kind, direction: RowDirection): Json {
+  const { format, ...form } = formOf(kind, undefined, undefined, direction)
+  if (kind === 'float') return { ...form, type: ['number', 'string'] }
+  return form.type === 'string' || format === undefined ? form : { ...form, format }
 }
 
 function rangeOf(bound: Json, direction: RowDirection): Json {
@@ -169,8 +176,14 @@ function rangeOf(bound: Json, direction: RowDirection): Json {
     type: 'object',
     properties: { lower: bound, upper: bound, lowerInclusive: flag, upperInclusive: flag },
   }
-  if (direction === 'answered') return whole
-  return { anyOf: [whole, { type: 'array', items: bound, minItems: 2, maxItems: 2 }] }
+  const empty = {
+    type: 'object',
+    properties: { empty: { const: true } },
+    required: ['empty'],
+    description: 'Holds nothing; null as a bound means that there is none.',
+  }
+  if (direction === 'answered') return { anyOf: [whole, empty] }
+  return { anyOf: [whole, empty, { type: 'array', items: bound, minItems: 2, maxItems: 2 }] }
 }
 
 const geoJson: Json = {
