@@ -564,6 +564,32 @@ describe('permissions', () => {
     expect(await rows('genre')).toHaveLength(1)
   })
 
+  it('refuses a preview where a value no longer fits its field, as the undo; a conflict is told', async () => {
+    const define = (more: object) => ({
+      collectionName: 'grade',
+      schema: { fields: { n: { type: 'Integer', ...more } } },
+    })
+    await ok(api.admin('POST', '/schemas', define({})))
+    const id = await make('grade', { n: 50 })
+    const { id: requestId } = await ok(api.admin('PATCH', `/items/grade/${id}`, { n: 5 }))
+    await ok(api.admin('PATCH', '/schemas/grade', define({ validate: { max: 10 } })))
+    const position = await api.position()
+    for (const dryRun of [true, false]) {
+      const { status, body } = await undo({ requestId, dryRun })
+      const { message, details } = body.error
+      expect([status, message]).toEqual([400, 'grade: Validation failed: 0.n: Value 50 is greater than maximum 10'])
+      expect(details.errors).toEqual([expect.objectContaining({ rule: 'max', value: 50 })])
+    }
+    expect(await api.log(position)).toEqual([])
+    await ok(api.admin('PATCH', `/items/grade/${id}`, { n: 6 }))
+    const conflicts = [{ collection: 'grade', id, reasons: [{ reason: 'changed', fields: ['n'] }] }]
+    expect((await undo({ requestId, dryRun: true })).body.data).toMatchObject({ conflicts })
+    expect(await undo({ requestId })).toMatchObject({
+      status: 409,
+      body: { error: { code: 'UNDO_CONFLICT', details: { conflicts } } },
+    })
+  })
+
   it('refuses a preview in the words of the undo', async () => {
     const id = await make('writer', { name: 'a', rank: 1 })
     const update = (await ok(api.admin('PATCH', `/items/writer/${id}`, { name: 'b', rank: 2 }))).id

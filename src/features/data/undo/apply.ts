@@ -50,12 +50,13 @@ export async function applyPlan(
 }
 
 /**
- * Throws the 403 by which the caller's permissions would refuse to write a plan, as far as they tell without a write: for its
- * collections, rows and fields. Hooks are not asked, and rows as they would become are not held against rules.
+ * Throws what would refuse to write a plan, as far as it shows without a write: 403 where the caller may not change a
+ * collection, a row or a field, 400 where a value no longer fits its field. Hooks are not asked, and rows as they would
+ * become are not held against row rules. Rows in conflict are refused for that, which the plan tells.
  */
-export async function requireRights(asked: RightsAsked, rows: readonly PlannedRow[]): Promise<void> {
+export async function requireUndoable(asked: RightsAsked, rows: readonly PlannedRow[]): Promise<void> {
   for (const group of Map.groupBy(rows, ({ action, collection }) => `${action} ${collection.name}`).values())
-    await named(group[0]!.collection.name, () => requireRightsOn(asked, group))
+    await named(group[0]!.collection.name, () => requireUndoableOf(asked, group))
 }
 
 type RightsAsked = {
@@ -66,7 +67,10 @@ type RightsAsked = {
 }
 
 /** Of one collection and action. */
-async function requireRightsOn({ deps, db, requester, past }: RightsAsked, rows: readonly PlannedRow[]): Promise<void> {
+async function requireUndoableOf(
+  { deps, db, requester, past }: RightsAsked,
+  rows: readonly PlannedRow[],
+): Promise<void> {
   const { action, collection } = rows[0]!
   if (action === 'none') return
   const { name } = collection
@@ -83,11 +87,12 @@ async function requireRightsOn({ deps, db, requester, past }: RightsAsked, rows:
   for (let at = 0; at < rows.length; at += chunk) {
     const some = rows.slice(at, at + chunk)
     const before = await past.at(db, collection, fields, some.flatMap(positionsOf))
-    for (const row of some) {
+    for (const [index, row] of some.entries()) {
       const { payload } = valuesOf(row, fields, { before, nulls: clearedOf(row), only: undefined, action })
       const platform = row.restoring?.values
-      // Only what may be written counts here; what is wrong with values is for the write to say.
-      readPayload({ ...context, platform }, payload, { trusted: true, problems: { fields: [], relations: [] } })
+      const unread = { problems: { fields: [], relations: [] } }
+      const options = { trusted: true, label: `${index}.`, ...(row.reasons.length > 0 && unread) }
+      readPayload({ ...context, platform }, payload, options)
     }
   }
 }

@@ -8,7 +8,7 @@ import type { Access } from '../../../query/access.ts'
 import { parsePoint } from '../../../query/past.ts'
 import { readableFields, resolveCondition, resolveEnv } from '../../../query/resolve.ts'
 import { inTransaction, isScoped, isTenanted, type Requester } from '../items/items.ts'
-import { applyPlan, clearedOf, requireRights } from './apply.ts'
+import { applyPlan, clearedOf, requireUndoable } from './apply.ts'
 import {
   type ExcludedRows,
   isProtected,
@@ -106,7 +106,7 @@ export async function undo(deps: UndoWrites, requester: Requester, request: Undo
   if (request.dryRun === true) {
     const { plan, outline } = await planned(deps, deps.db, requester, chosen)
     if (outline.first !== null)
-      await requireRights({ deps, db: deps.db, requester, past: pastOfLog(outline.first) }, plan.rows)
+      await requireUndoable({ deps, db: deps.db, requester, past: pastOfLog(outline.first) }, plan.rows)
     return reportOf(deps, deps.db, access, plan)
   }
   return inTransaction(deps, requester, async (run) => {
