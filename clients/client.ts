@@ -179,6 +179,7 @@ function openConnections(url: string, session: Session, path: string | undefined
           get cursor() {
             return handle.cursor
           },
+          catchUp: () => handle.catchUp(),
           unsubscribe() {
             followed.delete(collection)
             handle.unsubscribe()

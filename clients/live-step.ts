@@ -11,8 +11,13 @@ export type Pending = {
   readonly key: string
   /** Undefined: the row is deleted. */
   readonly row: LiveRow | undefined
-  /** The server has done it; its own message about it is still to come. */
-  readonly isDone: boolean
+  /** It makes the row; without this it changes a row that is there, and is not seen where there is none. */
+  readonly isNew: boolean
+  /**
+   * `sent`: nothing is known of it. `told`: the server has told of its row, and not answered yet. `done`: it has answered, and not
+   * told of the row yet. `asked`: since then it was asked for all that there is to tell.
+   */
+  readonly phase: 'sent' | 'told' | 'done' | 'asked'
 }
 
 export type LiveState = {
@@ -25,10 +30,14 @@ export type LiveInput =
   | { readonly kind: 'snapshot'; readonly rows: readonly LiveRow[] }
   | { readonly kind: 'changed'; readonly row: LiveRow }
   | { readonly kind: 'removed'; readonly key: string }
-  | { readonly kind: 'wrote'; readonly write: number; readonly key: string; readonly row: LiveRow | undefined }
+  | ({ readonly kind: 'wrote' } & Pick<Pending, 'write' | 'key' | 'row' | 'isNew'>)
   /** `row`: as it was written, where the server has made its key. */
   | { readonly kind: 'done'; readonly write: number; readonly row?: LiveRow | undefined }
   | { readonly kind: 'failed'; readonly write: number }
+  /** The server is asked for everything until now. */
+  | { readonly kind: 'asked' }
+  /** It has told everything until then. */
+  | { readonly kind: 'caught up' }
 
 export const noRows: LiveState = { rows: new Map(), pending: [] }
 
@@ -40,46 +49,73 @@ export function stepLive(state: LiveState, input: LiveInput, keyOf: KeyOf): Live
     case 'snapshot':
       return {
         rows: new Map(input.rows.map((row) => [keyOf(row), row])),
-        pending: state.pending.filter(({ isDone }) => !isDone),
+        pending: state.pending.filter(({ phase }) => !isAnswered(phase)),
       }
     case 'changed': {
       const key = keyOf(input.row)
-      return { rows: new Map(state.rows).set(key, input.row), pending: withoutDone(state.pending, key) }
+      return { rows: new Map(state.rows).set(key, input.row), pending: afterWord(state.pending, key) }
     }
     case 'removed': {
       const rows = new Map(state.rows)
       rows.delete(input.key)
-      return { rows, pending: withoutDone(state.pending, input.key) }
+      return { rows, pending: afterWord(state.pending, input.key) }
     }
     case 'wrote': {
-      const { write, key, row } = input
-      return { ...state, pending: [...state.pending, { write, key, row, isDone: false }] }
+      const { write, key, row, isNew } = input
+      return { ...state, pending: [...state.pending, { write, key, row, isNew, phase: 'sent' }] }
     }
-    case 'done': {
-      const { write, row } = input
-      const told = row && { key: keyOf(row), row }
-      // The server was faster to tell of the row than to answer.
-      if (told && state.rows.has(told.key)) return stepLive(state, { kind: 'failed', write }, keyOf)
-      const pending = state.pending.map((one) => (one.write === write ? { ...one, ...told, isDone: true } : one))
-      return { ...state, pending }
-    }
+    case 'done':
+      return { ...state, pending: afterAnswer(state, input, keyOf) }
     case 'failed':
       return { ...state, pending: state.pending.filter(({ write }) => write !== input.write) }
+    case 'asked': {
+      const asked = (one: Pending): Pending => (one.phase === 'done' ? { ...one, phase: 'asked' } : one)
+      return { ...state, pending: state.pending.map(asked) }
+    }
+    case 'caught up':
+      // A row outside the query, or a write that changed nothing: the server has no word about it.
+      return { ...state, pending: state.pending.filter(({ phase }) => phase !== 'asked') }
   }
 }
 
-/** The server has told of the row what these writes had shown before. */
-const withoutDone = (pending: readonly Pending[], key: string): readonly Pending[] =>
-  pending.filter((one) => one.key !== key || !one.isDone)
+/** Whether a write is shown that the server has done and not told of. */
+export const awaitsWord = ({ pending }: LiveState): boolean => pending.some(({ phase }) => phase === 'done')
+
+const isAnswered = (phase: Pending['phase']): boolean => phase === 'done' || phase === 'asked'
+
+/**
+ * The server has told of a row: each of its messages is taken for that about the oldest write it has not told of. It may be
+ * about another's change; then the write is shown a moment too short, but nothing stays above the server's rows.
+ */
+function afterWord(pending: readonly Pending[], key: string): readonly Pending[] {
+  const meant = pending.find((one) => one.key === key && one.phase !== 'told')
+  if (meant === undefined) return pending
+  if (isAnswered(meant.phase)) return pending.filter((one) => one !== meant)
+  return pending.map((one) => (one === meant ? { ...one, phase: 'told' } : one))
+}
+
+/** Socket and answer race: a write that the server was faster to tell of is over with its answer. */
+function afterAnswer(
+  { rows, pending }: LiveState,
+  { write, row }: Extract<LiveInput, { kind: 'done' }>,
+  keyOf: KeyOf,
+): readonly Pending[] {
+  const made = row && { key: keyOf(row), row }
+  const isTold = ({ phase }: Pending) => phase === 'told' || (made !== undefined && rows.has(made.key))
+  return pending.flatMap((one): readonly Pending[] => {
+    if (one.write !== write) return [one]
+    return isTold(one) ? [] : [{ ...one, ...made, phase: 'done' }]
+  })
+}
 
 export type Order = readonly { readonly field: string; readonly descending: boolean }[]
 
 /** The rows to show, in order. */
 export function viewOf({ rows, pending }: LiveState, order: Order, limit: number | undefined): readonly LiveRow[] {
   const shown = new Map(rows)
-  for (const { key, row } of pending)
+  for (const { key, row, isNew } of pending)
     if (row === undefined) shown.delete(key)
-    else shown.set(key, { ...shown.get(key), ...row })
+    else if (isNew || shown.has(key)) shown.set(key, { ...shown.get(key), ...row })
   const sorted = order.length === 0 ? [...shown.values()] : [...shown.values()].sort((a, b) => compareRows(a, b, order))
   return limit === undefined || limit < 0 ? sorted : sorted.slice(0, limit)
 }

@@ -1,6 +1,16 @@
 import { DaybookError, type Http } from './http.ts'
 import { openItems } from './items.ts'
-import { type LiveInput, type LiveRow, type LiveState, noRows, orderOf, stepLive, viewOf } from './live-step.ts'
+import {
+  awaitsWord,
+  type LiveInput,
+  type LiveRow,
+  type LiveState,
+  noRows,
+  orderOf,
+  type Pending,
+  stepLive,
+  viewOf,
+} from './live-step.ts'
 import type { Realtime, RealtimeError, SubscriptionHandle } from './realtime-types.ts'
 import type { Filter, Key, Name, Row, SchemaType } from './schema.ts'
 
@@ -63,6 +73,9 @@ export type LiveOptions = {
 
 const saveAfterMs = 200
 
+/** The server tells of a write within this time, or is asked whether it has more to tell. */
+const askAfterMs = 1000
+
 /** Rows that stay true: from what was kept at once, then from the server, change by change, each once over all breaks. */
 export function openLive<S extends SchemaType, C extends Name<S>>(
   query: LiveQuery<S, C>,
@@ -76,8 +89,9 @@ export function openLive<S extends SchemaType, C extends Name<S>>(
     },
     subscribe: (listener) => live.listen(listener),
     create: (row) => live.create(row as LiveRow, (full) => items.create(full as S[C]['create'])),
-    update: (id, change) => live.write(String(id), change as LiveRow, () => items.update(id, change)),
-    delete: (id) => live.write(String(id), undefined, () => items.delete(id)),
+    update: (id, change) =>
+      live.write({ key: String(id), row: change as LiveRow, isNew: false }, () => items.update(id, change)),
+    delete: (id) => live.write({ key: String(id), row: undefined, isNew: false }, () => items.delete(id)),
     close: () => live.close(),
   }
 }
@@ -91,6 +105,7 @@ class LiveRows {
   #handle: SubscriptionHandle | undefined
   #name: string | undefined
   #saving: ReturnType<typeof setTimeout> | undefined
+  #asking: ReturnType<typeof setTimeout> | undefined
   #lastWrite = 0
   #isClosed = false
   /** Until the server refuses one: its keys are numbers, which it makes itself. */
@@ -114,7 +129,7 @@ class LiveRows {
   /** With a key made here, under which the server tells of the row; it is not sent where keys are of another kind. */
   create<Made>(row: LiveRow, send: (row: LiveRow) => Promise<Made>): Promise<Made> {
     const { key: field = 'id' } = this.#query
-    if (row[field] !== undefined) return this.write(String(row[field]), row, () => send(row))
+    if (row[field] !== undefined) return this.write({ key: String(row[field]), row, isNew: true }, () => send(row))
     const full = { ...row, [field]: crypto.randomUUID() }
     const attempt = async () => {
       if (this.#takesMadeKeys)
@@ -126,21 +141,22 @@ class LiveRows {
         }
       return send(row)
     }
-    return this.write(full[field] as string, full, attempt, (made) => ({ ...row, [field]: made }))
+    const written = (made: Made) => ({ ...row, [field]: made })
+    return this.write({ key: full[field] as string, row: full, isNew: true }, attempt, written)
   }
 
   async write<Result>(
-    key: string,
-    row: LiveRow | undefined,
+    shown: Pick<Pending, 'key' | 'row' | 'isNew'>,
     send: () => Promise<Result>,
     written?: (result: Result) => LiveRow,
   ): Promise<Result> {
     this.#lastWrite += 1
     const write = this.#lastWrite
-    this.#apply({ kind: 'wrote', write, key, row })
+    this.#apply({ kind: 'wrote', write, ...shown })
     try {
       const result = await send()
       this.#apply({ kind: 'done', write, row: written?.(result) })
+      this.#askSoon()
       return result
     } catch (error) {
       this.#apply({ kind: 'failed', write })
@@ -151,6 +167,7 @@ class LiveRows {
   close(): void {
     if (this.#isClosed) return
     this.#isClosed = true
+    clearTimeout(this.#asking)
     this.#save()
     this.#handle?.unsubscribe()
     this.#listeners.clear()
@@ -175,8 +192,26 @@ class LiveRows {
       onChange: ({ data }) => this.#apply({ kind: 'changed', row: data }, 'live'),
       onRemove: ({ data }) => removed(data),
       onError: (error) => this.#show({ status: error.final ? 'ended' : 'broken', error }),
-      onBegun: () => this.#show({ status: 'live', error: undefined }),
+      onBegun: () => {
+        this.#apply({ kind: 'caught up' }, 'live')
+        this.#askSoon()
+      },
     })
+  }
+
+  /**
+   * The server has no word about a write that leads out of the query, or changes nothing. What it tells after it was asked
+   * is all that there is, so that such a write is not shown for ever.
+   */
+  #askSoon(): void {
+    if (this.#isClosed || !awaitsWord(this.#state)) return
+    this.#asking ??= setTimeout(() => {
+      this.#asking = undefined
+      // Without a cursor the rows themselves are on their way, and after them this is called again.
+      if (this.#handle?.cursor === undefined || !awaitsWord(this.#state)) return
+      this.#apply({ kind: 'asked' })
+      this.#handle.catchUp()
+    }, askAfterMs)
   }
 
   #keyOf = (row: LiveRow): string => String(row[this.#query.key ?? 'id'])

@@ -15,6 +15,11 @@ export type SubscriptionState<Row> = {
   readonly mustRead: boolean
   /** The parts of a snapshot that have come so far. */
   readonly pieces: readonly (readonly Row[])[]
+  /**
+   * While the server is asked again on the same connection: the positions of what it has told since then, which it tells
+   * again. Otherwise nothing comes twice.
+   */
+  readonly told: readonly string[] | undefined
 }
 
 export type Answer = { status: 'success'; cursor: string } | { status: 'error'; message: string }
@@ -25,6 +30,8 @@ export type SubscriptionInput<Row> =
   | { readonly kind: 'loaded'; readonly cursor: string | undefined }
   /** The socket is connected. */
   | { readonly kind: 'begin' }
+  /** All that there is to tell until now is asked for; `begun` says that it has come. */
+  | { readonly kind: 'catch up' }
   | { readonly kind: 'answered'; readonly attempt: number; readonly answer: Answer }
   | { readonly kind: 'changed'; readonly change: AnyChange<Row> }
   /** The application's handler has returned. */
@@ -58,6 +65,7 @@ export const unloaded = <Row>(since: string | undefined): SubscriptionState<Row>
   attempt: 0,
   mustRead: false,
   pieces: [],
+  told: undefined,
 })
 
 /** Faults of the server. Everything else that it answers stays as it is when it is asked again. */
@@ -75,12 +83,16 @@ export function stepSubscription<Row>(
     case 'loaded':
       return [{ ...state, phase: 'idle', cursor: state.cursor ?? input.cursor }, [{ kind: 'begin' }]]
     case 'begin':
-      return state.phase === 'loading' ? [state, []] : subscribed(state)
+      return state.phase === 'loading' ? [state, []] : subscribed({ ...state, told: undefined })
+    case 'catch up':
+      // Where the server has not answered yet, its answer comes after all that there is.
+      return state.phase === 'following' && state.cursor !== undefined
+        ? subscribed({ ...state, told: state.told ?? [] })
+        : [state, []]
     case 'answered':
       return input.attempt === state.attempt ? answered(state, input.answer) : [state, []]
     case 'changed':
-      // While the subscription starts over, a change of the earlier one is still on its way.
-      return [state, state.phase === 'starting' ? [] : [{ kind: 'tell', change: input.change }]]
+      return changed(state, input.change)
     case 'piece':
       return withPiece(state, input.piece)
     case 'resync':
@@ -100,6 +112,13 @@ function subscribed<Row>(state: SubscriptionState<Row>): Step<Row> {
   return [{ ...state, phase, attempt }, [{ kind: 'subscribe', attempt, since: state.cursor }]]
 }
 
+function changed<Row>(state: SubscriptionState<Row>, change: AnyChange<Row>): Step<Row> {
+  const { phase, told } = state
+  // While the subscription starts over, a change of the earlier one is still on its way.
+  if (phase === 'starting' || told?.includes(change.position)) return [state, []]
+  return [told === undefined ? state : { ...state, told: [...told, change.position] }, [{ kind: 'tell', change }]]
+}
+
 function answered<Row>(state: SubscriptionState<Row>, answer: Answer): Step<Row> {
   if (answer.status === 'error') {
     const isFinal = !passing.includes(answer.message)
@@ -109,7 +128,7 @@ function answered<Row>(state: SubscriptionState<Row>, answer: Answer): Step<Row>
   const { cursor } = answer
   // The cursor comes after the rows, or after the changes that were missed.
   return [
-    { ...state, phase: 'following', cursor, mustRead: false },
+    { ...state, phase: 'following', cursor, mustRead: false, told: undefined },
     [{ kind: 'begun' }, { kind: 'save', cursor }, ...(state.mustRead ? [{ kind: 'read' } as const] : [])],
   ]
 }

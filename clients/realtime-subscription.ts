@@ -15,6 +15,8 @@ export type Subscription = {
   readonly cursor: string | undefined
   /** Subscribes on the connection that has just been made, after the last change that was handled. */
   begin(): void
+  /** Asks for all that there is to tell until now; `onBegun` says that it has come. */
+  catchUp(): void
   /** Tells of a failure of the connection; a final one ends the subscription. */
   fail(error: RealtimeError): void
   end(): void
@@ -81,6 +83,9 @@ export function openSubscription<Row extends object>(
       return state.cursor
     },
     begin,
+    catchUp: () => {
+      if (socket.connected) put({ kind: 'catch up' })
+    },
     fail,
     end: () => put({ kind: 'end' }),
   }

@@ -30,6 +30,11 @@ export type Realtime = {
 export type SubscriptionHandle = {
   /** Where to go on after the last change that was handled; undefined until the subscription has begun. */
   readonly cursor: string | undefined
+  /**
+   * Asks the server for all that there is to tell until now: `onBegun` is called when it has come. Without a cursor or a
+   * connection nothing has to be asked: `onBegun` is called as soon as there is one.
+   */
+  catchUp(): void
   unsubscribe(): void
 }
 

@@ -150,6 +150,7 @@ function openFollowed() {
         get cursor() {
           return subscription.cursor
         },
+        catchUp: () => subscription.catchUp(),
         unsubscribe: () => {
           if (subscriptions.get(collection) !== subscription) return
           subscription.end()

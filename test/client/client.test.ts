@@ -357,6 +357,31 @@ describe('live rows', () => {
     other.close()
   })
 
+  it('leave nothing of rows that leave the query, nor of what the server has no word about', async () => {
+    const client = clientOf()
+    await client.auth.login(administrator)
+    const board = await client.items('board').create({ name: 'Leaving' })
+    const titles = Array.from({ length: 10 }, (_, n) => `leaves ${n}`)
+    const made = titles.map((title) => ({ title, board_Id: board }))
+    const ids = await client.items('card').createMany([...made, { title: 'stays', board_Id: board, points: 7 }])
+    const filter = { board_Id: board as string, state: 'open' }
+    const live = client.live({ collection: 'card', filter, sort: ['title'] })
+    await waitFor(() => (live.view.rows.length === 11 ? true : undefined))
+    const unchanged = live.update(ids[10]!, { points: '7' })
+    expect(live.view.rows.at(-1)).toMatchObject({ points: '7' })
+    const elsewhere = live.create({ title: 'elsewhere', state: 'done', board_Id: board })
+    expect(live.view.rows).toHaveLength(12)
+    await Promise.all([unchanged, elsewhere, ...ids.slice(0, 10).map((id) => live.update(id, { state: 'done' }))])
+    const shown = () => live.view.rows.map(({ id, title, points }) => ({ id, title, points }))
+    const stays = { id: ids[10], title: 'stays', points: 7 }
+    await waitFor(() => (JSON.stringify(shown()) === JSON.stringify([stays]) ? true : undefined))
+    // What had to be asked for has cost nothing of what is told.
+    await api.admin('PATCH', `/items/card/${ids[0]}`, { state: 'open' })
+    await waitFor(() => (live.view.rows.length === 2 ? true : undefined))
+    expect(live.view.status).toBe('live')
+    live.close()
+  })
+
   it('show at once what gets its key from the server', async () => {
     const client = clientOf()
     await client.auth.login(administrator)

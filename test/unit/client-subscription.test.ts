@@ -104,6 +104,21 @@ test('waits when it was too slow, keeps its cursor and ignores what is still ans
   expect(after([...slow, begin]).effects).toEqual([{ kind: 'subscribe', attempt: 4, since: 'c0' }])
 })
 
+test('asks for all that there is on the same connection, and tells nothing twice for it', () => {
+  const catchUp: Input = { kind: 'catch up' }
+  expect(after([loaded, begin, catchUp]).effects).toEqual([])
+  const asked = [loaded, begin, success('c0'), catchUp]
+  expect(after(asked).effects).toEqual([{ kind: 'subscribe', attempt: 2, since: 'c0' }])
+  const tell = (id: number): Input => ({ kind: 'changed', change: change(id) })
+  // Told by the subscription before, as it was on its way, and then by the new one from its cursor on.
+  const told = [...asked, tell(1), { kind: 'handled', cursor: 'c1' } as const]
+  expect(after([...told, tell(1)])).toMatchObject({ state: { cursor: 'c1' }, effects: [] })
+  expect(after([...told, tell(1), tell(2)]).effects).toEqual([{ kind: 'tell', change: change(2) }])
+  expect(after([...told, tell(1), success('c3', 2)]).effects).toContainEqual({ kind: 'begun' })
+  expect(after([...told, success('c3', 2)]).state.told).toBeUndefined()
+  expect(after([...told, begin]).state.told).toBeUndefined()
+})
+
 test('shows a snapshot when all of its parts are there; the first part drops those of an earlier one', () => {
   const piece = (index: number, ids: readonly number[], more: boolean): Input => ({
     kind: 'piece',
