@@ -108,7 +108,12 @@ function afterAnswer(
   })
 }
 
-export type Order = readonly { readonly field: string; readonly descending: boolean }[]
+export type Order = readonly {
+  readonly field: string
+  readonly descending: boolean
+  /** Its texts are numbers, such as `10.00`. */
+  readonly isNumber: boolean
+}[]
 
 /** The rows to show, in order. */
 export function viewOf({ rows, pending }: LiveState, order: Order, limit: number | undefined): readonly LiveRow[] {
@@ -121,23 +126,40 @@ export function viewOf({ rows, pending }: LiveState, order: Order, limit: number
 }
 
 function compareRows(a: LiveRow, b: LiveRow, order: Order): number {
-  for (const { field, descending } of order) {
-    const compared = compare(a[field], b[field])
+  for (const { field, descending, isNumber } of order) {
+    const compared = compare(a[field], b[field], isNumber)
     if (compared !== 0) return descending ? -compared : compared
   }
   return 0
 }
 
 /** Nulls come last, as the server has them; text is compared as people read it. */
-function compare(a: unknown, b: unknown): number {
+function compare(a: unknown, b: unknown, isNumber: boolean): number {
   const [isNoA, isNoB] = [a === null || a === undefined, b === null || b === undefined]
   if (isNoA || isNoB) return Number(isNoA) - Number(isNoB)
+  if (isNumber) return compareNumbers(String(a), String(b))
   if (typeof a === 'string' && typeof b === 'string') return a.localeCompare(b)
-  return a === b ? 0 : (a as number) < (b as number) ? -1 : 1
+  return before(a as number, b as number)
 }
 
-/** `name`, `-name`. */
-export const orderOf = (sort: readonly string[]): Order =>
-  sort.map((one) =>
-    one.startsWith('-') ? { field: one.slice(1), descending: true } : { field: one, descending: false },
-  )
+const before = <T>(a: T, b: T): number => (a === b ? 0 : a < b ? -1 : 1)
+
+/** Exact for decimals of any length; NaN is the greatest, as the server has it. */
+function compareNumbers(a: string, b: string): number {
+  const [one, other] = [a, b].map((text) => /^(-?\d+)(?:\.(\d*))?$/.exec(text))
+  if (one && other) {
+    const places = Math.max(one[2]?.length ?? 0, other[2]?.length ?? 0)
+    const scaled = ([, whole, fraction = '']: RegExpExecArray) => BigInt(`${whole}${fraction.padEnd(places, '0')}`)
+    return before(scaled(one), scaled(other))
+  }
+  const [x, y] = [Number(a), Number(b)]
+  return Number.isNaN(x) || Number.isNaN(y) ? Number(Number.isNaN(x)) - Number(Number.isNaN(y)) : before(x, y)
+}
+
+/** `name`, `-name`. `numbers`: the fields whose texts are numbers. */
+export const orderOf = (sort: readonly string[], numbers: readonly string[] = []): Order =>
+  sort.map((one) => {
+    const descending = one.startsWith('-')
+    const field = descending ? one.slice(1) : one
+    return { field, descending, isNumber: numbers.includes(field) }
+  })

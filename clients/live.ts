@@ -11,7 +11,7 @@ import {
   stepLive,
   viewOf,
 } from './live-step.ts'
-import type { Realtime, RealtimeError, SubscriptionHandle } from './realtime-types.ts'
+import { type Realtime, RealtimeError, type RowFacts, type SubscriptionHandle } from './realtime-types.ts'
 import type { Filter, Key, Name, Row, SchemaType } from './schema.ts'
 
 export type LiveQuery<S extends SchemaType, C extends Name<S>> = {
@@ -22,7 +22,7 @@ export type LiveQuery<S extends SchemaType, C extends Name<S>> = {
   readonly sort?: readonly ((keyof Row<S, C> & string) | `-${keyof Row<S, C> & string}`)[]
   /** How many are shown, after sorting; all that match are kept. */
   readonly limit?: number
-  /** The primary key; default `id`. */
+  /** The primary key. The server tells it; a row that is created before that shows at once only where it is given. */
   readonly key?: keyof Row<S, C> & string
 }
 
@@ -52,7 +52,7 @@ export type Live<S extends SchemaType, C extends Name<S>> = {
 }
 
 /** The stored part of a live query between two visits. */
-export type KeptRows = { readonly rows: readonly LiveRow[]; readonly cursor: string }
+export type KeptRows = { readonly rows: readonly LiveRow[]; readonly cursor: string } & RowFacts
 
 export type RowStore = {
   load(name: string): Promise<KeptRows | undefined>
@@ -106,6 +106,7 @@ class LiveRows {
   #name: string | undefined
   #saving: ReturnType<typeof setTimeout> | undefined
   #asking: ReturnType<typeof setTimeout> | undefined
+  #facts: RowFacts = {}
   #lastWrite = 0
   #isClosed = false
   /** Until the server refuses one: its keys are numbers, which it makes itself. */
@@ -128,7 +129,8 @@ class LiveRows {
 
   /** With a key made here, under which the server tells of the row; it is not sent where keys are of another kind. */
   create<Made>(row: LiveRow, send: (row: LiveRow) => Promise<Made>): Promise<Made> {
-    const { key: field = 'id' } = this.#query
+    const field = this.#facts.key ?? this.#query.key
+    if (field === undefined) return send(row)
     if (row[field] !== undefined) return this.write({ key: String(row[field]), row, isNew: true }, () => send(row))
     const full = { ...row, [field]: crypto.randomUUID() }
     const attempt = async () => {
@@ -175,10 +177,11 @@ class LiveRows {
   }
 
   async #begin(): Promise<void> {
-    const { collection, filter, fields, key = 'id' } = this.#query
+    const { collection, filter, fields } = this.#query
     const kept = await this.#load()
     if (this.#isClosed) return
     if (kept !== undefined) {
+      this.#facts = { key: kept.key, numbers: kept.numbers }
       this.#state = stepLive(this.#state, { kind: 'snapshot', rows: kept.rows }, this.#keyOf)
       this.#show({ status: 'kept' })
     }
@@ -187,8 +190,11 @@ class LiveRows {
       snapshot: true,
       ...(kept && { since: kept.cursor }),
       ...(filter && { filter }),
-      ...(fields && { fields: [...new Set([key, ...fields])] }),
-      onSnapshot: (rows) => this.#apply({ kind: 'snapshot', rows }, 'live'),
+      ...(fields && { fields }),
+      onSnapshot: (rows, facts) => {
+        this.#facts = facts
+        this.#apply({ kind: 'snapshot', rows }, 'live')
+      },
       onChange: ({ data }) => this.#apply({ kind: 'changed', row: data }, 'live'),
       onRemove: ({ data }) => removed(data),
       onError: (error) => this.#show({ status: error.final ? 'ended' : 'broken', error }),
@@ -214,7 +220,14 @@ class LiveRows {
     }, askAfterMs)
   }
 
-  #keyOf = (row: LiveRow): string => String(row[this.#query.key ?? 'id'])
+  #keyOf = (row: LiveRow): string => {
+    const { collection, key: given = 'id' } = this.#query
+    const key = this.#facts.key ?? given
+    if (row[key] !== undefined) return String(row[key])
+    throw new RealtimeError(`The rows of ${collection} have no ${key}: give the name of their primary key as key`, {
+      final: true,
+    })
+  }
 
   #apply(input: LiveInput, status: LiveStatus = this.#view.status): void {
     this.#state = stepLive(this.#state, input, this.#keyOf)
@@ -224,7 +237,7 @@ class LiveRows {
 
   #show(change: Partial<LiveView<LiveRow>>): void {
     const { sort = [], limit } = this.#query
-    this.#view = { ...this.#view, ...change, rows: viewOf(this.#state, orderOf(sort), limit) }
+    this.#view = { ...this.#view, ...change, rows: viewOf(this.#state, orderOf(sort, this.#facts.numbers), limit) }
     for (const listener of [...this.#listeners]) listener()
   }
 
@@ -235,8 +248,9 @@ class LiveRows {
     const whose = await owner()
     if (whose === undefined) return undefined
     this.#name = JSON.stringify([whose, collection, filter ?? null, fields ?? null])
-    // Rows that cannot be read from the store are fetched.
-    return store.load(this.#name).catch(() => undefined)
+    // Rows that cannot be read from the store, or not be told apart, are fetched.
+    const kept = await store.load(this.#name).catch(() => undefined)
+    return kept?.key === undefined ? undefined : kept
   }
 
   #saveSoon(): void {
@@ -251,7 +265,9 @@ class LiveRows {
     const { store } = this.#options
     if (store === undefined || this.#name === undefined || cursor === undefined) return
     // A browser that has no room keeps nothing, and the next time begins with a snapshot.
-    store.save(this.#name, { rows: [...this.#state.rows.values()], cursor }).catch(() => store.remove(this.#name!))
+    store
+      .save(this.#name, { rows: [...this.#state.rows.values()], cursor, ...this.#facts })
+      .catch(() => store.remove(this.#name!))
   }
 }
 

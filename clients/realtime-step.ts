@@ -1,4 +1,4 @@
-import { type Change, RealtimeError, type Removal } from './realtime-types.ts'
+import { type Change, RealtimeError, type Removal, type RowFacts } from './realtime-types.ts'
 
 /*
  * What follows from each message about one collection that is followed. Pure: the socket, the waits and the application's
@@ -15,6 +15,8 @@ export type SubscriptionState<Row> = {
   readonly mustRead: boolean
   /** The parts of a snapshot that have come so far. */
   readonly pieces: readonly (readonly Row[])[]
+  /** Of that snapshot. */
+  readonly facts: RowFacts
   /**
    * While the server is asked again on the same connection: the positions of what it has told since then, which it tells
    * again. Otherwise nothing comes twice.
@@ -23,7 +25,8 @@ export type SubscriptionState<Row> = {
 }
 
 export type Answer = { status: 'success'; cursor: string } | { status: 'error'; message: string }
-export type Piece<Row> = { index: number; data: readonly Row[]; more: boolean }
+/** The first one has the facts. */
+export type Piece<Row> = { index: number; data: readonly Row[]; more: boolean } & RowFacts
 export type AnyChange<Row> = Change<Row> | Removal<Row>
 
 export type SubscriptionInput<Row> =
@@ -52,7 +55,7 @@ export type SubscriptionEffect<Row> =
   | { readonly kind: 'save'; readonly cursor: string }
   /** Calls the handler, and reports `handled` when it returns. */
   | { readonly kind: 'tell'; readonly change: AnyChange<Row> }
-  | { readonly kind: 'show'; readonly rows: readonly Row[] }
+  | { readonly kind: 'show'; readonly rows: readonly Row[]; readonly facts: RowFacts }
   | { readonly kind: 'read' }
   | { readonly kind: 'error'; readonly error: RealtimeError }
   | { readonly kind: 'close' }
@@ -65,6 +68,7 @@ export const unloaded = <Row>(since: string | undefined): SubscriptionState<Row>
   attempt: 0,
   mustRead: false,
   pieces: [],
+  facts: {},
   told: undefined,
 })
 
@@ -133,11 +137,12 @@ function answered<Row>(state: SubscriptionState<Row>, answer: Answer): Step<Row>
   ]
 }
 
-function withPiece<Row>(state: SubscriptionState<Row>, { index, data, more }: Piece<Row>): Step<Row> {
+function withPiece<Row>(state: SubscriptionState<Row>, { index, data, more, key, numbers }: Piece<Row>): Step<Row> {
   const pieces = index === 0 ? [data] : [...state.pieces, data]
-  if (more) return [{ ...state, pieces }, []]
+  const facts = index === 0 ? { key, numbers } : state.facts
+  if (more) return [{ ...state, pieces, facts }, []]
   // The rows are newer than the cursor that was asked for, and their own comes with the answer.
-  return [{ ...state, pieces: [], cursor: undefined }, [{ kind: 'show', rows: pieces.flat() as Row[] }]]
+  return [{ ...state, pieces: [], cursor: undefined }, [{ kind: 'show', rows: pieces.flat() as Row[], facts }]]
 }
 
 function failed<Row>(state: SubscriptionState<Row>, error: RealtimeError): Step<Row> {

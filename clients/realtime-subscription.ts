@@ -144,14 +144,15 @@ function callHandler<Row extends object>(
   put: Put<Row>,
 ): void {
   try {
-    if (effect.kind === 'show') onSnapshot?.([...effect.rows])
+    if (effect.kind === 'show') onSnapshot?.([...effect.rows], effect.facts)
     else if (effect.kind === 'read') onResync?.()
     else if (effect.change.action === 'delete' || effect.change.action === 'remove')
       onRemove(effect.change as Removal<Row>)
     else onChange(effect.change as Change<Row>)
   } catch (cause) {
-    const error = new RealtimeError(`A handler of ${collection} has failed: ${String(cause)}`, { final: true, cause })
-    put({ kind: 'failed', error })
+    const message = `A handler of ${collection} has failed: ${String(cause)}`
+    const isSaid = cause instanceof RealtimeError && cause.final
+    put({ kind: 'failed', error: isSaid ? cause : new RealtimeError(message, { final: true, cause }) })
     return
   }
   if (effect.kind === 'tell') put({ kind: 'handled', cursor: effect.change.cursor })

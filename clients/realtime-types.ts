@@ -82,10 +82,18 @@ type Following<Row> = {
   readonly onBegun?: () => void
 }
 
+/** What the server tells of the rows of a snapshot beside them; `key` undefined: a server that does not tell. */
+export type RowFacts = {
+  /** The name of the primary key. */
+  readonly key?: string | undefined
+  /** The fields whose values are numbers, also where they are written as text. */
+  readonly numbers?: readonly string[] | undefined
+}
+
 type WithSnapshot<Row> = {
   readonly snapshot: true
   /** All rows, at the beginning and whenever more has changed than can be told: what was held before is void. */
-  readonly onSnapshot: (rows: Row[]) => void
+  readonly onSnapshot: (rows: Row[], facts: RowFacts) => void
   readonly onResync?: never
 }
 

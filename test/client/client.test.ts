@@ -382,6 +382,39 @@ describe('live rows', () => {
     live.close()
   })
 
+  it('are told apart by their key, whatever its name, and sorted as the server sorts them', async () => {
+    const fields = {
+      sku: { type: 'String', primaryKey: true },
+      price: { type: 'Decimal', values: { precision: 12, scale: 2 } },
+      code: { type: 'String' },
+    }
+    const { status, text } = await api.admin('POST', '/schemas', { collectionName: 'ware', schema: { fields } })
+    expect(status, text).toBe(201)
+    const client = clientOf()
+    await client.auth.login(administrator)
+    const wares = client.items('ware')
+    await wares.createMany([
+      { sku: 'a', price: 10, code: '10' },
+      { sku: 'b', price: 9.5, code: '9' },
+    ])
+    for (const sort of [['price'], ['code'], ['-price']]) {
+      const live = client.live({ collection: 'ware', fields: ['price', 'code'], sort })
+      await waitFor(() => (live.view.status === 'live' && live.view.rows.length > 0 ? true : undefined))
+      expect(live.view.rows).toEqual((await wares.list({ fields: ['sku', 'price', 'code'], sort })).data)
+      live.close()
+    }
+    const live = client.live({ collection: 'ware', sort: ['price'] })
+    const skus = () => live.view.rows.map(({ sku }) => sku).join()
+    await waitFor(() => (skus() === 'b,a' ? true : undefined))
+    const made = live.create({ sku: 'c', price: 9.75 })
+    expect(skus()).toBe('b,c,a')
+    expect(await made).toBe('c')
+    await waitFor(() => (live.view.rows[1]?.price === '9.75' ? true : undefined))
+    await live.delete('a')
+    await waitFor(() => (skus() === 'b,c' ? true : undefined))
+    live.close()
+  })
+
   it('show at once what gets its key from the server', async () => {
     const client = clientOf()
     await client.auth.login(administrator)

@@ -6,6 +6,7 @@ import {
   type LiveRow,
   type LiveState,
   noRows,
+  orderOf,
   stepLive,
   viewOf,
 } from '../../clients/live-step.ts'
@@ -74,6 +75,49 @@ describe('a write that is shown at once', () => {
     const answered: LiveInput = { kind: 'done', write: 1, row }
     for (const order of ordersOf([{ kind: 'changed', row: { ...row, price: '0.00' } }, answered]))
       expect(shownBy([wrote, ...order])).toEqual([{ ...row, price: '0.00' }])
+  })
+})
+
+describe('rows in order', () => {
+  const sorted = (values: readonly unknown[], sort: string, numbers: readonly string[]) => {
+    const rows = values.map((value, id) => ({ id, value }))
+    const state = stateOf([{ kind: 'snapshot', rows }])
+    return viewOf(state, orderOf([sort], numbers), undefined).map(({ value }) => value)
+  }
+
+  it('are compared as numbers where the server says that they are, exactly, also before they are known as text', () => {
+    const values = [
+      '10.00',
+      '9.50',
+      9.75,
+      '-0.25',
+      '-0.5',
+      null,
+      'NaN',
+      '12345678901234567890.1',
+      '12345678901234567890.05',
+    ]
+    const ordered = [
+      '-0.5',
+      '-0.25',
+      '9.50',
+      9.75,
+      '10.00',
+      '12345678901234567890.05',
+      '12345678901234567890.1',
+      'NaN',
+      null,
+    ]
+    expect(sorted(values, 'value', ['value'])).toEqual(ordered)
+    expect(sorted(values, '-value', ['value'])).toEqual(ordered.toReversed())
+    expect(sorted(['9007199254740993', 9007199254740991], 'value', ['value'])).toEqual([
+      9007199254740991,
+      '9007199254740993',
+    ])
+  })
+
+  it('are compared as text where they are text of digits', () => {
+    expect(sorted(['9', '10'], 'value', [])).toEqual(['10', '9'])
   })
 })
 

@@ -1,4 +1,5 @@
 import { openSemaphore, retryTransient } from '../../adapters/retry.ts'
+import type { Kind } from '../../catalog/catalog.ts'
 import { type CurrentCatalog, withFreshCatalog } from '../../catalog/store.ts'
 import type { Configuration } from '../../config/config.ts'
 import type { Clock } from '../../db/clock.ts'
@@ -124,7 +125,7 @@ export function openSnapshots(
     )
     let whole = false
     try {
-      const pieces = openPieces(subscriber, outbox)
+      const pieces = openPieces(subscriber, outbox, factsOf(deps, subscriber))
       for (let rows = first; rows.length > 0; rows = await batches.next()) {
         pieces.add(rows)
         refuseTooMany(deps, pieces.count())
@@ -151,6 +152,17 @@ function rowsOf(deps: Clock & Configuration & CurrentCatalog, { access, request 
   return compileStream(resolveList(catalog, access, request.collection, query, env))
 }
 
+/** What a client needs to keep the rows by itself: what tells them apart, and which texts are numbers in an order. */
+type RowFacts = { readonly key: string; readonly numbers: readonly string[] }
+
+function factsOf({ catalog }: CurrentCatalog, { access, request }: Subscriber): RowFacts {
+  const fields = fieldsOf(catalog.current(), access, request)
+  const key = catalog.current().collections.get(request.collection)!.primaryKey.name
+  return { key, numbers: fields.filter(({ kind }) => numberKinds.has(kind)).map(({ name }) => name) }
+}
+
+const numberKinds: ReadonlySet<Kind> = new Set(['integer', 'bigint', 'decimal', 'float'])
+
 async function openRows({ db }: Reads, { text, values }: Statement, signal: AbortSignal) {
   const batches: BatchReader<SnapshotRow> = await openBatches<SnapshotRow>(db, text, values, signal)
   try {
@@ -167,15 +179,19 @@ function refuseTooMany({ config }: Configuration, rows: number): void {
     throw new AppError(400, `There are more than ${maxLimit} rows: subscribe with a filter`)
 }
 
-/** Collects rows into messages of a bearable size; the last one, perhaps empty, says that nothing more comes. */
-function openPieces({ socket, request: { collection } }: Subscriber, outbox: Outbox) {
+/**
+ * Collects rows into messages of a bearable size; the first one has the facts, and the last one, perhaps empty, says that
+ * nothing more comes.
+ */
+function openPieces({ socket, request: { collection } }: Subscriber, outbox: Outbox, facts: RowFacts) {
   let texts: string[] = []
   let size = 0
   let index = 0
   let count = 0
   const send = (more: boolean) => {
     const data = texts.map((text) => JSON.parse(text))
-    outbox.send([socket], `${collection}:snapshot`, { collection, index, data, more })
+    const piece = { collection, index, data, more, ...(index === 0 && facts) }
+    outbox.send([socket], `${collection}:snapshot`, piece)
     index += 1
     texts = []
     size = 0
