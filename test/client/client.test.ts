@@ -239,6 +239,26 @@ describe('items', () => {
   })
 })
 
+describe('an upsert', () => {
+  it('finds its item by the primary key, unless fields are named', async () => {
+    const client = clientOf()
+    await client.auth.login(administrator)
+    const boards = client.items('board')
+    const id = crypto.randomUUID()
+    const position = await api.position()
+    expect(await boards.upsert({ id, name: 'first' })).toBe(id)
+    expect(await boards.upsert({ id, name: 'second' })).toBe(id)
+    expect(await boards.read(id)).toMatchObject({ name: 'second' })
+    const events = (await api.log(position)).filter(({ entity }) => entity === 'board')
+    expect(events.map(({ action, entityId }) => [action, entityId])).toEqual([
+      ['create', id],
+      ['update', id],
+    ])
+    await expect(boards.upsert({ name: 'keyless' })).rejects.toMatchObject({ status: 400 })
+    await expect(boards.upsert({ id, name: 'unique?' }, { by: ['name'] })).rejects.toMatchObject({ status: 400 })
+  })
+})
+
 describe('a request without an answer', () => {
   it('is sent again, and done once', async () => {
     // The first is the sign-in; the write's answer is lost, and the write after it is lost itself.

@@ -73,13 +73,14 @@ type UpsertPlan = {
 
 type UpsertResult = { readonly id: string; readonly created: boolean }
 
-/** An upsert before its items are read; `names` are the fields of its key. 400 for a key that is not unique. */
+/** An upsert before its items are read; `names` are the fields of its key, by default the primary key. 400 for a key that is not unique. */
 export function openUpsert(deps: ItemReads, requester: Requester, name: string, names: unknown): OpenUpsert {
   const contexts = {
     create: openWrite(deps, requester, name, 'create'),
     update: openWrite(deps, requester, name, 'update'),
   }
-  return { contexts, key: uniqueKey(contexts.create.collection, readStrings('key', names) ?? []) }
+  const { collection } = contexts.create
+  return { contexts, key: uniqueKey(collection, readStrings('key', names) ?? [collection.primaryKey.name]) }
 }
 
 /** Reads and permits the items; `db` sees the rows that they may change. */
