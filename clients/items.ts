@@ -1,4 +1,4 @@
-import type { Http } from './http.ts'
+import { DaybookError, type Http } from './http.ts'
 import type { Aggregates, Filter, Key, Name, ReportRow, Row, SchemaType, Selected, Sort, ValidPaths } from './schema.ts'
 
 /** The query of a list. */
@@ -222,7 +222,13 @@ function textual(query: object): Record<string, unknown> {
   )
 }
 
-/** A long query goes as the body of a report, which is the list where nothing is aggregated. */
+/** How many rows a page has where its number is given and no limit. */
+const defaultPageSize = 10
+
+/**
+ * A long query goes as the body of a report, which is the list where nothing is aggregated; only a limit that is not given
+ * means all rows there.
+ */
 function askList<S extends SchemaType, C extends Name<S>>(
   http: Http,
   collection: C,
@@ -230,6 +236,16 @@ function askList<S extends SchemaType, C extends Name<S>>(
 ): Promise<Page<never>> {
   const asked = textual(query)
   const isLong = JSON.stringify(asked).length > longestQuery && query.cursor === undefined
-  if (!isLong) return http.ask(`/items/${encodeURIComponent(collection)}`, { query: asked, signal })
-  return http.ask(`/reports/${encodeURIComponent(collection)}`, { method: 'POST', body: query, signal })
+  if (!isLong)
+    return http.ask<Page<never>>(`/items/${encodeURIComponent(collection)}`, { query: asked, signal }).catch(tooLong)
+  const body = { ...(query.page !== undefined && { limit: defaultPageSize }), ...query }
+  return http.ask(`/reports/${encodeURIComponent(collection)}`, { method: 'POST', body, signal })
+}
+
+/** Reports have no cursors, so that a page by cursor has to fit an address. */
+function tooLong(error: unknown): never {
+  if (!(error instanceof DaybookError) || ![414, 431].includes(error.status)) throw error
+  const { status, requestId, body } = error
+  const message = 'The query is too long to be read by cursor: list it by page, or divide its filter'
+  throw new DaybookError(message, { status, code: 'QUERY_TOO_LONG', requestId, body }, error)
 }

@@ -236,6 +236,14 @@ describe('items', () => {
     const { data } = await own.items('card').list({ filter: { title: { in: ['Sweep', ...names] } }, fields: ['title'] })
     expect(data).toEqual([{ title: 'Sweep' }])
     expect(asked.at(-1)).toMatchObject({ method: 'POST', path: '/reports/card' })
+    await own.items('board').createMany(Array.from({ length: 12 }, (_, n) => ({ name: `long ${n}` })))
+    const filter = { name: { in: [...names, ...Array.from({ length: 12 }, (_, n) => `long ${n}`)] } }
+    expect((await own.items('board').list({ filter, page: 1 })).data).toHaveLength(10)
+    expect((await own.items('board').list({ filter, page: 2 })).data).toHaveLength(2)
+    expect((await own.items('board').list({ filter, page: 1, limit: 7 })).data).toHaveLength(7)
+    expect(asked.at(-1)).toMatchObject({ method: 'POST', path: '/reports/board' })
+    const refused = { status: 431, code: 'QUERY_TOO_LONG', message: expect.stringContaining('by cursor') }
+    await expect(own.items('board').each({ filter }).next()).rejects.toMatchObject(refused)
   })
 })
 
