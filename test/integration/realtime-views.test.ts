@@ -1,6 +1,7 @@
 import pg from 'pg'
 import { afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { parseCursor, parseSnapshot } from '../../src/events/cursor.ts'
+import { logDoors } from '../../src/events/log.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { administrator } from '../support/prepare.ts'
 import { closeSockets, connect, type TestSocket } from '../support/socket.ts'
@@ -279,6 +280,8 @@ describe('a collection that changes', () => {
     expect((await api.admin('PATCH', '/schemas/thing?drop=true', define({ fresh: { type: 'Integer' } }))).status).toBe(
       200,
     )
+    await waitFor(() => all.notices.some(({ name }) => name === 'resync'))
+    await all.subscribe('thing')
     await api.sql(`insert into thing (name, fresh) values ('after', 7)`)
     expect((await all.frame(({ data }) => data.name === 'after')).data).toMatchObject({ fresh: 7 })
     for (const client of [filtered, chosen])
@@ -288,6 +291,91 @@ describe('a collection that changes', () => {
     await api.sql('truncate thing')
     await waitFor(() => all.frames.filter(({ action }) => action === 'delete').length === 2)
     expect(filtered.frames).toHaveLength(1)
+  })
+})
+
+describe('a definition that changes', () => {
+  /** Of a process that shows everybody who may read a collection all of its rows. */
+  let unscoped: string
+  beforeAll(async () => {
+    const { app } = await startApi({ SOCKET_ENABLED: 'true' }, api.database)
+    unscoped = await app.listen({ host: '127.0.0.1', port: 0 })
+  })
+
+  const first = {
+    name: { type: 'String' },
+    n: { type: 'Integer' },
+    old: { type: 'Integer' },
+    sum: { type: 'VIRTUAL', calculated: 'n + 1' },
+  }
+  const { old: _, ...rest } = first
+  it.each<[what: string, name: string, fields: object, row: object]>([
+    [
+      'a field with a default',
+      'added',
+      { ...first, more: { type: 'Integer', allowNull: false, defaultValue: 7 } },
+      { more: 7 },
+    ],
+    ['another calculation', 'calculated', { ...first, sum: { type: 'VIRTUAL', calculated: 'n + 2' } }, { sum: '3' }],
+    ['another type', 'typed', { ...first, old: { type: 'Decimal' } }, { old: '5' }],
+    ['a field less', 'lessened', rest, { name: 'x' }],
+  ])('by %s asks those who follow its rows to read again, once, and nobody else', async (_what, name, fields, row) => {
+    const define = (own: object) => ({ collectionName: name, schema: { fields: own } })
+    expect((await api.admin('POST', '/schemas', define(first))).status).toBe(201)
+    await api.admin('POST', `/items/${name}`, { name: 'x', n: 1, old: 5 })
+    const clients = await Promise.all([unscoped, address, address].map((to) => connect(to, token)))
+    const [plain, filtered, other] = clients as [TestSocket, TestSocket, TestSocket]
+    const { cursor } = await plain.subscribe(name)
+    await filtered.emit('subscribe', { collection: name, filter: { name: 'x' } })
+    for (const client of clients) await subscribe(client)
+    await marked(other, {})
+    await plain.frame(() => true)
+    for (const client of clients) client.frames.length = 0
+
+    const position = await api.position()
+    expect((await api.admin('PATCH', `/schemas/${name}?drop=true`, define(fields))).status).toBe(200)
+    expect((await api.log(position)).map(({ type, entityId, action }) => [type, entityId, action])).toEqual([
+      ['data', name, 'update'],
+      ['schema', name, 'changed'],
+    ])
+    await marked(other, {})
+    for (const client of [plain, filtered]) {
+      await waitFor(() => client.notices.some((notice) => notice.name === 'resync'))
+      expect(client.notices.slice(1)).toEqual([{ name: 'resync', body: { collection: name } }])
+    }
+    expect(other.notices).toHaveLength(1)
+
+    await filtered.emit('subscribe', { collection: name, snapshot: true })
+    const seen = await waitFor(() => filtered.notices.find((notice) => notice.name === `${name}:snapshot`))
+    expect(seen!.body.data).toEqual([expect.objectContaining(row)])
+
+    for (const to of [unscoped, address]) {
+      const later = await connect(to, token)
+      expect(await later.subscribe(name, cursor)).toMatchObject({ status: 'success' })
+      await waitFor(() => later.notices.some((notice) => notice.name === 'resync'))
+    }
+  })
+
+  it('to nothing ends what followed it', async () => {
+    await api.admin('POST', '/schemas', { collectionName: 'brief', schema: { fields: { n: { type: 'Integer' } } } })
+    const client = await connect(address, token)
+    await client.subscribe('brief')
+    await api.admin('DELETE', '/schemas/brief')
+    const ended = await waitFor(() => client.notices.find(({ name }) => name === 'unsubscribed'))
+    expect(ended!.body).toEqual({ collection: 'brief', reason: 'No permission to subscribe to this collection' })
+  })
+})
+
+describe('an event that is erased before it is delivered', () => {
+  it('asks its subscribers to read again: no message tells what it changed', async () => {
+    const client = await connect(address, token)
+    await subscribe(client)
+    await api.sql(`${logDoors.erase} begin; insert into task (title) values ('secret');
+      update "svc_AuditLog" set changes = '{"erased": true}'
+        where xid = pg_current_xact_id() and entity = 'task'; commit`)
+    await waitFor(() => client.notices.some(({ name }) => name === 'resync'))
+    expect(client.frames).toEqual([])
+    expect(client.notices.slice(1)).toEqual([{ name: 'resync', body: { collection: 'task' } }])
   })
 })
 

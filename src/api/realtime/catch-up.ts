@@ -52,11 +52,11 @@ export function openCatchUp(deps: RealtimeReads, outbox: Outbox, isOpen: (subscr
     const page = await tried(subscriber, () => pullRound(deps.feedDb, cursor, wanted))
     if (page.resync) return undefined
     for (const part of partsOf(page.events)) {
-      const seen = await tried(subscriber, () => {
+      const { messages } = await tried(subscriber, () => {
         const view = currentView(deps, subscriber)
         return changesSeen(deps, collection, view, viewersOf([view]), part)
       })
-      for (const { message } of seen)
+      for (const { message } of messages)
         if (isOpen(subscriber)) outbox.send([subscriber.socket], message.name, message.body)
     }
     return page
@@ -89,10 +89,10 @@ async function isDisturbed(
 ): Promise<boolean> {
   const collection = deps.catalog.current().collections.get(request.collection)
   if (collection === undefined) return true
-  if (!scopesRows(deps, request)) return false
   const followed = new Map([[collection.name, { collection, fields: [], filter: request.filter }]])
+  const asked = { followed, named: [collection.name], scoped: scopesRows(deps, request) }
   const round = { from: from.snapshot, upTo: to.snapshot }
-  return (await disturbedCollections(deps, access, { followed, named: [collection.name] }, round)).length > 0
+  return (await disturbedCollections(deps, access, asked, round)).length > 0
 }
 
 export type Snapshots = {

@@ -16,6 +16,7 @@ import {
 } from '../../events/cursor.ts'
 import type { Feed, Subscription } from '../../events/feed.ts'
 import { currentCursor, type LogEvent } from '../../events/log-reader.ts'
+import { definitions } from '../../features/data/changes/changes.ts'
 import type { Access } from '../../query/access.ts'
 import type { RealtimeReads } from '../capabilities.ts'
 import { type CatchUp, openCatchUp, openSnapshots, readBackoff, type Snapshots } from './catch-up.ts'
@@ -220,7 +221,7 @@ async function deliver(shell: Shell, batch: readonly LogEvent[], resume: string)
   const wanted = batch.filter(({ type, entity }) => type === 'data' && registry.follows(entity))
   const byCollection = Map.groupBy(wanted, ({ entity }) => entity)
   await Promise.all([...byCollection].map(([name, events]) => deliverTo(shell, registry.of(name), events, firstTry)))
-  noticeDisturbances(shell, batch)
+  await noticeDisturbances(shell, batch)
   const input = { is: 'read', upTo: parseSnapshot(parseCursor(resume).snapshot)! } as const
   for (const subscriber of registry.all()) if (subscriber.state.seen !== undefined) take(shell, subscriber, input)
 }
@@ -245,10 +246,12 @@ async function deliverShape(shell: Shell, shape: Shape, events: readonly LogEven
   try {
     for (const part of partsOf(events)) {
       const { collection } = subscribers[0]![0]!.request
-      for (const { message, viewers: to } of await changesSeen(shell.deps, collection, view, viewers, part)) {
+      const { messages, isWhole } = await changesSeen(shell.deps, collection, view, viewers, part)
+      for (const { message, viewers: to } of messages) {
         const seeing = to.flatMap((n) => subscribers[n]!)
         hand(shell, seeing, message)
       }
+      if (!isWhole) for (const subscriber of subscribers.flat()) take(shell, subscriber, { is: 'disturbed' })
       handed += part.length
     }
   } catch (error) {
@@ -305,21 +308,39 @@ function hand(shell: Shell, subscribers: readonly Subscriber[], message: Message
   }
 }
 
-function noticeDisturbances(shell: Shell, batch: readonly LogEvent[]): void {
+async function noticeDisturbances(shell: Shell, batch: readonly LogEvent[]): Promise<void> {
   const byAll = touchedBy(batch)
+  if (byAll.collections.has(definitions)) await knowDefinitions(shell)
   if (!shell.isWatched(shell.registry.all(), byAll)) return
   for (const subscriber of shell.registry.all()) {
     const { watch } = subscriber
     const { seen } = subscriber.state
-    if (watch === undefined) continue
     // Its first read already shows events from before it subscribed, however late they are delivered.
     const touched = seen === undefined ? byAll : touchedBy(batch.filter(({ xid }) => !isVisible(BigInt(xid), seen)))
     try {
-      if (watch.isMovedBy(touched)) take(shell, subscriber, { is: 'disturbed' })
+      if (!watch.isMovedBy(touched)) continue
+      if (touched.collections.has(definitions)) requireView(shell, subscriber)
+      take(shell, subscriber, { is: 'disturbed' })
     } catch (error) {
       refuse(shell, subscriber, error)
     }
   }
+}
+
+/** Whoever reads again because of a new definition must be answered by it. */
+async function knowDefinitions({ deps }: Shell): Promise<void> {
+  try {
+    await deps.catalog.reloadIfStale()
+  } catch (error) {
+    // Its notification, or the next connection, leads to the definitions too.
+    deps.log.warn({ err: error }, 'the definitions could not be read again')
+  }
+}
+
+/** Throws AppError where reading again would be refused. */
+function requireView({ deps }: Shell, { access, request }: Subscriber): void {
+  if (!mayRead(deps, access, request.collection)) throw new AppError(403, notAllowed)
+  compileView(deps, access, request)
 }
 
 /** Goes on with another access where it shows the same rows and fields. */

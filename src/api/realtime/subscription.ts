@@ -160,7 +160,7 @@ export type Subscriber = {
   /** Compiled for the access and the catalog. */
   view: CompiledView
   /** Watches the tables that can change the rows it sees without an event of them. */
-  watch: ScopeWatch | undefined
+  watch: ScopeWatch
   state: SubscriptionState
 }
 
@@ -293,9 +293,9 @@ export function openWatched({ catalog }: CurrentCatalog) {
 function watchedBy(subscribers: readonly Subscriber[]): { readonly names: ReadonlySet<string> | undefined } {
   const names = new Set<string>()
   for (const { watch } of subscribers) {
-    const own = watch && attempt(watch.collections, () => undefined)
-    if (watch !== undefined && own === undefined) return { names: undefined }
-    for (const name of own ?? []) names.add(name)
+    const own = attempt(watch.collections, () => undefined)
+    if (own === undefined) return { names: undefined }
+    for (const name of own) names.add(name)
   }
   return { names }
 }

@@ -10,11 +10,13 @@ import type { LogEvent } from '../../events/log-reader.ts'
 import {
   type ChangeView,
   changedRows,
+  definitionOf,
   type EventScope,
   movesSight,
   placeOf,
   type RuleSources,
   ruleSources,
+  unscoped,
   type Viewers,
   type VisibleChange,
   viewOf,
@@ -167,30 +169,32 @@ export function touchedBy(batch: readonly LogEvent[]): EventScope {
   }
 }
 
-/** Watches what decides elsewhere on the rows that a subscriber sees. Both throw where its rule makes no sense any more. */
+/** Watches what decides elsewhere on what a subscriber sees. Both throw where its rule makes no sense any more. */
 export type ScopeWatch = {
-  /** Whether a batch may have moved rows in or out of its sight without an event of them. */
+  /** Whether a batch may have moved or altered rows in its sight without an event of them. */
   isMovedBy(touched: EventScope): boolean
   /** The collections without which no batch does; undefined where every batch does. */
   collections(): readonly string[] | undefined
 }
 
 /**
- * Watches what the subscriber's row rule and filter read elsewhere. They are resolved once per catalog; another access
- * needs another watch. Undefined where nothing scopes the rows.
+ * Watches the definition of the collection, and what the subscriber's row rule and filter read elsewhere where they scope
+ * its rows. They are resolved once per catalog; another access needs another watch.
  */
-export function watchScope(deps: RealtimeReads, access: Access, request: SubscribeRequest): ScopeWatch | undefined {
-  if (!scopesRows(deps, request)) return undefined
+export function watchScope(deps: RealtimeReads, access: Access, request: SubscribeRequest): ScopeWatch {
+  const scoped = scopesRows(deps, request)
   let known: { catalog: Catalog; sources: RuleSources } | undefined
   const sources = (): RuleSources | undefined => {
     const catalog = deps.catalog.current()
     const collection = catalog.collections.get(request.collection)
     if (collection === undefined) return undefined
-    if (known?.catalog !== catalog)
-      known = {
-        catalog,
-        sources: ruleSources(catalog, deps.access.current(), access, collection, resolveEnv(deps), request.filter),
-      }
+    if (known?.catalog !== catalog) {
+      const read = scoped
+        ? ruleSources(catalog, deps.access.current(), access, collection, resolveEnv(deps), request.filter)
+        : unscoped
+      const definitions = [collection.name, ...read.collections].map(definitionOf)
+      known = { catalog, sources: { ...read, rows: [...read.rows, ...definitions] } }
+    }
     return known.sources
   }
   // Not with the first batch, which may be that of thousands.
@@ -213,6 +217,12 @@ export type Message = { readonly name: string; readonly xid: bigint; readonly bo
 /** A message and who gets it, as numbers of viewers from 0. */
 type SeenMessage = { readonly message: Message; readonly viewers: readonly number[] }
 
+type SeenChanges = {
+  readonly messages: readonly SeenMessage[]
+  /** False where events have been erased: what they changed, no message says. */
+  readonly isWhole: boolean
+}
+
 /** One statement's worth of images; a batch of large rows must not be held whole. */
 const rowsAtOnce = 250
 /** A view that takes longer would hold up everybody's changes. */
@@ -233,10 +243,11 @@ export async function changesSeen(
   view: ChangeView,
   viewers: Viewers,
   part: readonly LogEvent[],
-): Promise<readonly SeenMessage[]> {
+): Promise<SeenChanges> {
   const events = new Map(part.map((event) => [event.position, event]))
   const rows = await changedRows(deps.feedDb, view, viewers, [...events.keys()], AbortSignal.timeout(longestMs))
-  return rows.flatMap((row) => messagesOf(deps, collectionName, events.get(row.position)!, row))
+  const messages = rows.flatMap((row) => messagesOf(deps, collectionName, events.get(row.position)!, row))
+  return { messages, isWhole: rows.length === part.length }
 }
 
 const actionNames = { create: 'insert', update: 'update', delete: 'delete' } as const

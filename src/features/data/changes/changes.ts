@@ -395,6 +395,14 @@ export type EventScope = { readonly collections: ReadonlySet<string>; readonly r
 
 export const placeOf = (collection: string, id: string | null): string => `${collection} ${id}`
 
+export const definitions = 'svc_SchemaDefinition'
+
+/** The row that holds the definition of a collection. */
+export const definitionOf = (name: string): SourceRow => ({ collection: definitions, id: name })
+
+/** What decides where nothing but the definition of a collection says which of its rows and fields are seen. */
+export const unscoped: RuleSources = { collections: new Set(), rows: [], filtered: new Set() }
+
 /** Whether changes there may move rows in or out of the sight that these sources decide on. */
 export function movesSight({ collections, rows }: RuleSources, touched: EventScope): boolean {
   for (const name of collections) if (touched.collections.has(name)) return true
@@ -404,12 +412,13 @@ export function movesSight({ collections, rows }: RuleSources, touched: EventSco
 /**
  * The collections of which a caller may see other rows or columns after the round than before, beside the rows with
  * events: a related row, a permission, the caller's role, the collection's definition has changed, or an event was
- * erased. In order of their names; of those that the request names, if it does.
+ * erased. In order of their names; of those that the request names, if it does. Who sees every row, which `scoped` denies,
+ * is concerned by the last two only.
  */
 export async function disturbedCollections(
   deps: ChangesReads,
   access: Access,
-  { followed, named }: Pick<ChangesRequest, 'followed' | 'named'>,
+  { followed, named, scoped = true }: Pick<ChangesRequest, 'followed' | 'named'> & { readonly scoped?: boolean },
   round: Round,
 ): Promise<readonly string[]> {
   const catalog = deps.catalog.current()
@@ -417,7 +426,7 @@ export async function disturbedCollections(
   const sources = new Map(
     [...followed.values()].map(({ collection, filter }) => [
       collection.name,
-      ruleSources(catalog, rules, access, collection, resolveEnv(deps), filter),
+      scoped ? ruleSources(catalog, rules, access, collection, resolveEnv(deps), filter) : unscoped,
     ]),
   )
   const found = await disturbancesIn(deps.db, round, {
@@ -435,7 +444,9 @@ export async function disturbedCollections(
   }
   const disturbed = new Set([
     ...[...sources].flatMap(([name, own]) => (movesSight(own, touched) ? [name] : [])),
-    ...found.flatMap((one) => disturbedBy(one, { catalog, rules, access, sources })),
+    ...found
+      .filter(({ source }) => scoped || source === 'schema' || source === 'erased')
+      .flatMap((one) => disturbedBy(one, { catalog, rules, access, sources })),
   ])
   return [...disturbed].filter((name) => named === undefined || named.includes(name)).sort()
 }
@@ -494,7 +505,7 @@ type Disturbance = {
 }
 
 /** Collections that decide on rights, and on which columns there are. */
-export const accessCollections = ['svc_SchemaDefinition', 'svc_Permission', 'svc_Role', 'svc_UserRole']
+export const accessCollections = [definitions, 'svc_Permission', 'svc_Role', 'svc_UserRole']
 
 /** The different things in a round that may have changed what a caller sees, beyond the rows that changed. */
 function disturbancesIn(db: Reader, { from, upTo }: Round, watched: WatchedSources): Promise<readonly Disturbance[]> {
@@ -568,7 +579,7 @@ export function ruleSources(
       ...related,
       ...variables.flatMap((variable) => collectionsBehind(catalog, variable)),
       // A rule that names what does not exist lets nothing through, until some collection gets it.
-      ...(rule?.predicate.kind === 'never' ? ['svc_SchemaDefinition'] : []),
+      ...(rule?.predicate.kind === 'never' ? [definitions] : []),
       ...(variables.some((variable) => variable.name === 'CURRENT_SETTINGS') ? ['svc_Settings'] : []),
     ]),
     rows: [
