@@ -87,6 +87,16 @@ export const isOfData = (url: string): boolean =>
 const isOfLog = (url: string): boolean =>
   /^\/(log|webhooks|changes)(\/|$)/.test(url) || /^\/items\/[^/]+\/deleted$/.test(url)
 
+/**
+ * As of parameters, for the members of a message of a socket. Those of clients are ignored; 400 for other names that are not
+ * known.
+ */
+export function refuseUnknownMembers(message: Readonly<Record<string, unknown>>, own: readonly string[]): void {
+  const known = new Set([...ofClients, ...own])
+  for (const key in message)
+    if (!known.has(key) && !key.startsWith('_') && key !== '') throw unknown(key, known, own, 'member')
+}
+
 function refuseUnknown(
   query: Readonly<Record<string, unknown>>,
   known: ReadonlySet<string>,
@@ -124,7 +134,7 @@ function nameOf(key: string): string {
   return open > 0 && key.endsWith(']') ? key.slice(0, open) : key
 }
 
-function unknown(key: string, known: ReadonlySet<string>, own: readonly string[]): AppError {
+function unknown(key: string, known: ReadonlySet<string>, own: readonly string[], what = 'parameter'): AppError {
   const name = /^[^[]*/.exec(key)![0]
   const meant = known.has(name)
     ? name
@@ -135,6 +145,6 @@ function unknown(key: string, known: ReadonlySet<string>, own: readonly string[]
   const hint = meant ?? (isColumn ? `filter={"${name.slice(0, 64)}": …}` : undefined)
   return new AppError(400, 'Invalid query parameters', {
     code: 'UNKNOWN_PARAMETER',
-    details: `unknown parameter ${quoted(key)}${hint === undefined ? '' : `: did you mean ${hint}?`}`,
+    details: `unknown ${what} ${quoted(key)}${hint === undefined ? '' : `: did you mean ${hint}?`}`,
   })
 }

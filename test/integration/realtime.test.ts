@@ -258,6 +258,25 @@ describe('subscribing', () => {
     expect((await fetch(`${address}/health`)).status).toBe(200)
   })
 
+  it.each([
+    [{ filters: { text: 'a' } }, '"filters": did you mean filter?'],
+    [{ where: {} }, '"where": did you mean filter?'],
+    [{ text: 'a' }, '"text": did you mean filter={"text": …}?'],
+    [{ limit: 5 }, '"limit"'],
+    [{ 'filter[text]': 'a' }, '"filter[text]": did you mean filter?'],
+  ])('with %j is refused as REST would: it would follow every row', async (more, words) => {
+    const client = await connect(address, token)
+    expect(await client.emit('subscribe', { collection: 'note', ...more })).toMatchObject({
+      status: 'error',
+      message: expect.stringMatching(/^Invalid query parameters: unknown member /),
+    })
+    const { message } = await client.emit('subscribe', { collection: 'note', ...more })
+    expect(message).toContain(`unknown member ${words}`)
+    expect(await client.emit('subscribe', { collection: 'note', tenant: 'x', _own: 1 })).toMatchObject({
+      status: 'success',
+    })
+  })
+
   it('shows granted fields only, and ends when the permission does', async () => {
     const user = await api.user([{ collection: 'note', action: 'read', fields: 'text' }])
     const client = await connect(address, await login(user.email))

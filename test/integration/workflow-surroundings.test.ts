@@ -161,7 +161,13 @@ describe('watchers of an execution', () => {
     await waitFor(() => told(late).at(-1)?.name === 'execution:complete')
     expect(told(late)).toHaveLength(9)
     for (const message of [{}, { executionId: 'x' }, null]) late.socket.emit('workflow:execution:join', message)
-    await waitFor(() => told(late).filter(({ name }) => name === 'execution:error').length === 3)
+    const refusals = () => told(late).filter(({ name }) => name === 'execution:error')
+    await waitFor(() => refusals().length === 3)
+    expect(refusals().map(({ executionId, message }) => [executionId, message])).toEqual([
+      [null, 'executionId is required'],
+      ['x', 'executionId must be a UUID'],
+      [null, 'executionId is required'],
+    ])
     for (const socket of [...sockets, late]) socket.close()
   })
 

@@ -55,7 +55,10 @@ const messages = {
   'task:join': Type.Object({ taskId }),
   'task:leave': Type.Object({ taskId }),
   'workflow:execution:join': Type.Object({
-    executionId: Type.String({ format: 'uuid', refusal: 'executionId is required' }),
+    executionId: Type.String({
+      format: 'uuid',
+      refusal: { required: 'executionId is required', otherwise: 'executionId must be a UUID' },
+    }),
   }),
   custom: Type.Object({ event: anything, payload: anything }),
   'room:join': Type.Object({ room, metadata: anything }),

@@ -26,6 +26,7 @@ import type { Access } from '../../query/access.ts'
 import { type Filter, parseListQuery, readBoolean } from '../../query/parse.ts'
 import { readableFields, requestedFields, resolveEnv } from '../../query/resolve.ts'
 import type { RealtimeReads } from '../capabilities.ts'
+import { refuseUnknownMembers } from '../parameters.ts'
 import { readMessage } from './messages.ts'
 
 /*
@@ -65,9 +66,16 @@ export function unfitView(error: unknown): AppError | undefined {
   return oneMessageOf(errors.badQuery(clientError(error)!.details))
 }
 
-/** Throws AppError 400 for anything but `{collection, since?, snapshot?, filter?, fields?}`. */
+const subscribeMembers = ['collection', 'since', 'snapshot', 'filter', 'fields']
+
+/**
+ * Throws AppError 400 for anything but `{collection, since?, snapshot?, filter?, fields?}`: whoever misspells `filter` would
+ * follow every row.
+ */
 export function readSubscribeRequest(request: unknown): SubscribeRequest {
-  const { collection, since, snapshot, filter, fields } = readMessage('subscribe', request)
+  const message = readMessage('subscribe', request)
+  const { collection, since, snapshot, filter, fields } = message
+  refuseUnknownMembers(message, subscribeMembers)
   const query = parseListQuery({ filter, fields })
   return {
     collection,
