@@ -185,7 +185,8 @@ describe('PATCH /schemas', () => {
     expect(Object.keys(data)).toEqual(expect.arrayContaining(['sort', 'createdAt', 'updatedAt', 'userUpdated_Id']))
     await api.admin('DELETE', `/items/${name}/${id}`)
     expect(await api.sql(`select "deletedAt" is not null as marked from ${name}`)).toEqual([{ marked: true }])
-    expect((await replace(name, { fields: {}, timestamps: false })).status).toBe(200)
+    const off = { schema: { fields: {}, timestamps: false } }
+    expect((await api.admin('PATCH', `/schemas/${name}?drop=true&alter=true`, off)).status).toBe(200)
     expect(await api.sql(`select * from ${name}`)).toEqual([{ id }])
   })
 
