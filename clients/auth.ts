@@ -1,5 +1,5 @@
 import { DaybookError, type Http } from './http.ts'
-import type { Session, SessionState, SignedIn, SignInResult } from './session.ts'
+import { type OwnIds, ownOf, type Session, type SessionState, type SignedIn, type SignInResult } from './session.ts'
 
 export type Registration = {
   readonly email: string
@@ -41,8 +41,11 @@ export type Auth = {
   addPasskey(name?: string, proof?: object): Promise<void>
   /** The address to send the browser to; it comes back to `callbackURL`, there call `completeSocialLogin`. */
   socialLogin(provider: string, callbackURL: string): Promise<string>
-  /** Takes the token that a social sign-in has brought back, out of the address of this page. */
-  completeSocialLogin(address?: string): Promise<SignedIn>
+  /**
+   * Takes the token that a social sign-in has brought back, out of the address of this page. A user whose role may not read users
+   * is known by its ids alone.
+   */
+  completeSocialLogin(address?: string): Promise<SignedIn | OwnIds>
   forgotPassword(email: string, how: Mailed): Promise<void>
   resetPassword(tokenOrCode: string, password: string, email?: string): Promise<void>
   changePassword(currentPassword: string, newPassword: string): Promise<void>
@@ -133,8 +136,7 @@ function socialSignIns(http: Http, session: Session, post: Post): Part<'socialLo
         throw new DaybookError(error, { status: 400, code: brought.get('error_code') ?? 'SOCIAL_SIGN_IN_FAILED' })
       const token = brought.get('token')
       if (token !== null) session.take({ token })
-      const me = await http.ask<SignedIn>('/auth/me')
-      return session.take(me)
+      return session.take(await ownOf(http))
     },
   }
 }

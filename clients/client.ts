@@ -21,7 +21,7 @@ export type { Live, LiveQuery, LiveStatus, LiveView } from './live.ts'
 export type { LiveReport, LiveReportQuery } from './live-report.ts'
 export { type Change, createRealtime, type Realtime, RealtimeError, type Removal } from './realtime.ts'
 export type { AnySchema, Filter, Key, Name, Row, SchemaType, Selected } from './schema.ts'
-export type { AuthOptions, KeyValueStore, SessionState, SignedIn, SignInResult } from './session.ts'
+export type { AuthOptions, KeyValueStore, OwnIds, SessionState, SignedIn, SignInResult } from './session.ts'
 
 export type ClientOptions = {
   /** Where the server is; that of the page unless given. */

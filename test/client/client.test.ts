@@ -134,6 +134,14 @@ describe('sign-in', () => {
     expect(client.auth.state).toBe('signed in')
   })
 
+  it('of a social provider completes for a role that may not read users', async () => {
+    const { token, id } = await api.user()
+    const client = clientOf()
+    const back = `https://app.example/back?token=${token}`
+    expect(await client.auth.completeSocialLogin(back)).toEqual({ user: { id }, tenant: null })
+    expect(client.auth.state).toBe('signed in')
+  })
+
   it('tells why it was refused', async () => {
     const refused = await clientOf()
       .auth.login({ ...administrator, password: 'another one' })
