@@ -58,7 +58,7 @@ export type HttpOptions = {
   /** Headers that say who asks; asked for each attempt. */
   readonly authorize: () => Promise<Readonly<Record<string, string>>>
   /** Called after a refusal 401 of who asked by these headers; true where it is worth another attempt. */
-  readonly onUnauthorized: (asked: Readonly<Record<string, string>>) => boolean
+  readonly onUnauthorized: (asked: Readonly<Record<string, string>>) => boolean | Promise<boolean>
   /** Whether cookies go along. */
   readonly withCookies: boolean
   /** How often a request is sent at the most. */
@@ -91,7 +91,8 @@ export function openHttp(options: HttpOptions): Http {
       }
       const result = await sendOnce<Body>({ ...options, authorize }, url, path, wanted, key)
       if (!(result instanceof DaybookError)) return result
-      if (result.status === 401 && attempt === 1 && !wanted.isAnonymous && options.onUnauthorized(asked)) continue
+      const isRefused = result.status === 401 && attempt === 1 && !wanted.isAnonymous
+      if (isRefused && (await options.onUnauthorized(asked))) continue
       if (!isSafe || attempt >= options.attempts || !isPassing(result)) throw result
       await pause(result.retryAfterMs ?? firstPauseMs * 2 ** (attempt - 1), wanted.signal)
     }

@@ -1,4 +1,4 @@
-import { DaybookError, type Http } from './http.ts'
+import { DaybookError, type Http, pause } from './http.ts'
 
 /** Keeps a text under a name: localStorage, or anything of its form. */
 export type KeyValueStore = Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>
@@ -53,7 +53,7 @@ export type Session = {
    * A request with these headers was refused with 401: whether another attempt is worth it, because there is a newer
    * token.
    */
-  onUnauthorized(asked: Readonly<Record<string, string>>): boolean
+  onUnauthorized(asked: Readonly<Record<string, string>>): boolean | Promise<boolean>
   readonly state: SessionState
   /** Called when it changes, in this tab or another one. Gives what ends it. */
   onChange(listener: (state: SessionState) => void): () => void
@@ -66,10 +66,14 @@ export type Session = {
 /** A token is renewed when a quarter of its life is left. */
 const renewAt = 0.75
 
+/** How often, and how long after one another, to look for the token that another client has renewed. */
+const mostLooks = 5
+const lookAgainMs = 400
+
 export function openSession(url: string, auth: AuthOptions, http: () => Http): Session {
   if ('token' in auth) return fixedSession(auth.token)
   if (auth.mode === 'cookie') return cookieSession(`daybook:${url}:user`, http)
-  return tokenSession(`daybook:${url}`, auth.store ?? pageStore(), http)
+  return tokenSession(`daybook:${url}`, auth.store ?? pageStorage(), http)
 }
 
 type Listener = (state: SessionState) => void
@@ -163,11 +167,17 @@ function cookieSession(name: string, http: () => Http): Session {
 
 const bearer = (token: string): Record<string, string> => ({ authorization: `Bearer ${token}` })
 
-function tokenSession(name: string, store: KeyValueStore, http: () => Http): Session {
+/** `shared`: a store that other clients may use too; without one the token is this client's alone. */
+function tokenSession(name: string, shared: KeyValueStore | undefined, http: () => Http): Session {
   const listeners = listenersOf()
-  const { stored, put, inOneTab, close } = keptToken(name, store, listeners.tell)
+  const { stored, put, inOneTab, close } = keptToken(name, shared ?? memoryStore(), listeners.tell)
   let renewing: Promise<void> | undefined
 
+  /** Another client of the store may have renewed the token, which ends it, and have no answer yet. */
+  const newer = async (old: string) => {
+    for (let n = 0; n < mostLooks && shared !== undefined && stored() === old; n += 1)
+      await pause(lookAgainMs, undefined)
+  }
   /** Renewing ends the token that is sent. */
   const renew = async (due: string) => {
     // Another tab was first.
@@ -177,7 +187,9 @@ function tokenSession(name: string, store: KeyValueStore, http: () => Http): Ses
       put((await http().ask<{ token: string }>('/auth/refresh', options)).token)
     } catch (error) {
       // While it is valid it is of use, and the next request tries again.
-      if (error instanceof DaybookError && error.status === 401 && stored() === due) put(undefined)
+      if (!(error instanceof DaybookError && error.status === 401)) return
+      await newer(due)
+      if (stored() === due) put(undefined)
     }
   }
   const current = async (): Promise<string | undefined> => {
@@ -202,7 +214,9 @@ function tokenSession(name: string, store: KeyValueStore, http: () => Http): Ses
       return rest as typeof body
     },
     forget: () => put(undefined),
-    onUnauthorized({ authorization }) {
+    async onUnauthorized({ authorization }) {
+      const asked = stored()
+      if (asked !== undefined && bearer(asked).authorization === authorization && isDue(asked)) await newer(asked)
       const token = stored()
       if (token === undefined) return false
       // Another tab, or another request, has renewed it while this one was on its way.
