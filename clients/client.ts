@@ -8,8 +8,8 @@ import { type Answer, DaybookError, openHttp, type RequestOptions } from './http
 import { type Items, openItems } from './items.ts'
 import { type KeptRows, type Live, type LiveQuery, openLive, type RowStore } from './live.ts'
 import { type LiveReport, type LiveReportQuery, openLiveReport } from './live-report.ts'
-import { createRealtime } from './realtime.ts'
-import type { Realtime } from './realtime-types.ts'
+import { createRealtime, noToken } from './realtime.ts'
+import { type Realtime, RealtimeError } from './realtime-types.ts'
 import type { Aggregates, AnySchema, Name, ReportRow, Row, SchemaType } from './schema.ts'
 import { type AuthOptions, openSession, type Session } from './session.ts'
 
@@ -113,11 +113,18 @@ export function createClient<S extends SchemaType = AnySchema>(options: ClientOp
     withCookies: session.authMode === 'cookie',
     attempts: options.attempts ?? 4,
   })
-  const connections = openConnections(url, session, options.socketPath)
+  const connections = openConnections(url, session, options.socketPath, (refusal) => leave(refusal))
   const store = options.keepsRows === false ? undefined : openRowStore(`daybook:${url}`)
-  const open = new Set<{ close(): void }>()
+  const open = new Set<{ close(): void; end(error: RealtimeError): void }>()
+  /** What was read for a session ends with it. */
+  const leave = (reason = 'Nobody is signed in any more') => {
+    const error = new RealtimeError(reason, { final: true })
+    void store?.clear()
+    for (const one of [...open]) one.end(error)
+    connections.close(error)
+  }
   const stopListening = session.onChange((state) => {
-    if (state === 'signed out') void store?.clear()
+    if (state === 'signed out') leave()
   })
   return {
     url,
@@ -125,7 +132,7 @@ export function createClient<S extends SchemaType = AnySchema>(options: ClientOp
     items: (collection) => openItems(http, collection),
     files: openFiles(http),
     live(query) {
-      const live: Live<S, typeof query.collection> = openLive(query, {
+      const live = openLive<S, typeof query.collection>(query, {
         http,
         store,
         connect: connections.without,
@@ -137,7 +144,7 @@ export function createClient<S extends SchemaType = AnySchema>(options: ClientOp
     },
     liveReport(query) {
       const close = () => void open.delete(report)
-      const report: LiveReport<never> = openLiveReport(query, connections.first().socket, close)
+      const report = openLiveReport<never>(query, connections.first().socket, close)
       open.add(report)
       return report
     },
@@ -160,15 +167,31 @@ export function createClient<S extends SchemaType = AnySchema>(options: ClientOp
 }
 
 /** Connections of the realtime channel: a collection is followed once on each. */
-function openConnections(url: string, session: Session, path: string | undefined) {
+function openConnections(url: string, session: Session, path: string | undefined, onOver: (refusal?: string) => void) {
   const all: { readonly realtime: Realtime; readonly followed: Set<string> }[] = []
   const connect = () => {
     const followed = new Set<string>()
+    let asked: Readonly<Record<string, string>> = {}
+    let wasOpen = false
     const realtime = createRealtime({
       url,
-      token: async () => (await session.token()) ?? '',
+      token: async () => {
+        const token = await session.token()
+        asked = token === undefined ? {} : { authorization: `Bearer ${token}` }
+        return token ?? ''
+      },
+      async mayRetry(refusal) {
+        // What is opened before somebody signs in begins with the sign-in.
+        if (refusal === noToken && !wasOpen) return true
+        const mayRetry = await session.onUnauthorized(asked)
+        if (!mayRetry) onOver(session.state === 'signed out' ? undefined : refusal)
+        return mayRetry
+      },
       withCookies: session.authMode === 'cookie',
       ...(path !== undefined && { path }),
+    })
+    realtime.socket.on('connect', () => {
+      wasOpen = true
     })
     const watched: Realtime = {
       socket: realtime.socket,
@@ -186,7 +209,7 @@ function openConnections(url: string, session: Session, path: string | undefined
           },
         }
       },
-      close: () => realtime.close(),
+      close: (error) => realtime.close(error),
     }
     const connection = { realtime: watched, followed }
     all.push(connection)
@@ -195,9 +218,8 @@ function openConnections(url: string, session: Session, path: string | undefined
   return {
     first: () => (all[0] ?? connect()).realtime,
     without: (collection: string) => (all.find(({ followed }) => !followed.has(collection)) ?? connect()).realtime,
-    close() {
-      for (const { realtime } of all) realtime.close()
-      all.length = 0
+    close(error?: RealtimeError) {
+      for (const { realtime } of all.splice(0)) realtime.close(error)
     },
   }
 }

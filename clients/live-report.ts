@@ -1,6 +1,8 @@
 import type { Socket } from 'socket.io-client'
 import type { ReportQuery } from './items.ts'
 import type { LiveStatus, LiveView } from './live.ts'
+import { isPassing } from './realtime-step.ts'
+import { openBackoff } from './realtime-subscription.ts'
 import { RealtimeError } from './realtime-types.ts'
 import type { Aggregates, Name, SchemaType } from './schema.ts'
 
@@ -26,15 +28,32 @@ type Answer<R> =
 type Result<R> = { readonly data: readonly R[] }
 type Ended = { readonly id: string; readonly message: string }
 
-/** Follows a report by the messages of docs/live-reports.md; it begins anew with each connection. */
-export function openLiveReport<R extends object>(query: object, socket: Socket, onClose: () => void): LiveReport<R> {
+/** Ends with what the session has against it, and shows nothing any more. */
+type Endable = { end(error: RealtimeError): void }
+
+const waits = { firstMs: 500, longestMs: 30_000 }
+
+/**
+ * Follows a report by the messages of docs/live-reports.md; it begins anew with each connection, and after faults of the
+ * server that pass.
+ */
+export function openLiveReport<R extends object>(
+  query: object,
+  socket: Socket,
+  onClose: () => void,
+  backoff = openBackoff(waits),
+): LiveReport<R> & Endable {
   const shown = openView<R>()
   let id: string | undefined
   let asked = 0
 
   const onResult = ({ data }: Result<R>) => shown.change({ rows: data, status: 'live', error: undefined })
-  const end = (message: string) =>
-    shown.change({ status: 'ended' satisfies LiveStatus, error: new RealtimeError(message, { final: true }) })
+  const waiting = (): LiveStatus => (shown.view.status === 'loading' ? 'loading' : 'broken')
+  const fail = (message: string) => {
+    const final = !isPassing(message)
+    shown.change({ status: final ? 'ended' : waiting(), error: new RealtimeError(message, { final }) })
+    if (!final) backoff.later(() => socket.connected && begin())
+  }
   const leave = () => {
     if (id !== undefined) socket.off(`report:${id}`, onResult)
     id = undefined
@@ -45,7 +64,8 @@ export function openLiveReport<R extends object>(query: object, socket: Socket, 
     socket.emit('report:subscribe', query, (answer: Answer<R>) => {
       // Asked again since, or closed: of another connection, which took its reports along.
       if (mine !== asked) return
-      if (answer.status === 'error') return end(answer.message)
+      if (answer.status === 'error') return fail(answer.message)
+      backoff.reset()
       id = answer.id
       socket.on(`report:${id}`, onResult)
       onResult(answer)
@@ -54,23 +74,23 @@ export function openLiveReport<R extends object>(query: object, socket: Socket, 
   const onBreak = () => {
     asked += 1
     leave()
-    const { status } = shown.view
-    if (status !== 'ended') shown.change({ status: status === 'loading' ? 'loading' : 'broken' })
+    backoff.cancel()
+    if (shown.view.status !== 'ended') shown.change({ status: waiting() })
   }
   const onEnded = (ended: Ended) => {
     if (ended.id !== id) return
     leave()
-    end(ended.message)
+    fail(ended.message)
   }
 
   socket.on('connect', begin).on('disconnect', onBreak).on('report:ended', onEnded)
   if (socket.connected) begin()
-  const close = () => {
+  const stop = () => {
     asked += 1
+    backoff.cancel()
     if (id !== undefined && socket.connected) socket.emit('report:unsubscribe', { id })
     leave()
     socket.off('connect', begin).off('disconnect', onBreak).off('report:ended', onEnded)
-    shown.forget()
     onClose()
   }
   return {
@@ -78,7 +98,14 @@ export function openLiveReport<R extends object>(query: object, socket: Socket, 
       return shown.view
     },
     subscribe: shown.subscribe,
-    close,
+    close() {
+      stop()
+      shown.forget()
+    },
+    end(error) {
+      stop()
+      shown.change({ rows: [], status: 'ended', error })
+    },
   }
 }
 

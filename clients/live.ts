@@ -51,6 +51,9 @@ export type Live<S extends SchemaType, C extends Name<S>> = {
   close(): void
 }
 
+/** Ends with what the session has against it: nothing is shown and kept any more. */
+type Endable = { end(error: RealtimeError): void }
+
 /** The stored part of a live query between two visits. */
 export type KeptRows = { readonly rows: readonly LiveRow[]; readonly cursor: string } & RowFacts
 
@@ -80,7 +83,7 @@ const askAfterMs = 1000
 export function openLive<S extends SchemaType, C extends Name<S>>(
   query: LiveQuery<S, C>,
   options: LiveOptions,
-): Live<S, C> {
+): Live<S, C> & Endable {
   const live = new LiveRows(query as unknown as LiveQuery<SchemaType, string>, options)
   const items = openItems<S, C>(options.http, query.collection)
   return {
@@ -93,6 +96,7 @@ export function openLive<S extends SchemaType, C extends Name<S>>(
       live.write({ key: String(id), row: change as LiveRow, isNew: false }, () => items.update(id, change)),
     delete: (id) => live.write({ key: String(id), row: undefined, isNew: false }, () => items.delete(id)),
     close: () => live.close(),
+    end: (error) => live.end(error),
   }
 }
 
@@ -168,11 +172,24 @@ class LiveRows {
 
   close(): void {
     if (this.#isClosed) return
+    this.#save()
+    this.#stop()
+    this.#listeners.clear()
+  }
+
+  end(error: RealtimeError): void {
+    if (this.#isClosed) return
+    this.#name = undefined
+    this.#stop()
+    this.#state = noRows
+    this.#show({ status: 'ended', error })
+  }
+
+  #stop(): void {
     this.#isClosed = true
     clearTimeout(this.#asking)
-    this.#save()
+    clearTimeout(this.#saving)
     this.#handle?.unsubscribe()
-    this.#listeners.clear()
     this.#options.onClose()
   }
 
@@ -197,12 +214,18 @@ class LiveRows {
       },
       onChange: ({ data }) => this.#apply({ kind: 'changed', row: data }, 'live'),
       onRemove: ({ data }) => removed(data),
-      onError: (error) => this.#show({ status: error.final ? 'ended' : 'broken', error }),
+      onError: (error) => this.#failed(error),
       onBegun: () => {
         this.#apply({ kind: 'caught up' }, 'live')
         this.#askSoon()
       },
     })
+  }
+
+  #failed(error: RealtimeError): void {
+    // What can no longer be followed would be old by the next time.
+    if (error.final) this.#name = undefined
+    this.#show({ status: error.final ? 'ended' : 'broken', error })
   }
 
   /**
@@ -230,6 +253,7 @@ class LiveRows {
   }
 
   #apply(input: LiveInput, status: LiveStatus = this.#view.status): void {
+    if (this.#isClosed) return
     this.#state = stepLive(this.#state, input, this.#keyOf)
     this.#show({ status, ...(status === 'live' && { error: undefined }) })
     if (input.kind === 'snapshot' || input.kind === 'changed' || input.kind === 'removed') this.#saveSoon()

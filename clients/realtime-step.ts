@@ -75,6 +75,9 @@ export const unloaded = <Row>(since: string | undefined): SubscriptionState<Row>
 /** Faults of the server. Everything else that it answers stays as it is when it is asked again. */
 const passing: readonly string[] = ['Internal server error', 'Service temporarily unavailable']
 
+/** Whether another attempt may be answered otherwise. */
+export const isPassing = (message: string): boolean => passing.includes(message)
+
 export function stepSubscription<Row>(
   state: SubscriptionState<Row>,
   input: SubscriptionInput<Row>,
@@ -125,7 +128,7 @@ function changed<Row>(state: SubscriptionState<Row>, change: AnyChange<Row>): St
 
 function answered<Row>(state: SubscriptionState<Row>, answer: Answer): Step<Row> {
   if (answer.status === 'error') {
-    const isFinal = !passing.includes(answer.message)
+    const isFinal = !isPassing(answer.message)
     const [next, effects] = failed(state, new RealtimeError(answer.message, { final: isFinal }))
     return [next, isFinal ? effects : [...effects, { kind: 'retry' }]]
   }

@@ -5,6 +5,11 @@ export type RealtimeOptions = {
   readonly url: string
   /** Of a session, or an API key. A function is asked at each connection, so it can refresh a token that has ended. */
   readonly token: string | (() => string | Promise<string>)
+  /**
+   * Asked where the server refuses the token: whether another attempt is worth it. Unless given, it is where `token` is a
+   * function.
+   */
+  readonly mayRetry?: (refusal: string) => Promise<boolean>
   /** SOCKET_PATH of the server; default `/realtime`. */
   readonly path?: string
   /** The session is a cookie of the browser; then the token is not asked for. */
@@ -23,8 +28,8 @@ export type Realtime = {
   ): SubscriptionHandle
   /** The connection itself, for what else the channel offers: live reports, rooms, the progress of tasks. */
   readonly socket: Socket
-  /** Ends all subscriptions and the connection. */
-  close(): void
+  /** Ends all subscriptions and the connection; they are told the error, where there is one. */
+  close(error?: RealtimeError): void
 }
 
 export type SubscriptionHandle = {

@@ -23,8 +23,11 @@ export {
   type SubscriptionHandle,
 } from './realtime-types.ts'
 
+/** Nobody has signed in. */
+export const noToken = 'No authentication token provided'
+
 /** A token that stays as it is makes no second attempt better. */
-const refusals: readonly string[] = ['No authentication token provided', 'Invalid or expired token']
+const refusals: readonly string[] = [noToken, 'Invalid or expired token']
 
 /** Connects, and stays connected until `close` or, with a token that is a text, until that is refused. */
 export function createRealtime(options: RealtimeOptions): Realtime {
@@ -46,13 +49,18 @@ export function createRealtime(options: RealtimeOptions): Realtime {
     reconnection.reset()
     followed.succeeded()
   }
-  const isFinal = (message: string) => typeof options.token === 'string' && refusals.includes(message)
+  const mayRetry = async (message: string) => {
+    if (!refusals.includes(message)) return true
+    return options.mayRetry?.(message) ?? typeof options.token !== 'string'
+  }
   keepConnected(socket, followed, {
     onBegun,
     retry,
-    refused: (message) => {
-      followed.fail(message, { final: isFinal(message) })
-      if (!isFinal(message)) return retry()
+    refused: async (message) => {
+      const isFinal = !(await mayRetry(message))
+      if (closed) return
+      followed.fail(message, { final: isFinal })
+      if (!isFinal) return retry()
       refusal = message
       socket.disconnect()
     },
@@ -69,9 +77,10 @@ export function createRealtime(options: RealtimeOptions): Realtime {
         },
       })
     },
-    close: () => {
+    close: (error) => {
       closed = true
       reconnection.cancel()
+      if (error !== undefined) followed.fail(error.message, { final: true })
       followed.end()
       socket.disconnect()
     },
@@ -103,7 +112,7 @@ function socketFor(options: RealtimeOptions, onNoToken: (cause: unknown) => void
 type OnConnection = {
   readonly onBegun: () => void
   readonly retry: () => void
-  readonly refused: (message: string) => void
+  readonly refused: (message: string) => Promise<void>
 }
 
 function keepConnected(socket: Socket, followed: Followed, { onBegun, retry, refused }: OnConnection): void {
@@ -119,7 +128,7 @@ function keepConnected(socket: Socket, followed: Followed, { onBegun, retry, ref
     limit = undefined
     retry()
   })
-  socket.on('connect_error', ({ message }) => refused(message))
+  socket.on('connect_error', ({ message }) => void refused(message))
   socket.on('limited', ({ message }: { message: string }) => {
     limit = message
   })

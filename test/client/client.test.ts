@@ -581,6 +581,53 @@ describeWithBrowser('in a browser', () => {
   })
 })
 
+describe('what is live', () => {
+  const memory = () => {
+    const kept = new Map<string, string>()
+    return {
+      getItem: (name: string) => kept.get(name) ?? null,
+      setItem: (name: string, value: string) => void kept.set(name, value),
+      removeItem: (name: string) => void kept.delete(name),
+    }
+  }
+  const opened = async (client: Client) => {
+    const live = client.live({ collection: 'board' })
+    const report = client.liveReport({ collection: 'board', aggregate: { n: { function: 'count', field: '*' } } })
+    await waitFor(() => (live.view.status === 'live' && report.view.status === 'live' ? true : undefined))
+    return [live, report]
+  }
+  const ended = (error: string | RegExp) => ({
+    rows: [],
+    status: 'ended',
+    error: expect.objectContaining({ final: true, message: expect.stringMatching(error) }),
+  })
+
+  it('ends with the session, and begins anew with the next one', async () => {
+    const client = clientOf()
+    await client.auth.login(administrator)
+    const live = await opened(client)
+    await client.auth.logout()
+    for (const { view } of live) expect(view).toEqual(ended('signed in'))
+    await client.auth.login(administrator)
+    for (const { view } of await opened(client)) expect(view.rows.length).toBeGreaterThan(0)
+  })
+
+  it('ends where another client signs out, which shares the store or only the server', async () => {
+    const store = memory()
+    const [one, other] = [clientOf({ auth: { store } }), clientOf({ auth: { store } })]
+    await one.auth.login(administrator)
+    const live = await opened(other)
+    await one.auth.logout()
+    await waitFor(() => (live.every(({ view }) => view.status === 'ended') ? true : undefined))
+    for (const { view } of live) expect(view).toEqual(ended('signed in'))
+    const { token } = (await api.anonymous('POST', '/auth/login', administrator)).body
+    const fixed = await opened(clientOf({ auth: { token } }))
+    await api.as(token)('POST', '/auth/logout', {})
+    await waitFor(() => (fixed.every(({ view }) => view.status === 'ended') ? true : undefined))
+    for (const { view } of fixed) expect(view).toEqual(ended('Invalid or expired token'))
+  })
+})
+
 describe('a live report', () => {
   it('has the rows of now, over a break of the connection, until it is closed', async () => {
     const line = await openLine(url)
