@@ -182,7 +182,7 @@ describe('signing in', () => {
 
   it('refuses ids that none can have like any other', async () => {
     const { authenticator } = await owner()
-    for (const id of ['a\0b', '', 'ü', 'x'.repeat(100_000), 7]) {
+    for (const id of ['a\0b', '', 'ü', 'x'.repeat(10_000), 7]) {
       const { options, challengeId } = await ask()
       const position = await api.position()
       expect(await open(challengeId, { ...authenticator.sign(options), id })).toMatchObject(notAuthenticated)
