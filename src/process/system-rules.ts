@@ -2,6 +2,7 @@ import { checkScope } from '../access/scopes.ts'
 import { seal } from '../adapters/sealing.ts'
 import type { Clock } from '../db/clock.ts'
 import { rawQuery } from '../db/sql.ts'
+import { errors } from '../errors.ts'
 import {
   inviteRules,
   membershipRules,
@@ -72,7 +73,11 @@ const taskRules: CollectionRules = {
     heartbeat_at: stateOfTask,
     retry_at: stateOfTask,
   },
-  beforeWrite: async (deps, context, cells, id) => (id === undefined ? cells : statusCells(deps, context, cells)),
+  beforeWrite: async (deps, context, cells, id) => {
+    const retries = cells.find(({ field }) => field.name === 'max_retries')?.value
+    if (Number(retries ?? 0) < 0) throw errors.badBody('max_retries must be 0 or more')
+    return id === undefined ? cells : statusCells(deps, context, cells)
+  },
 }
 
 /**

@@ -47,6 +47,13 @@ const row = async (id: number) => (await api.sql('select * from "svc_Tasks" wher
 const at = (seconds: number) => new Date(Date.now() + seconds * 1000).toISOString()
 
 describe('claims', () => {
+  it('are refused with a negative number of retries', async () => {
+    const position = await api.position()
+    const made = await api.admin('POST', '/items/svc_Tasks', { type: 'none', max_retries: -1 })
+    expect([made.status, made.body.error.message]).toEqual([400, 'max_retries must be 0 or more'])
+    expect(await api.log(position)).toEqual([])
+  })
+
   it('go to one of many, in the order of time, only for due tasks of known types', async () => {
     const [later, first] = [await create({ scheduled_time: at(-10) }), await create({ scheduled_time: at(-20) })]
     await create({ scheduled_time: at(60) })
