@@ -428,6 +428,16 @@ describe('the endpoint', () => {
     expect([broken.status, broken.body.jsonrpc]).toEqual([400, '2.0'])
   })
 
+  it('answers a body that is no JSON by the protocol, to callers that it knows', async () => {
+    const json = { accept: 'application/json', 'content-type': 'application/json' }
+    const error = { code: -32700, message: expect.stringMatching(/^Parse error: /) }
+    for (const path of ['/mcp', '/mcp/stateless']) {
+      const { status, body } = await api.anonymous('POST', path, '{"jsonrpc":', { ...json, ...bearer(adminToken) })
+      expect([status, body]).toEqual([400, { jsonrpc: '2.0', id: null, error }])
+    }
+    expect((await api.anonymous('POST', '/mcp', '{', json)).status).toBe(401)
+  })
+
   it('says what it is', async () => {
     const { body } = await api.anonymous('GET', '/mcp/info')
     expect(body).toMatchObject({ name: 'daybook', endpoint: '/mcp', actions: ['read', 'create', 'update', 'delete'] })

@@ -46,8 +46,8 @@ export function mcpRoutes(app: App, deps: McpReads, doors: McpDoors): void {
   const preParsing = async (request: FastifyRequest) => doors.refuseStranger(request)
   const streamed = callRoute('Call tools by the Model Context Protocol')
   const plain = callRoute('The same, with plain JSON where the client accepts no stream')
-  app.post(path, { ...streamed, preParsing }, answer(false))
-  app.post(`${path}/stateless`, { ...plain, preParsing }, answer(true))
+  app.post(path, { ...streamed, preParsing, errorHandler: answerUnread }, answer(false))
+  app.post(`${path}/stateless`, { ...plain, preParsing, errorHandler: answerUnread }, answer(true))
   app.get(path, streamRoute, async (_request, reply) => {
     reply.header('allow', 'POST, DELETE')
     throw new AppError(405, 'There is no stream to open: the answer to a POST may be one')
@@ -212,6 +212,15 @@ const callRoute = (summary: string) =>
     },
     { config: { takesPasswordInHeaders: true, resource: 'mcp', inPreview: 'allowed' } },
   )
+
+/** A body that could not be read is answered as the protocol says; every other error as on any route. */
+function answerUnread(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+  const { status, statusCode } = error as { status?: number; statusCode?: number }
+  if (request.body !== undefined || (status ?? statusCode) !== 400) throw error
+  const { message } = error as Error
+  void reply.code(400).send({ jsonrpc: '2.0', id: null, error: { code: -32700, message: `Parse error: ${message}` } })
+}
+
 const streamRoute = route({
   summary: 'Refuse to open a stream',
   description: 'Always 405: an answer to a POST may be a stream, and there are no sessions.',
