@@ -423,6 +423,23 @@ describe('validation', () => {
     expect(said(7 as never)).toEqual(expect.arrayContaining(['-: flow_data must be an object with nodes and edges']))
   })
 
+  it('doubts a member that a node does not know', () => {
+    const read = { operation: 'read', collection: 'c', filtre: { state: 'new' }, label: 'Read' }
+    const { valid, warnings } = validate(chain(node('in', 'service', read)), around)
+    expect([valid, warnings.filter(({ code }) => code === 'unknown_member')]).toEqual([
+      ...[
+        true,
+        [
+          {
+            code: 'unknown_member',
+            message: 'The member filtre means nothing here; did you mean filter?',
+            nodeId: 'in',
+          },
+        ],
+      ],
+    ])
+  })
+
   it('doubts an operator that it does not know, and needs one', () => {
     const on = (...conditions: object[]) => {
       const filtering = node('f', 'filter', { arraySource: 'trigger.a', conditions })

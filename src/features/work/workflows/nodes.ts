@@ -35,6 +35,8 @@ type NodeType = {
    * transaction that keeps its output, so exactly once. `outside`: at least once, under one key. `wait`: it goes on later.
    */
   readonly effect: 'none' | 'structure' | 'database' | 'outside' | 'wait'
+  /** The members of its data; others mean nothing. */
+  readonly members: readonly string[]
   /** Whether saving it takes an administrator. */
   readonly needsAdmin?: (data: NodeData) => string | undefined
   /** Why it cannot be part of a change that is still being made, and what to do instead. */
@@ -95,6 +97,7 @@ const within = (data: NodeData, name: string, [least, most]: readonly [number, n
     report(`${name} must be a number from ${least} to ${most}`)
 }
 
+const ofRights = ['executeAsAnonymous', 'bypassPermissions']
 const always = (reason: string) => () => reason
 const scripts = always('scripts')
 const bypass = (data: NodeData) => (data.bypassPermissions === true ? 'bypassPermissions' : undefined)
@@ -103,11 +106,23 @@ export const longestDelayMs = 366 * 86_400_000
 const mostIterations = 10_000
 
 export const nodeTypes: Readonly<Record<string, NodeType>> = {
-  trigger: { effect: 'none', check: () => undefined },
-  condition: { effect: 'structure', raw: ['conditions'], check: checkConditions, doubts: unknownOperators },
-  loop: { effect: 'structure', raw: ['arraySource'], check: checkLoop },
-  try: { effect: 'structure', check: () => undefined },
+  trigger: { members: [], effect: 'none', check: () => undefined },
+  condition: {
+    members: ['conditions', 'operator'],
+    effect: 'structure',
+    raw: ['conditions'],
+    check: checkConditions,
+    doubts: unknownOperators,
+  },
+  loop: {
+    members: ['loopType', 'arraySource', 'startIndex', 'endIndex', 'maxIterations'],
+    effect: 'structure',
+    raw: ['arraySource'],
+    check: checkLoop,
+  },
+  try: { members: [], effect: 'structure', check: () => undefined },
   transform: {
+    members: ['transformType', 'mapping', 'script'],
     effect: 'none',
     needsAdmin: ({ transformType }) => (transformType === 'script' ? 'scripts' : undefined),
     raw: ['script', 'mapping'],
@@ -121,6 +136,7 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
     give: ({ mapping }, scope, room) => mapped(mapping as NodeData, scope, room),
   },
   variable: {
+    members: ['variables'],
     effect: 'none',
     check: ({ variables }, report) => {
       if (variables != null && !isObject(variables)) report('variables must be an object')
@@ -132,6 +148,7 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
     give: ({ variables }) => ({ success: true, variables: variables ?? {} }),
   },
   filter: {
+    members: ['arraySource', 'conditions', 'operator'],
     effect: 'none',
     raw: ['arraySource', 'conditions'],
     check(data, report) {
@@ -146,6 +163,7 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
     },
   },
   aggregate: {
+    members: ['arraySource', 'operation', 'field'],
     effect: 'none',
     raw: ['arraySource'],
     check(data, report) {
@@ -161,12 +179,26 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
     give: (data, scope) => ({ result: aggregated(data, arrayOf(data.arraySource, scope)) }),
   },
   respond: {
+    members: ['status', 'body', 'headers'],
     effect: 'none',
     notBefore: always('there is nobody to respond to: the change is answered'),
     check: (data, report) => within(data, 'status', [200, 599], report),
     give: ({ status = 200, body = null, headers = {} }) => ({ status: Number(status), body, headers }),
   },
   service: {
+    members: [
+      'operation',
+      'collection',
+      'itemId',
+      'data',
+      'filter',
+      'sort',
+      'limit',
+      'page',
+      'search',
+      'fields',
+      ...ofRights,
+    ],
     effect: 'database',
     filters: true,
     needsAdmin: bypass,
@@ -179,10 +211,21 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
         report('itemId is missing')
     },
   },
-  notification: { effect: 'database', needsAdmin: bypass, check: needs('userId', 'title') },
+  notification: {
+    members: ['userId', 'title', 'message', 'type', 'data', ...ofRights],
+    effect: 'database',
+    needsAdmin: bypass,
+    check: needs('userId', 'title'),
+  },
   // Values in the body, which is HTML, are escaped.
-  email: { effect: 'database', raw: ['body'], check: needs('to', 'subject', 'body') },
+  email: {
+    members: ['to', 'from', 'subject', 'body', 'escape'],
+    effect: 'database',
+    raw: ['body'],
+    check: needs('to', 'subject', 'body'),
+  },
   stats: {
+    members: ['collection', 'operation', 'field', 'groupBy', 'filter', ...ofRights],
     effect: 'database',
     filters: true,
     needsAdmin: bypass,
@@ -193,6 +236,7 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
     },
   },
   file: {
+    members: ['operation', 'fileId', 'filter', 'limit', ...ofRights],
     effect: 'database',
     filters: true,
     needsAdmin: bypass,
@@ -206,6 +250,7 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
     },
   },
   http: {
+    members: ['url', 'method', 'headers', 'body', 'timeout', 'retries', 'retryDelay'],
     effect: 'outside',
     notBefore: always('nothing outside can be called before the change is made: use the .after action'),
     needsAdmin: (data) => (pathsIn(data).some((path) => parsePath(path)?.[0] === 'secrets') ? 'secrets' : undefined),
@@ -221,8 +266,9 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
       within(data, 'retryDelay', [0, 86_400_000], report)
     },
   },
-  script: { effect: 'outside', needsAdmin: scripts, raw: ['script'], check: needs('script') },
+  script: { members: ['script'], effect: 'outside', needsAdmin: scripts, raw: ['script'], check: needs('script') },
   delay: {
+    members: ['delay'],
     effect: 'wait',
     notBefore: always('the change cannot wait: use the .after action'),
     check(data, report) {
@@ -231,6 +277,7 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
     },
   },
   workflow: {
+    members: ['workflowId', 'passData', 'dataMapping', 'waitForCompletion', 'timeout'],
     effect: 'wait',
     notBefore: ({ waitForCompletion }) =>
       waitForCompletion === false ? 'a workflow that is not waited for belongs into the .after action' : undefined,

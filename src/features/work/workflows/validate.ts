@@ -1,5 +1,6 @@
 import { parseCron } from '../../../adapters/cron.ts'
 import type { Catalog } from '../../../catalog/catalog.ts'
+import { nearName } from '../../../language/text.ts'
 import { isObject } from '../../../query/guards.ts'
 import {
   type Flow,
@@ -12,7 +13,7 @@ import {
   topology,
   type WorkflowProblem,
 } from './flow.ts'
-import { isScript, nodeTypes } from './nodes.ts'
+import { isScript, type NodeData, nodeTypes } from './nodes.ts'
 import { handlesOf } from './step.ts'
 
 /** Every rule that an active workflow keeps, each problem with its node. Pure. */
@@ -138,6 +139,7 @@ function checkNode({ id, type, data }: FlowNode, { around, isBefore, errors, war
   const reason = isBefore ? known.notBefore?.(data) : undefined
   if (reason !== undefined) note('before_hook', `${type}: ${reason}`)
   if (isScript(type, data) && around.scriptsRefusal !== undefined) note('scripts', around.scriptsRefusal)
+  warnings.push(...unknownMembers(data, known.members).map((doubt) => ({ ...doubt, nodeId: id })))
   warnings.push(...(known.doubts?.(data) ?? []).map((doubt) => ({ ...doubt, nodeId: id })))
   const { collection } = data
   if (
@@ -147,6 +149,17 @@ function checkNode({ id, type, data }: FlowNode, { around, isBefore, errors, war
     !around.catalog.collections.has(collection)
   )
     warnings.push({ code: 'unknown_collection', message: `There is no collection ${collection}`, nodeId: id })
+}
+
+/** A warning and no error: editors keep members of their own. */
+function unknownMembers(data: NodeData, known: readonly string[]) {
+  return Object.keys(data)
+    .filter((name) => name !== 'label' && !known.includes(name))
+    .map((name) => {
+      const meant = nearName(name, known)
+      const hint = meant === undefined ? '' : `; did you mean ${meant}?`
+      return { code: 'unknown_member', message: `The member ${name} means nothing here${hint}` }
+    })
 }
 
 /** The trigger and the options of a workflow: the columns of svc_Workflow beside its graph. */
