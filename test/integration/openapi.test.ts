@@ -110,6 +110,22 @@ describe('GET /openapi', () => {
     expect(components.schemas.maker.properties.name.description).toBe('As on the label')
   })
 
+  it('shows no example of rows that the collection could not have, and answers as they come', async () => {
+    const { paths } = await documentOf(api.admin)
+    const bodies = Object.entries<any>(paths)
+      .filter(([path]) => path.startsWith('/items/product'))
+      .flatMap(([, operations]) => Object.values<any>(operations))
+      .flatMap(({ requestBody }) =>
+        requestBody === undefined ? [] : [Object.values<any>(requestBody.content)[0].schema],
+      )
+    expect(bodies.length).toBeGreaterThan(5)
+    expect(bodies.filter(({ examples }) => examples !== undefined)).toEqual([])
+    expect(Object.keys(paths['/webhook/{path}'].post.responses)).toContain('2XX')
+    const types = (path: string) => Object.keys(paths[path].get.responses[200].content)
+    expect(types('/assets/{id}')).toEqual(['*/*'])
+    expect([types('/console/mail-view'), types('/console/mail-view.js')]).toEqual([['text/html'], ['text/javascript']])
+  })
+
   it('shows a caller the collections, fields and routes that it may use, and nothing else', async () => {
     const { call, token } = await api.user([
       { collection: 'product', action: 'read', fields: ['name', 'maker.name'] },

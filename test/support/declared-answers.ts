@@ -32,7 +32,7 @@ onEachServer((fastify) => {
 type Hook = Extract<NonNullable<RouteOptions['onSend']>, readonly unknown[]>[number]
 
 function shapeOf(response: Record<string, TSchema>, status: number): TSchema | undefined {
-  return response[status] ?? (status >= 400 ? response['4xx'] : undefined)
+  return response[status] ?? response[status >= 400 ? '4xx' : '2xx']
 }
 
 function look(place: string, shape: TSchema | undefined, text: string): void {

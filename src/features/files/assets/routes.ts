@@ -140,8 +140,8 @@ const assetRoute = route(
       signature: said('kJ1…', 'Part of a signed address.'),
     }),
     response: {
-      200: Text('(bytes)', { contentMediaType: 'application/octet-stream' }),
-      206: Text('(bytes)', { contentMediaType: 'application/octet-stream' }),
+      200: Text('(bytes)', { contentMediaType: '*/*' }),
+      206: Text('(bytes)', { contentMediaType: '*/*' }),
       302: Text('', { description: 'Sound and film of S3 are read there.' }),
       304: Text(''),
       401: Refused,

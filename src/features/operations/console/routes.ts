@@ -20,7 +20,7 @@ export function consoleRoutes(app: App, { config }: Configuration): void {
     return takesGzip ? reply.header('content-encoding', 'gzip').send(compressed) : reply.send(plain)
   })
   for (const [path, { type, content }] of Object.entries(mailView))
-    app.get(`/console/${path}`, mailViewRoute, async (_request, reply) =>
+    app.get(`/console/${path}`, mailViewRoute(type), async (_request, reply) =>
       reply
         .headers({ ...safeguards, 'content-security-policy': mailPolicy, 'cache-control': 'no-cache' })
         .type(type)
@@ -107,16 +107,17 @@ const fileRoute = declared(
   ofFiles,
 )
 
-const mailViewRoute = declared(
-  {
-    summary: 'Show a mail that the console has yet to save',
-    description: 'The frame of the preview and its script: in a sandbox, without rights.',
-    scope: 'none',
-    response: { 200: Text('<!doctype html>', { contentMediaType: 'text/html' }) },
-    sendsText: true,
-  },
-  ofFiles,
-)
+const mailViewRoute = (type: string) =>
+  declared(
+    {
+      summary: 'Show a mail that the console has yet to save',
+      description: 'The frame of the preview and its script: in a sandbox, without rights.',
+      scope: 'none',
+      response: { 200: Text('(a file)', { contentMediaType: type.split(';')[0]! }) },
+      sendsText: true,
+    },
+    ofFiles,
+  )
 
 /** A file of the console. Its name holds the hash of its content, so what was read once stays true. */
 type BuiltFile = { readonly type: string; readonly plain: Buffer; readonly compressed: Buffer }

@@ -321,6 +321,8 @@ function plainOf(shape: Json, stand: Stand | undefined): Json {
   const schema: Json = {}
   for (const [keyword, value] of Object.entries(shape)) {
     if (own.has(keyword) || typeof value === 'function' || value === undefined) continue
+    // Examples of rows are of no collection in particular.
+    if (keyword === 'examples' && stand !== undefined && mentionsRows(shape)) continue
     if (keyword === 'format' && ownFormats.has(value)) continue
     if (keyword === 'patternProperties') schema.additionalProperties = ofRecord(value as Json, stand)
     else schema[keyword] = partOf(keyword, value, stand)

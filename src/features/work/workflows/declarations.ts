@@ -277,7 +277,7 @@ const webhook = {
       message: Text('Workflow triggered successfully'),
       execution: Type.Object({ id: Id(), status: Text('queued') }),
     }),
-    201: Type.Unknown({ description: 'Or another status, as the workflow answers.', examples: [{ imported: 2 }] }),
+    '2xx': Type.Unknown({ description: 'Or another status, as the workflow answers.', examples: [{ imported: 2 }] }),
     202: Type.Object({
       message: Text('Workflow triggered successfully'),
       execution: Type.Object({ id: Id(), status: Text('running') }),
