@@ -7,6 +7,8 @@ export type RelationType = { readonly to: string; readonly many: boolean; readon
 
 export type CollectionType = {
   readonly key: string | number
+  /** The name of the primary key; `id` unless given. */
+  readonly keyName?: string
   readonly row: object
   readonly create: object
   readonly update: object
@@ -68,20 +70,34 @@ type FirstPath<S extends SchemaType, C extends Name<S>> =
   | RelationName<S, C>
   | `${RelationName<S, C>}.*`
 
-/** The path behind a relation; all of its fields where it is named alone. */
-type Behind<P extends string, R extends string> = P extends `${R}.${infer Rest}` ? Rest : P extends R ? '*' : never
+/** The path behind a relation; all of its fields where it is named alone, or by a wildcard over relations. */
+type Behind<P extends string, R extends string> = P extends `${R}.${infer Rest}`
+  ? Rest
+  : P extends R | '*.*'
+    ? '*'
+    : P extends '*.*.*'
+      ? '*.*'
+      : never
 
+/** The relations that a path leads into; of wildcards all. */
 type Named<P extends string, R extends string> = P extends R
-  ? R
-  : P extends `${infer Head}.${string}`
-    ? Head & R
-    : never
+  ? P
+  : P extends '*.*' | '*.*.*'
+    ? R
+    : P extends `${infer Head}.${string}`
+      ? Head & R
+      : never
 
 type OwnFields<S extends SchemaType, C extends Name<S>, P extends string> =
   | (P extends Wildcard ? keyof Row<S, C> : never)
   | (P & keyof Row<S, C>)
 
 type LeftOut<P extends string> = P extends `-${infer Field}` ? Field : never
+
+/** What is only left out is left out of all own fields. */
+type Included<P extends string> = [Exclude<P, `-${string}`>] extends [never] ? P | '*' : P
+
+type KeyName<S extends SchemaType, C extends Name<S>> = S[C] extends { keyName: infer K extends string } ? K : 'id'
 
 type OrNull<T, IsNullable extends boolean> = IsNullable extends true ? T | null : T
 
@@ -94,7 +110,7 @@ type Related<S extends SchemaType, C extends Name<S>, P extends string, R extend
 
 /** A nested row always has its key. */
 type Nested<S extends SchemaType, C extends Name<S>, P extends string> = Simplified<
-  Selected<S, C, P> & Pick<Row<S, C>, 'id' & keyof Row<S, C>>
+  Selected<S, C, P> & Pick<Row<S, C>, KeyName<S, C> & keyof Row<S, C>>
 >
 
 /** The row that a query gives, of the paths that it names. */
@@ -103,7 +119,7 @@ export type Selected<S extends SchemaType, C extends Name<S>, P extends string> 
   : string extends P
     ? Row<S, C>
     : Simplified<
-        Pick<Row<S, C>, Exclude<OwnFields<S, C, P>, LeftOut<P>> & keyof Row<S, C>> & {
+        Pick<Row<S, C>, Exclude<OwnFields<S, C, Included<P>>, LeftOut<P>> & keyof Row<S, C>> & {
           readonly [R in Named<P, RelationName<S, C>>]: Related<S, C, P, R>
         }
       >
@@ -156,7 +172,15 @@ export type Aggregates<S extends SchemaType, C extends Name<S>> = Readonly<
   >
 >
 
-type Aggregated<R, A> = A extends { function: 'count' | 'distinct' }
+/**
+ * The least or the greatest value. A Decimal, whose digits survive in a number, is one; it is told from text by what may be
+ * written, and may be either where that is not known.
+ */
+type Extreme<R, W, F extends keyof R> = R[F] | null | (F extends keyof W ? Extract<W[F], number> : NumberOf<R[F]>)
+
+type NumberOf<T> = string extends T ? number : never
+
+type Aggregated<R, W, A> = A extends { function: 'count' | 'distinct' }
   ? number
   : A extends { function: 'sum' }
     ? number | string | null
@@ -164,7 +188,7 @@ type Aggregated<R, A> = A extends { function: 'count' | 'distinct' }
       ? number | null
       : A extends { function: 'min' | 'max'; field: infer F }
         ? F extends keyof R
-          ? R[F] | null
+          ? Extreme<R, W, F>
           : unknown
         : A extends { function: 'array_agg'; field: infer F }
           ? F extends keyof R
@@ -179,17 +203,29 @@ type GroupName<G extends string> = G extends `date:${infer Part}:${infer Field}`
     ? `${Head}_${GroupName<Rest>}`
     : G
 
-type GroupValue<R, G extends string> = G extends `date:${'yearmonth' | 'yearweek'}:${string}`
+type GroupValue<S extends SchemaType, C extends Name<S>, G extends string> = G extends `date:${
+  | 'yearmonth'
+  | 'yearweek'}:${string}`
   ? string | null
   : G extends `date:${string}`
     ? number | null
-    : G extends keyof R
-      ? R[G]
+    : ValueAt<S, C, G>
+
+/** The value at a path, which may lead to no row. */
+type ValueAt<S extends SchemaType, C extends Name<S>, P extends string> = P extends keyof Row<S, C>
+  ? Row<S, C>[P]
+  : P extends `${infer R}.${infer Rest}`
+    ? R extends RelationName<S, C>
+      ? ValueAt<S, To<S, C, R>, Rest> | null
       : unknown
+    : unknown
 
 /** The fields and relations beside a group: there are none unless a path is among those asked for. */
 type BesideGroup<S extends SchemaType, C extends Name<S>, P extends string> =
   Extract<P, `${string}.${string}`> extends never ? unknown : Selected<S, C, P>
+
+/** Groups by a path: its relations come beside it. */
+type PathGroup<G extends string> = G extends `date:${string}` ? never : Extract<G, `${string}.${string}`>
 
 /** The rows of a report. */
 export type ReportRow<
@@ -199,7 +235,7 @@ export type ReportRow<
   G extends readonly string[],
   F extends readonly string[] = [],
 > = Simplified<
-  { readonly [N in keyof A]: Aggregated<Row<S, C>, A[N]> } & {
-    readonly [One in G[number] as GroupName<One>]: GroupValue<Row<S, C>, One>
-  } & (G extends readonly [] ? unknown : BesideGroup<S, C, F[number]>)
+  { readonly [N in keyof A]: Aggregated<Row<S, C>, S[C]['create'], A[N]> } & {
+    readonly [One in G[number] as One | GroupName<One>]: GroupValue<S, C, One>
+  } & (G extends readonly [] ? unknown : BesideGroup<S, C, F[number]> & BesideGroup<S, C, PathGroup<G[number]>>)
 >

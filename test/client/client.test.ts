@@ -1,6 +1,8 @@
+import { execFile as run } from 'node:child_process'
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
+import { promisify } from 'node:util'
 import { gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { type Client, createClient, DaybookError } from '../../clients/client.ts'
@@ -11,6 +13,8 @@ import { type Api, startApi } from '../support/api.ts'
 import { describeWithBrowser, startBrowser } from '../support/browser.ts'
 import { administrator } from '../support/prepare.ts'
 import { waitFor } from '../support/wait.ts'
+
+const execFile = promisify(run)
 
 let api: Api
 let url: string
@@ -667,6 +671,66 @@ describe('a live report', () => {
 })
 
 describe('daybook types', () => {
+  /** What a page would compile against the written types; an error expected and not there is one, too. */
+  const wrong = async (directory: string, schema: string, body: string) => {
+    const clients = join(import.meta.dirname, '../../clients')
+    await writeFile(join(directory, 'schema.ts'), schema)
+    await writeFile(
+      join(directory, 'page.ts'),
+      `import { createClient } from '${clients}/client.ts'\nimport type { Schema } from './schema.ts'\nconst client = createClient<Schema>()\n${body}`,
+    )
+    const options = { allowImportingTsExtensions: true, noEmit: true, strict: true, skipLibCheck: true, types: [] }
+    const config = { extends: join(clients, 'tsconfig.json'), compilerOptions: options, include: ['.'], exclude: [] }
+    await writeFile(join(directory, 'tsconfig.json'), JSON.stringify(config))
+    const tsc = join(import.meta.dirname, '../../node_modules/typescript/bin/tsc')
+    return execFile(process.execPath, [tsc, '-p', directory]).then(
+      () => '',
+      ({ stdout }: { stdout: string }) => stdout,
+    )
+  }
+
+  it('need the rows that a new one cannot be without, which may be hidden all the same', async () => {
+    const directory = await mkdtemp(join(import.meta.dirname, '../../node_modules/.cache/daybook-typed-'))
+    onTestFinished(() => rm(directory, { recursive: true }))
+    const make = (collectionName: string, schema: object) => api.admin('POST', '/schemas', { collectionName, schema })
+    await make('writer', { paranoid: true, fields: { name: { type: 'String' }, fee: { type: 'Decimal' } } })
+    const author = { relType: 'BelongsTo', target: 'writer', type: 'UUID', allowNull: false, onDelete: 'CASCADE' }
+    const made = await make('essay', { fields: { title: { type: 'String', allowNull: false }, author } })
+    expect(made.status, made.text).toBe(201)
+    const { text } = await api.admin('GET', '/schemas-types')
+    const body = `
+      const essays = client.items('essay')
+      export const first = essays.create({ title: 'a', author_Id: 'key' })
+      export const second = essays.create({ title: 'a', author: { name: 'Ada' } })
+      // @ts-expect-error no author
+      export const third = essays.create({ title: 'a' })
+      export const author = (await essays.list({ fields: ['title', 'author.name'] })).data[0]?.author
+      // @ts-expect-error the author may be in the trash
+      export const name = author!.name && (await essays.list({ fields: ['author.name'] })).data[0]!.author.name
+    `
+    expect(await wrong(directory, text, body)).toBe('')
+    const client = clientOf()
+    await client.auth.login(administrator)
+    const writer = await client.items('writer').create({ name: 'Ada', fee: '9.50' })
+    await client.items('essay').create({ title: 'a', author_Id: writer })
+    const aggregate = { most: { function: 'max', field: 'fee' } } as const
+    expect((await client.items('writer').report({ aggregate })).data).toEqual([{ most: 9.5 }])
+    const grouped = await client.items('essay').report({
+      aggregate: { n: { function: 'count', field: '*' } },
+      groupBy: ['author.name', 'date:year:createdAt'],
+    })
+    const year = new Date().getUTCFullYear()
+    expect(grouped.data).toEqual([
+      {
+        ...{ n: 1, 'author.name': 'Ada', author_name: 'Ada', author: { id: writer, name: 'Ada' } },
+        ...{ 'date:year:createdAt': year, year_createdAt: year },
+      },
+    ])
+    await client.items('writer').delete(writer)
+    const [essay] = (await client.items('essay').list({ fields: ['title', 'author.name'], filter: {} })).data
+    expect(essay).toEqual({ title: 'a', author: null })
+  })
+
   it('let a row name who has created it, not who has changed it', async () => {
     const fields = { name: { type: 'String' } }
     await api.admin('POST', '/schemas', { collectionName: 'tracked', schema: { usertrack: true, fields } })

@@ -21,7 +21,18 @@ type Schema = {
     }
     create: { title: string; status?: 'open' | 'done'; project_Id?: string | null }
     update: { title?: string; status?: 'open' | 'done' }
-    relations: { project: { to: 'project'; many: false; nullable: true } }
+    relations: {
+      project: { to: 'project'; many: false; nullable: true }
+      editor: { to: 'person'; many: false; nullable: true }
+    }
+  }
+  person: {
+    key: string
+    keyName: 'email'
+    row: { readonly email: string; readonly name: string }
+    create: { email: string; name: string }
+    update: { name?: string }
+    relations: Readonly<Record<never, never>>
   }
 }
 
@@ -47,6 +58,38 @@ describe('types', () => {
       } | null>()
       const without = await client.items('task').read('1', { fields: ['*', '-points'] })
       expectTypeOf(without).not.toHaveProperty('points')
+    })
+    compiled('what a list names', async () => {
+      const { data } = await client.items('task').list({ fields: ['title', 'editor'] })
+      expectTypeOf(data[0]!).toEqualTypeOf<{
+        readonly title: string
+        readonly editor: { readonly email: string; readonly name: string } | null
+      }>()
+      const keyed = await client.items('task').list({ fields: ['editor.name'] })
+      expectTypeOf(keyed.data[0]!.editor).toEqualTypeOf<{ readonly name: string; readonly email: string } | null>()
+      const without = await client.items('project').list({ fields: ['-budget'] })
+      expectTypeOf(without.data[0]!).toEqualTypeOf<{ readonly id: string; readonly name: string }>()
+      const related = await client.items('project').list({ fields: ['*.*'] })
+      expectTypeOf(related.data[0]!.budget).toEqualTypeOf<string | null>()
+      expectTypeOf(related.data[0]!.tasks[0]!).toEqualTypeOf<Row<Schema, 'task'>>()
+      const deeper = await client.items('project').list({ fields: ['*.*.*'] })
+      expectTypeOf(deeper.data[0]!.tasks[0]!.editor).toEqualTypeOf<Row<Schema, 'person'> | null>()
+    })
+    compiled('extremes and groups', async () => {
+      const { data } = await client.items('project').report({
+        aggregate: { most: { function: 'max', field: 'budget' }, last: { function: 'max', field: 'name' } },
+      })
+      expectTypeOf(data[0]!.most).toEqualTypeOf<number | string | null>()
+      expectTypeOf(data[0]!.last).toEqualTypeOf<string | null>()
+      const grouped = await client.items('task').report({
+        aggregate: { n: { function: 'count', field: '*' } },
+        groupBy: ['project.name', 'date:year:createdAt'],
+      })
+      expectTypeOf(grouped.data[0]!['project.name']).toEqualTypeOf<string | null>()
+      expectTypeOf(grouped.data[0]!.project_name).toEqualTypeOf<string | null>()
+      expectTypeOf(grouped.data[0]!.project).toEqualTypeOf<{ readonly id: string; readonly name: string } | null>()
+      expectTypeOf(grouped.data[0]!['date:year:createdAt']).toEqualTypeOf<number | null>()
+      expectTypeOf(grouped.data[0]!.year_createdAt).toEqualTypeOf<number | null>()
     })
     compiled('reports', async () => {
       const { data } = await client.items('task').report({

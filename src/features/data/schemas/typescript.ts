@@ -39,6 +39,8 @@ export type GeoJson = { readonly type: string; readonly [member: string]: Json }
 export type Related<Key, Create, Update, Name extends string> = Key | Create | ({ readonly [Member in Name]: Key } & Update)
 /** The rows of a to-many relation: a list replaces all of them. */
 export type Many<Key, Create, Update, Name extends string> = readonly Related<Key, Create, Update, Name>[]
+/** A new row that is made under another one, which is what these members would name. */
+export type Under<Create, Members extends string> = Create extends unknown ? Omit<Create, Members> : never
 `
 
 function collectionText(
@@ -51,17 +53,18 @@ function collectionText(
   const relations = [...collection.relations.values()].filter(({ target }) => names.has(target))
   const lines = [
     `key: ${typeOf(primaryKey, 'answered')}`,
+    `keyName: ${JSON.stringify(primaryKey.name)}`,
     ...block(
       'row',
       own
         .filter(({ hidden }) => !hidden)
         .map((field) => member(field.name, orNull(typeOf(field, 'answered'), field.nullable), { isReadonly: true })),
     ),
-    ...block('create', written(collection, relations, collections, true)),
+    ...createText(collection, relations, collections),
     ...block('update', written(collection, relations, collections, false)),
     ...block(
       'relations',
-      relations.map((relation) => member(relation.name, relationText(relation, fields))),
+      relations.map((relation) => member(relation.name, relationText(relation))),
     ),
   ]
   return [`  ${quoted(name)}: {`, ...lines.map((line) => `    ${line}`), '  }'].join('\n')
@@ -70,10 +73,48 @@ function collectionText(
 const block = (name: string, members: readonly string[]): readonly string[] =>
   members.length === 0 ? [`${name}: {}`] : [`${name}: {`, ...members.map((line) => `  ${line}`), '}']
 
-function relationText(relation: Relation, fields: ReadonlyMap<string, Field>): string {
+/** A related row may be in the trash, or hidden from the reader, also where its key is needed. */
+function relationText(relation: Relation): string {
   const isMany = isToMany(relation)
-  const isNullable = relation.kind !== 'belongsTo' || fields.get(relation.foreignKey)?.nullable !== false
-  return `{ to: ${JSON.stringify(relation.target)}; many: ${isMany}; nullable: ${!isMany && isNullable} }`
+  return `{ to: ${JSON.stringify(relation.target)}; many: ${isMany}; nullable: ${!isMany} }`
+}
+
+/** A new row: of each related row that it needs, the key or the row. */
+function createText(
+  collection: Collection,
+  relations: readonly Relation[],
+  collections: Catalog['collections'],
+): readonly string[] {
+  const lines = block('create', written(collection, relations, collections, true))
+  const needed = Map.groupBy(
+    relations.filter((relation) => isNeeded(collection, relation)),
+    ({ foreignKey }) => foreignKey,
+  )
+  const either = [...needed].map(([key, ways]) => {
+    const ofKey = member(key, typeOf(collection.fields.get(key)!, 'taken'))
+    const ofRows = ways.map((relation) => member(relation.name, relatedText(relation, collections)))
+    return ` & (${[ofKey, ...ofRows].map((one) => `{ ${one} }`).join(' | ')})`
+  })
+  return [...lines.slice(0, -1), lines.at(-1)! + either.join('')]
+}
+
+/** Whether a new row cannot be without the related one. */
+function isNeeded({ fields }: Collection, { name, kind, foreignKey }: Relation): boolean {
+  const field = fields.get(foreignKey)
+  if (kind !== 'belongsTo' || field === undefined || fields.has(name)) return false
+  return !field.nullable && field.default === undefined && field.generated === undefined
+}
+
+/** A related row in a payload. One that has the foreign key itself gets it from the row around it. */
+function relatedText(relation: Relation, collections: Catalog['collections']): string {
+  const { target, kind, foreignKey } = relation
+  const { primaryKey, relations } = collections.get(target)!
+  const to = `Schema[${JSON.stringify(target)}]`
+  const back = [...relations.values()].filter((one) => one.kind === 'belongsTo' && one.foreignKey === foreignKey)
+  const members = [foreignKey, ...back.map(({ name }) => name)].map((name) => JSON.stringify(name)).join(' | ')
+  const create = kind === 'hasOne' || kind === 'hasMany' ? `Under<${to}['create'], ${members}>` : `${to}['create']`
+  const row = `<${to}['key'], ${create}, ${to}['update'], ${JSON.stringify(primaryKey.name)}>`
+  return isToMany(relation) ? `Many${row}` : `Related${row}`
 }
 
 /**
@@ -103,11 +144,8 @@ function written(
   const nested = settable
     .filter(({ name }) => !fields.has(name))
     .map((relation) => {
-      const to = `Schema[${JSON.stringify(relation.target)}]`
-      const key = JSON.stringify(collections.get(relation.target)!.primaryKey.name)
-      const row = `<${to}['key'], ${to}['create'], ${to}['update'], ${key}>`
-      const type = isToMany(relation) ? `Many${row}` : `Related${row} | null`
-      return member(relation.name, type, { isOptional: true })
+      const related = relatedText(relation, collections)
+      return member(relation.name, isToMany(relation) ? related : `${related} | null`, { isOptional: true })
     })
   return [...columns, ...nested]
 }
