@@ -150,12 +150,12 @@ describe('a flow', () => {
       node('try', 'try'),
       effect('bad'),
       effect('never'),
-      effect('sorry', { filter: '{{ error.message }} in {{error.nodeId}}' }),
+      effect('sorry', { search: '{{ error.message }} in {{error.nodeId}}' }),
       effect('after'),
     ]
     const broken = (id: string, input: any) => {
       if (id === 'bad') throw new Error('no such thing')
-      return input.filter
+      return input.search
     }
     const caught = run(flowOf(nodes, edges), broken)
     expect(caught.ran).toEqual(['bad', 'sorry', 'after'])
