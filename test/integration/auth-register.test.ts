@@ -133,12 +133,6 @@ describe('POST /auth/register', () => {
       { ...person, email: 'a@example.com', password: 'password\ud800' },
       'The request body has text that is not valid Unicode',
     ],
-    [
-      'a null byte',
-      { ...person, email: 'a@example.com', password: 'pass\0word' },
-      'Password must be valid Unicode text without NUL',
-    ],
-    ['a foreign link', { ...person, email: 'a@example.com', link: 'https://evil.test' }, 'Invalid link'],
     ['an invalid phone', { ...person, email: 'a@example.com', phone: '<script>' }, 'Invalid phone number'],
     [
       'an unknown authMode',

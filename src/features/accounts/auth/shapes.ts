@@ -173,12 +173,11 @@ export function optionalEmailOf(typed: string | undefined): string | undefined {
   return typed === undefined || typed === '' ? undefined : emailOf(typed)
 }
 
-/** 400 unless 8 to 128 characters of any script; a lone surrogate is no character, and a NUL nothing that /items would take. */
+/** 400 unless 8 to 128 characters of any script; a lone surrogate is no character. */
 export function checkNewPassword(password: string): void {
   const length = [...password].length
   if (length < 8 || length > 128) throw new AppError(400, 'Password must be 8 to 128 characters long')
-  if (!password.isWellFormed() || password.includes('\0'))
-    throw new AppError(400, 'Password must be valid Unicode text without NUL')
+  if (!password.isWellFormed()) throw new AppError(400, 'Password must be valid Unicode text')
 }
 
 /** 400 for names longer than anybody's. */
