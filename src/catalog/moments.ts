@@ -41,9 +41,13 @@ export function readMoment(given: unknown, kind: Kind): Moment | undefined {
   const year = Number(years)
   const numbers = [before === undefined ? year : 1 - year, Number(month), Number(day)] as const
   if (year < 1 || year > lastYears[kind]! || !isCalendarDay(numbers)) return undefined
-  const date = `${String(year).padStart(4, '0')}-${month}-${day}`
-  const era = before === undefined ? '' : ' BC'
-  return { day: numbers, date, time, zone, era }
+  return { day: numbers, ...dateOf(numbers), time, zone }
+}
+
+/** As PostgreSQL reads it for a column of the kind. */
+export function momentText({ date, time, zone, era }: Moment, kind: Kind): string {
+  if (kind === 'date') return `${date}${era}`
+  return `${date}T${time}${kind === 'datetime' ? zone : ''}${era}`
 }
 
 /** A time of day and the zone behind it, which may be empty; undefined for anything else. */
@@ -65,6 +69,30 @@ const daysIn400Years = 146_097
 function dayNumber([year, month, day]: Moment['day']): number {
   const cycles = Math.floor(year / 400) - 5
   return Date.UTC(year - cycles * 400, month - 1, day) / dayMs + cycles * daysIn400Years
+}
+
+/** The day of that number. */
+function dayOf(number: number): Pick<Moment, 'date' | 'era'> {
+  const cycles = Math.floor(number / daysIn400Years)
+  const day = new Date((number - cycles * daysIn400Years) * dayMs)
+  return dateOf([day.getUTCFullYear() + cycles * 400, day.getUTCMonth() + 1, day.getUTCDate()])
+}
+
+function dateOf([year, month, day]: Moment['day']): Pick<Moment, 'date' | 'era'> {
+  const padded = (number: number, length: number) => String(number).padStart(length, '0')
+  const date = `${padded(year < 1 ? 1 - year : year, 4)}-${padded(month, 2)}-${padded(day, 2)}`
+  return { date, era: year < 1 ? ' BC' : '' }
+}
+
+/** A moment as {@link momentText} gives it, at the first or the last microsecond of the millisecond in which PostgreSQL would store it. */
+export function edgeOfMillisecond(text: string, kind: Kind, edge: 'first' | 'last'): string {
+  const moment = readMoment(text, kind)!
+  const [clock, decimals = ''] = moment.time.split('.') as [string, string?]
+  const ms = clockMs(clock) + Math.floor(Math.round(Number(`0.${decimals}`) * 1e6) / 1e3)
+  // Decimals that are rounded up may reach the next day.
+  const { date, era } = ms < dayMs ? moment : dayOf(dayNumber(moment.day) + 1)
+  const time = `${new Date(ms % dayMs).toISOString().slice(11, -1)}${edge === 'last' ? '999' : ''}`
+  return momentText({ ...moment, date, time, era }, kind)
 }
 
 const unending = /^-?infinity$/i

@@ -5,7 +5,7 @@
 import { errors } from '../errors.ts'
 import { oncePer } from '../language/once.ts'
 import type { Kind } from './catalog.ts'
-import { isEnd, orderOf, readClock, readMoment } from './moments.ts'
+import { isEnd, momentText, orderOf, readClock, readMoment } from './moments.ts'
 
 export type ParamValue = string | number | boolean | null | readonly ParamValue[]
 
@@ -156,9 +156,7 @@ function readBoolean(raw: unknown, label: string): boolean {
 }
 
 function readTemporal(raw: unknown, { kind }: ValueType, label: string): string {
-  const { date, time, zone, era } = readMoment(raw, kind) ?? refuse(label, 'an ISO date')
-  if (kind === 'date') return `${date}${era}`
-  return `${date}T${time}${kind === 'datetime' ? zone : ''}${era}`
+  return momentText(readMoment(raw, kind) ?? refuse(label, 'an ISO date'), kind)
 }
 
 function readTime(raw: unknown, label: string, zoned: boolean): string {

@@ -4,6 +4,7 @@
  * or the last microsecond, so that indexes serve.
  */
 import type { Kind } from '../catalog/catalog.ts'
+import { edgeOfMillisecond, orderOf } from '../catalog/moments.ts'
 import type { TypedValue, ValueType } from '../catalog/values.ts'
 import { findOperator, type Operator } from './operators.ts'
 
@@ -71,20 +72,21 @@ function listAndRanges(values: readonly TypedValue[]): readonly TypedValue[] {
   const [list] = values
   if (list === undefined || list.value === null) return values
   const pgType = list.pgType.replace(/\[\]$/, '')
-  const edges = rangesOf(list.value as readonly (string | null)[]).flat()
+  const edges = rangesOf(list.value as readonly (string | null)[], kindOf(pgType)).flat()
   return [edgeOf(list, 'first'), ...edges.map((value) => ({ value, pgType }))]
 }
 
 type Range = readonly [first: string | null, last: string | null]
 
 /** A variable without a value has a range without limits: outside of the others it is unknown, too, whether the list has the row. */
-function rangesOf(list: readonly (string | null)[]): readonly Range[] {
+function rangesOf(list: readonly (string | null)[], kind: Kind): readonly Range[] {
+  const msOf = (moment: string) => orderOf(moment, kind) as number
   const moments = list.filter((moment) => moment !== null).sort((a, b) => msOf(a) - msOf(b))
   const size = Math.ceil(moments.length / RANGES_AT_MOST)
   const starts = moments.filter((_, i) => i % size === 0)
   const ranges = starts.map((start, i): Range => {
     const end = moments[Math.min((i + 1) * size, moments.length) - 1]!
-    return [microsecond(start, 'first'), microsecond(end, 'last')]
+    return [edgeOfMillisecond(start, kind, 'first'), edgeOfMillisecond(end, kind, 'last')]
   })
   return [...repeated(ranges), ...(moments.length < list.length ? [[null, null] as const] : [])]
 }
@@ -102,26 +104,12 @@ const inPairs = <T>(all: readonly T[]): readonly (readonly [T, T])[] =>
 
 type Edge = 'first' | 'last'
 
+/** Of the values of a parameter, or of its elements. */
+const kindOf = (pgType: string): Kind => (pgType.startsWith('timestamptz') ? 'datetime' : 'datetime_no_tz')
+
 /** Of each, where the value is a list. */
 function edgeOf({ value, pgType }: TypedValue, edge: Edge): TypedValue {
-  const at = (moment: unknown) => (moment === null ? null : microsecond(moment as string, edge))
+  const kind = kindOf(pgType)
+  const at = (moment: unknown) => (moment === null ? null : edgeOfMillisecond(moment as string, kind, edge))
   return { value: Array.isArray(value) ? value.map(at) : at(value), pgType }
 }
-
-const MOMENT = /^(.{10}T\d\d:\d\d)(?::(\d\d)(?:\.(\d+))?)?(.*)$/
-
-/** A moment as `readValue` gives it, at an edge of the millisecond in which PostgreSQL would store it. */
-function microsecond(moment: string, edge: Edge): string {
-  const [, minute, second = '00', decimals = '', zone] = MOMENT.exec(moment)!
-  const ms = Math.floor(Math.round(Number(`0.${decimals}`) * 1e6) / 1e3)
-  // The clock of any zone can be read as that of UTC: a decimal that is rounded up may change all of it.
-  const clock = new Date(Date.parse(`${minute}:${second}Z`) + ms).toISOString().replace(/^\+0|Z$/g, '')
-  return `${clock}${edge === 'last' ? '999' : ''}${zone}`
-}
-
-/** Only for their order: those without a zone are all of one. */
-const msOf = (moment: string): number => Date.parse(isoMillis(/\.\d+$/.test(moment) ? `${moment}Z` : moment))
-
-/** The zone as JavaScript reads it: `+02` and `+0200` become `+02:00`. */
-const isoMillis = (text: string): string =>
-  text.replace(' ', 'T').replace(/([+-]\d\d):?(\d\d)?$/, (_, hours, minutes = '00') => `${hours}:${minutes}`)

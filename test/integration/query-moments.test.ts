@@ -141,6 +141,9 @@ describe('a filter of moments', () => {
     ).toEqual(['2026-01-01T00:00:00.000Z'])
     expect(await idsOf({ published: { in: ['2025-12-31T23:59:58.1239995Z'] } })).toEqual([92])
     for (const operator of ['gt', 'lte']) await idsOf({ published: { [operator]: '9999-12-31T23:59:59.9999999Z' } })
+    for (const far of ['12024-05-01T10:00:00Z', '294276-02-28T23:59:59.9999999Z', '0044-03-15T00:00:00Z BC'])
+      for (const operand of [{ eq: far }, { gt: far }, { in: [far, '2024-01-01'] }])
+        for (const field of ['published', 'local']) await idsOf({ [field]: operand })
     await client.query('delete from notes where id > 90')
   })
 

@@ -280,6 +280,11 @@ describe('values', () => {
     ['published', '2024-12-31T23:59:59.9999996Z', '2025-01-01T00:00:00.000', 'Z', 'timestamptz'],
     ['published', '0001-01-01T00:00:00.5+0530', '0001-01-01T00:00:00.500', '+0530', 'timestamptz'],
     ['local', '2024-05-01T10:00:00.000Z', '2024-05-01T10:00:00.000', '', 'timestamp'],
+    ['published', '9999-12-31T23:59:59.9999999Z', '10000-01-01T00:00:00.000', 'Z', 'timestamptz'],
+    ['published', '12024-05-01T10:00Z', '12024-05-01T10:00:00.000', 'Z', 'timestamptz'],
+    ['published', '294276-02-28T23:59:59.9999999Z', '294276-02-29T00:00:00.000', 'Z', 'timestamptz'],
+    ['local', '0001-12-31T23:59:59.9999999 BC', '0001-01-01T00:00:00.000', '', 'timestamp'],
+    ['published', '0044-03-15 BC', '0044-03-15T00:00:00.000', 'Z BC', 'timestamptz'],
   ])('%s %j becomes the millisecond %j', (field, raw, first, zone, type) => {
     const { text, values } = listOf({ query: { fields: ['id'], filter: { [field]: raw } } })
     expect(values).toEqual([`${first}${zone}`, `${first}999${zone}`])
