@@ -88,10 +88,12 @@ function searchColumn(path: string, view: View): ColumnPath {
   return { steps, column }
 }
 
-const defaultColumns = (search: string, view: View): ColumnPath[] =>
-  readableColumns(view)
-    .filter(({ kind }) => SEARCHABLE.has(kind) && (kind !== 'uuid' || mayNameUuid(search)))
+function defaultColumns(search: string, view: View): ColumnPath[] {
+  const hasUuid = mayNameUuid(search)
+  return readableColumns(view)
+    .filter(({ kind }) => SEARCHABLE.has(kind) && (kind !== 'uuid' || hasUuid))
     .map(ownColumn)
+}
 
 const ownColumn = (column: Field): ColumnPath => ({ steps: [], column })
 

@@ -29,6 +29,9 @@ const UNITS: Readonly<Record<string, number>> = {
 const NOW = /^\$NOW(?:([+-])(YEAR|MONTH|WEEK|DAY|HOUR|MINUTE|SECOND)S?_(\d{1,9}))?$/
 const CURRENT = /^\$(CURRENT_(?:USER|ROLE|TENANT|USERROLE|SETTINGS))(?:\.(\w+(?:\.\w+)*))?$/
 
+/** Whether a filter reads a text that begins so as a variable, or as another column. */
+export const readsAsVariable = (text: string): boolean => /^\$(NOW|CURRENT_|COL\()/.test(text)
+
 /** The collection whose row a variable is. */
 export const rowsOf: Readonly<Record<VariableName, string>> = {
   CURRENT_USER: 'svc_User',

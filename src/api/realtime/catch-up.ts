@@ -152,7 +152,7 @@ function rowsOf(deps: Clock & Configuration & CurrentCatalog, { access, request 
   return compileStream(resolveList(catalog, access, request.collection, query, env))
 }
 
-/** What a client needs to keep the rows by itself: what tells them apart, and which texts are numbers in an order. */
+/** A client keeps the rows by these itself: by what tells them apart, and by which texts are numbers in an order. */
 type RowFacts = { readonly key: string; readonly numbers: readonly string[] }
 
 function factsOf({ catalog }: CurrentCatalog, { access, request }: Subscriber): RowFacts {

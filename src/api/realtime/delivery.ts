@@ -327,7 +327,7 @@ async function noticeDisturbances(shell: Shell, batch: readonly LogEvent[]): Pro
   }
 }
 
-/** Whoever reads again because of a new definition must be answered by it. */
+/** A subscriber that reads again because of a new definition is answered by it. */
 async function knowDefinitions({ deps }: Shell): Promise<void> {
   try {
     await deps.catalog.reloadIfStale()

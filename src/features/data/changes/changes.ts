@@ -400,7 +400,7 @@ export const definitions = 'svc_SchemaDefinition'
 /** The row that holds the definition of a collection. */
 export const definitionOf = (name: string): SourceRow => ({ collection: definitions, id: name })
 
-/** What decides where nothing but the definition of a collection says which of its rows and fields are seen. */
+/** Nothing but the definition of the collection says which of its rows and fields are seen. */
 export const unscoped: RuleSources = { collections: new Set(), rows: [], filtered: new Set() }
 
 /** Whether changes there may move rows in or out of the sight that these sources decide on. */

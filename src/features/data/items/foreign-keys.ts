@@ -41,7 +41,7 @@ export type KeyContest = {
 /** A foreign key as it is stored, and what its relations show of it. */
 export type StoredKey = {
   readonly key: string | null
-  /** What the column of a many-to-any key says. */
+  /** The collection that the column of a many-to-any key names. */
   readonly kind: string | null
   /** By relation the primary key of the row that it leads to, and whether the caller is shown it: otherwise it reads null. */
   readonly rows: Readonly<Record<string, { readonly row: string | null; readonly isShown: boolean }>>
@@ -50,7 +50,7 @@ export type StoredKey = {
 /** By foreign key; `missing` where there is no row that the caller may change, which its statement then says. */
 export type StoredKeys = ReadonlyMap<string, StoredKey> | 'missing'
 
-/** What becomes of a member that does not set its foreign key: nothing, or only what is in its row is written. */
+/** A member that does not set its foreign key is left out, or only what is in its row is written. */
 type Aside = 'dropped' | 'beside'
 
 /** A decided payload: members that do not set their foreign key, and the keys that two members name differently. */

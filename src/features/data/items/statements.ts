@@ -8,6 +8,7 @@ import { oncePer } from '../../../language/once.ts'
 import { type Access, withGrants } from '../../../query/access.ts'
 import { compileCondition } from '../../../query/compile.ts'
 import { projectionSql } from '../../../query/compile-rows.ts'
+import { isMoment } from '../../../query/moments.ts'
 import { resolveCondition } from '../../../query/resolve.ts'
 import { createParams, ident, literal, type Params } from '../../../query/sql.ts'
 import { type Cell, type InsertCondition, partOfParent, type Write, type WriteContext } from './context.ts'
@@ -385,19 +386,12 @@ function lastSort({ collection }: WriteContext, { cells }: RowToWrite, params: P
  */
 export function setsOf(collection: Collection, assignments: readonly ColumnAssignment[]): readonly string[] {
   const sets = assignments.map((assignment) => ({ column: assignment.column, value: keptSql(assignment) }))
+  const written = ({ column, value }: (typeof sets)[number]) => `${column} = ${value}`
+  if (!collection.timestamps || sets.length === 0) return sets.map(written)
   const own = ident('updatedAt')
-  const touches = collection.timestamps && sets.length > 0
-  const others = touches ? sets.filter(({ column }) => column !== own) : sets
-  const touched = touches
-    ? [
-        touchedSql(
-          own,
-          others,
-          assignments.find(({ column }) => column === own),
-        ),
-      ]
-    : []
-  return [...others.map(({ column, value }) => `${column} = ${value}`), ...touched]
+  const others = sets.filter(({ column }) => column !== own)
+  const given = assignments.find(({ column }) => column === own)
+  return [...others.map(written), touchedSql(own, others, given)]
 }
 
 function touchedSql(
@@ -414,13 +408,11 @@ function touchedSql(
 /** A time that comes back as it was answered, in milliseconds, is the stored one with its microseconds. */
 function keptSql(assignment: ColumnAssignment): string {
   const { cell, column, value } = assignment
-  return isMoment(cell) ? `case when ${isAsShown(assignment)} then t.${column} else ${value} end` : value
+  return isMoment(cell.field) ? `case when ${isAsShown(assignment)} then t.${column} else ${value} end` : value
 }
 
 const isAsShown = ({ column, value }: ColumnAssignment): string =>
   `date_trunc('milliseconds', t.${column}) is not distinct from ${value}`
-
-const isMoment = ({ field: { kind } }: Cell): boolean => kind === 'datetime' || kind === 'datetime_no_tz'
 
 type ColumnAssignment = { readonly cell: Cell; readonly column: string; readonly value: string }
 

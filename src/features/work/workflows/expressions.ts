@@ -3,6 +3,8 @@
  * neither prototypes nor getters nor code can be reached. Pure.
  */
 
+import { readsAsVariable } from '../../../query/variables.ts'
+
 /** The beginnings of paths: `trigger`, `outputs`, `variables`, `loop`, `current`, `error`, `execution`. */
 export type TemplateScope = Readonly<Record<string, unknown>>
 
@@ -168,14 +170,11 @@ function filterValue(text: string, place: readonly string[], scope: TemplateScop
   const given = Array.isArray(value) ? value : [value]
   if (given.some((one) => one === null || typeof one === 'object'))
     throw new TypeError(`${at}: ${text.trim()} is neither a value nor a list of values`)
-  const isOfAuthor = variable.test(text.slice(0, text.indexOf('{{')))
-  if (!isOfAuthor && given.some((one) => typeof one === 'string' && variable.test(one)))
+  const isOfAuthor = readsAsVariable(text.slice(0, text.indexOf('{{')))
+  if (!isOfAuthor && given.some((one) => typeof one === 'string' && readsAsVariable(one)))
     throw new TypeError(`${at}: ${text.trim()} is a variable of the query, which no data may name`)
   return value
 }
-
-/** The beginning of a text that a query reads as a variable or a column. */
-const variable = /^\$(NOW|CURRENT_|COL\()/
 
 function lookUp(path: string, scope: TemplateScope): unknown {
   const names = parsePath(path.trim())
