@@ -2,6 +2,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { type Api, startApi } from '../support/api.ts'
 import { pullAll } from '../support/changes.ts'
 import { administrator } from '../support/prepare.ts'
+import { withClient } from '../support/server.ts'
 import { connect, type TestSocket } from '../support/socket.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -145,6 +146,22 @@ describe('a live report', () => {
     await api.admin('DELETE', '/schemas/shaped')
     const ended = await waitFor(() => client.notices.find(({ name }) => name === 'report:ended'))
     expect(ended.body).toEqual({ id, message: 'Model shaped not found' })
+  })
+
+  it('says that the database was away where that ended it', async () => {
+    const client = await connect(address, token)
+    const { id } = await client.emit('report:subscribe', total)
+    const ended = await withClient(api.database.url, async (blocker) => {
+      await blocker.query('begin; lock table sale in access exclusive mode')
+      await api.admin('POST', '/schemas', { collectionName: 'touch', schema: { fields: { n: { type: 'Integer' } } } })
+      return waitFor(async () => {
+        await api.sql(
+          `select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+        )
+        return client.notices.find(({ name }) => name === 'report:ended')
+      })
+    })
+    expect(ended.body).toEqual({ id, message: 'Service temporarily unavailable' })
   })
 })
 

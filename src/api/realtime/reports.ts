@@ -3,6 +3,7 @@ import type { Caller } from '../../access/principal.ts'
 import type { IdSource } from '../../adapters/ids.ts'
 import type { Logs } from '../../adapters/logger.ts'
 import type { Clock } from '../../db/clock.ts'
+import { clientError } from '../../db/errors.ts'
 import { AppError } from '../../errors.ts'
 import type { Feed, Subscription } from '../../events/feed.ts'
 import type { LogEvent } from '../../events/log-reader.ts'
@@ -189,9 +190,10 @@ function send({ deps }: Shell, { id, socket }: OpenReport, { body }: Evaluation)
 function end(shell: Shell, report: OpenReport, error: unknown): void {
   if (!isOpen(shell, report)) return
   remove(shell, report)
-  if (!(error instanceof AppError)) shell.deps.log.error({ err: error }, 'a live report failed')
-  const message = error instanceof AppError ? error.message : 'Internal server error'
-  report.socket.emit('report:ended', { id: report.id, message })
+  const known = clientError(error)
+  if (known === undefined) shell.deps.log.error({ err: error }, 'a live report failed')
+  else if (known.status >= 500) shell.deps.log.warn({ err: error }, 'a live report ended')
+  report.socket.emit('report:ended', { id: report.id, message: known?.message ?? 'Internal server error' })
 }
 
 function remove(shell: Shell, { socket, id, timer }: OpenReport): void {
