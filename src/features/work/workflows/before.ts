@@ -28,9 +28,8 @@ import {
   type NewExecution,
   record,
   requireKeepable,
-  triggerable,
 } from './queries.ts'
-import { causeOfNext, mayTrigger, refusedChain } from './starting.ts'
+import { calledWorkflow, causeOfNext, mayTrigger, refusedChain } from './starting.ts'
 import { begin, goOn, type NodeResult, type State, type StepCommand, step } from './step.ts'
 import { optionsOf } from './validate.ts'
 
@@ -243,11 +242,7 @@ async function called(
 ): Promise<object> {
   const { deps, depth, authority } = change
   if (depth >= calledAtMost) throw new NodeError(`Workflows may call each other ${calledAtMost} deep before a change`)
-  const workflow = await triggerable(deps.reserved, String(input.workflowId))
-  if (workflow === undefined || workflow.status !== 'active')
-    throw new NodeError(`Workflow ${input.workflowId} is not there, or not active`)
-  if (!mayTrigger(workflow, { admin: authority.access.admin, roleId: authority.access.roleId }))
-    throw new NodeError('You do not have permission to execute this workflow')
+  const workflow = await calledWorkflow(deps, String(input.workflowId), authority.access)
   const definition = await definitionFor(deps, { workflow_Id: workflow.id, version: workflow.version })
   const author =
     definition?.authority_Id == null ? undefined : await partyOf(deps, definition.authority_Id, definition.tenant_Id)

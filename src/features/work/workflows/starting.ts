@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Caller } from '../../../access/principal.ts'
 import { hasScope } from '../../../access/scopes.ts'
 import { newId } from '../../../adapters/ids.ts'
+import type { Configuration } from '../../../config/config.ts'
 import { type Reader, rawQuery } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { type Actor, type Cause, deepestCause } from '../../../events/actor.ts'
@@ -73,9 +74,28 @@ export async function knownWorkflow(
   return workflow
 }
 
+type OfTenant = { readonly admin: boolean; readonly tenantId: string | undefined }
+
 /** Workflows of no tenant are everybody's. */
-function isOfTenant({ config }: WorkflowWrites, { admin, tenantId }: Caller, tenant: string | null): boolean {
+function isOfTenant({ config }: Configuration, { admin, tenantId }: OfTenant, tenant: string | null): boolean {
   return !config.tenancy.enabled || admin || tenant === null || tenant === tenantId
+}
+
+/**
+ * The workflow that a node calls, for the party whose rights the node has. `db`: the transaction that the call is part of.
+ * @throws {NodeError} where it may not be begun; of another tenant's no more is said than of one that does not exist
+ */
+export async function calledWorkflow(
+  deps: WorkflowWrites,
+  id: string,
+  party: OfTenant & { readonly roleId: string | undefined },
+  db: Reader = deps.reserved,
+): Promise<Triggerable> {
+  const called = await triggerable(db, id)
+  if (called === undefined || called.status !== 'active' || !isOfTenant(deps, party, called.tenant_Id))
+    throw new NodeError(`Workflow ${id} is not there, or not active`)
+  if (!mayTrigger(called, party)) throw new NodeError(notAllowed().message)
+  return called
 }
 
 /** The execution that a caller starts. `workflow`: its present version. */

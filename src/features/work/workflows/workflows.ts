@@ -36,9 +36,8 @@ import {
   queueRefusal,
   requireKeepable,
   type Standing,
-  triggerable,
 } from './queries.ts'
-import { causeOfNext, mayTrigger, refusedChain } from './starting.ts'
+import { calledWorkflow, causeOfNext, refusedChain } from './starting.ts'
 import { begin, goOn, type NodeResult, type State, type StepCommand, step } from './step.ts'
 import { optionsOf } from './validate.ts'
 
@@ -416,12 +415,9 @@ async function calledBy(
   { input, scope }: Command_<'run'>,
   db: Reader,
 ): Promise<NewExecution> {
-  const called = await triggerable(db, String(input.workflowId))
-  if (called === undefined || called.status !== 'active')
-    throw new NodeError(`Workflow ${input.workflowId} is not there, or not active`)
+  const { admin, tenantId } = authority.access
   const roleId = authority.userId === null ? undefined : authority.access.roleId
-  if (!mayTrigger(called, { admin: authority.access.admin, roleId }))
-    throw new NodeError('You do not have permission to execute this workflow')
+  const called = await calledWorkflow(deps, String(input.workflowId), { admin, tenantId, roleId }, db)
   const cause = causeOfNext(actor, called.id)
   const refusal = refusedChain(cause) ?? (await queueRefusal(deps, called.id, db))
   if (refusal !== undefined) throw new NodeError(refusal)
