@@ -106,3 +106,74 @@ describe('a node that calls a workflow', () => {
     expect((await api.admin('DELETE', '/workflows/before')).status).toBe(200)
   })
 })
+
+describe('a permission with conditions', () => {
+  const own = { conditions: { authority_Id: '$CURRENT_USER' } }
+  const mayNot = 'You do not have permission to execute this workflow'
+  let editor: TenantUser
+
+  beforeAll(async () => {
+    const limited = await createRole(api, { isTenantSpecific: true })
+    await grant(
+      api,
+      limited,
+      { ...grants('svc_Workflow', 'create')[0] },
+      ...grants('svc_Workflow', 'read', 'update').map((one) => ({ ...one, ...own })),
+      { ...grants('svc_WorkflowExecution', 'read')[0], conditions: { triggered_by_Id: '$CURRENT_USER' } },
+    )
+    const [{ tenant_Id }] = await api.sql('select "tenant_Id" from "svc_UserRole" where "user_Id" = $1', [ada.id])
+    editor = await createUser(api, limited, tenant_Id)
+  })
+
+  it.each(['draft', 'inactive', 'active'])(
+    'opens no %s workflow to tests that it does not open to changes',
+    async (status) => {
+      const id = `${status}-of-ada`
+      await save(id, writing(id), { status }, ada.call)
+      expect((await editor.call('PATCH', `/workflows/${id}`, { name: 'mine' })).status).toBe(403)
+      for (const path of ['test', 'nodes/write/execute']) {
+        const { status: answered, body } = await editor.call('POST', `/workflows/${id}/${path}`, {})
+        expect([path, answered, body.error?.message]).toEqual([path, 403, mayNot])
+      }
+      expect([await executionsOf(id), await api.sql('select 1 from deal where step = $1', [id])]).toEqual([0, []])
+      expect((await ada.call('POST', `/workflows/${id}/test`, {})).body).toMatchObject({ result: { write: {} } })
+    },
+  )
+
+  it('opens to tests what it opens to changes', async () => {
+    await save('of-editor', chain(node('v', 'variable', { variables: { a: 1 } })), { status: 'draft' }, editor.call)
+    expect((await editor.call('POST', '/workflows/of-editor/test', {})).body.result.v.success).toBe(true)
+    expect((await editor.call('POST', '/workflows/of-editor/nodes/v/execute', {})).status).toBe(200)
+  })
+
+  it('opens no execution of others', async () => {
+    await save('long', chain(node('wait', 'delay', { delay: 600_000 })), {}, ada.call)
+    const start = async (call: Call) => (await call('POST', '/workflows/long/execute', {})).body.execution.id
+    const [ofAda, ofEditor] = [await start(ada.call), await start(editor.call)]
+    const act = async (call: Call, execution: string, what: string) =>
+      (await call('POST', `/workflows/long/executions/${execution}/${what}`)).status
+    expect([await act(editor.call, ofAda, 'cancel'), await act(editor.call, ofAda, 'retry')]).toEqual([404, 404])
+    expect(
+      await api.sql('select status from "svc_WorkflowExecution" where id = $1 and status = \'cancelled\'', [ofAda]),
+    ).toEqual([])
+    expect(await act(editor.call, ofEditor, 'cancel')).toBe(200)
+    expect(await act(ada.call, ofAda, 'cancel')).toBe(200)
+    expect([await act(editor.call, ofAda, 'retry'), await act(ada.call, ofAda, 'retry')]).toEqual([404, 200])
+  })
+
+  it('limits statistics to the executions that it shows', async () => {
+    await save('counted', writing('counted'), {}, ada.call)
+    for (const call of [ada.call, ada.call, editor.call]) await run('counted', call)
+    const [shown, all] = [
+      await editor.call('GET', '/workflows/counted/stats'),
+      await ada.call('GET', '/workflows/counted/stats'),
+    ]
+    expect([shown.body.total, shown.body.byStatus.completed, all.body.total]).toEqual([1, 1, 3])
+    expect((await editor.call('GET', '/workflows/counted/executions')).body.totalCount).toBe(1)
+    expect([all.body.avgDuration, all.body.totalDuration]).toEqual([expect.any(Number), expect.any(Number)])
+    const [{ last }] = await api.sql(
+      `select max("createdAt") as last from "svc_WorkflowExecution" where "workflow_Id" = 'counted'`,
+    )
+    expect(all.body.lastExecution).toBe(new Date(last).toISOString())
+  })
+})

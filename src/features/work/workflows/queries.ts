@@ -1,9 +1,15 @@
+import { text } from 'node:stream/consumers'
 import type { Configuration } from '../../../config/config.ts'
-import type { Reads, ReservedReads } from '../../../db/pools.ts'
+import type { ReservedReads } from '../../../db/pools.ts'
 import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
 import { type Actor, type Cause, systemActor } from '../../../events/actor.ts'
 import { commitRow, type Writes } from '../../../events/commit.ts'
 import { actorCte } from '../../../events/log.ts'
+import type { Access } from '../../../query/access.ts'
+import { compileCondition } from '../../../query/compile.ts'
+import { resolveCondition, resolveEnv } from '../../../query/resolve.ts'
+import { createParams } from '../../../query/sql.ts'
+import { type ItemReads, listItems, type Requester } from '../../data/items/items.ts'
 import type { AccessScope } from './authority.ts'
 import type { WorkflowDefinition, WorkflowWrites } from './capabilities.ts'
 import { jsonSize } from './expressions.ts'
@@ -267,23 +273,34 @@ export async function cancelExecution(tx: Tx, id: string): Promise<boolean> {
   return rows.length > 0
 }
 
-export async function statisticsOf({ db }: Reads, workflowId: string, tenantId: string | undefined) {
-  const row = await db.one<{
-    counts: Record<string, number> | null
-    avg: number | null
-    sum: number | null
-    last: string | null
-  }>(
-    rawQuery(
-      `select jsonb_object_agg(status, n) as counts, (sum(ms) / nullif(sum(timed), 0))::float8 as avg, sum(ms)::float8 as sum,
-         to_json(max(last))#>>'{}' as last
-       from (select status, count(*)::int as n, sum("durationMs") as ms, count("durationMs") as timed, max("createdAt") as last
-             from "svc_WorkflowExecution" where "workflow_Id" = $1 and ($2::uuid is null or "tenant_Id" = $2) group by status) s`,
-      [workflowId, tenantId ?? null],
-    ),
+/** Whether the caller could change this workflow: by a permission, its conditions and the tenant. */
+export async function mayChange(deps: WorkflowWrites, access: Access, id: string): Promise<boolean> {
+  if (!access.admin && access.grant('svc_Workflow', 'update') === undefined) return false
+  const rule = resolveCondition(deps.catalog.current(), access, 'svc_Workflow', 'update', resolveEnv(deps))
+  if (rule === undefined) return true
+  const params = createParams()
+  const where = `t.id = ${params.bind(id, 'text')} and ${compileCondition(rule, 't', params)}`
+  const found = await deps.reserved.maybeOne(
+    rawQuery(`select 1 as one from "svc_Workflow" t where ${where}`, params.values),
   )
-  const counts = row.counts ?? {}
-  const of = (status: string) => counts[status] ?? 0
+  return found !== undefined
+}
+
+/** Of the executions that the caller may read. */
+export async function statisticsOf(deps: ItemReads, reader: Requester, workflowId: string) {
+  const list = await listItems(deps, reader, 'svc_WorkflowExecution', {
+    filter: { workflow_Id: { eq: workflowId } },
+    groupBy: ['status'],
+    aggregate: {
+      n: { function: 'count', field: '*' },
+      ms: { function: 'sum', field: 'durationMs' },
+      timed: { function: 'count', field: 'durationMs' },
+      last: { function: 'max', field: 'createdAt' },
+    },
+    limit: -1,
+  })
+  const { data } = JSON.parse(typeof list === 'string' ? list : await text(list)) as { data: readonly OfStatus[] }
+  const of = (status: string) => data.find((row) => row.status === status)?.n ?? 0
   const byStatus = {
     queued: of('queued'),
     running: of('running'),
@@ -291,9 +308,25 @@ export async function statisticsOf({ db }: Reads, workflowId: string, tenantId: 
     failed: of('failed'),
     cancelled: of('cancelled'),
   }
-  const total = Object.values(byStatus).reduce((a, b) => a + b, 0)
-  const lastExecution = row.last === null ? null : new Date(row.last).toISOString()
-  return { total, byStatus, avgDuration: row.avg, totalDuration: row.sum, lastExecution }
+  const sum = (member: 'n' | 'ms' | 'timed') => data.reduce((total, row) => total + (row[member] ?? 0), 0)
+  const [timed, ms] = [sum('timed'), sum('ms')]
+  const lastExecution =
+    data
+      .map(({ last }) => last)
+      .sort()
+      .at(-1) ?? null
+  return {
+    ...{ total: sum('n'), byStatus, lastExecution },
+    ...{ avgDuration: timed === 0 ? null : ms / timed, totalDuration: timed === 0 ? null : ms },
+  }
+}
+
+type OfStatus = {
+  readonly status: string
+  readonly n: number
+  readonly ms: number | null
+  readonly timed: number
+  readonly last: string
 }
 
 /** Deletes executions that have been over for longer than they are kept, some at a time, and versions that nothing runs by; how many. */

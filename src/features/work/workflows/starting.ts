@@ -18,6 +18,7 @@ import {
   cancelExecution,
   insertExecutions,
   keepMessage,
+  mayChange,
   type NewExecution,
   queueRefusal,
   type Triggerable,
@@ -154,8 +155,11 @@ export async function queue(deps: WorkflowWrites, actor: Actor, execution: NewEx
 
 const longestTestMs = 30_000
 
-/** A caller who tests a workflow or a node chooses its input, so only callers who could write it may. */
-const mayChange = ({ admin, access }: Caller): boolean => admin || access.grant('svc_Workflow', 'update') !== undefined
+/** A caller who tests a workflow or a node chooses its input, so only callers who could change this workflow may. */
+async function requireChangeable(deps: WorkflowWrites, { caller }: WorkflowCaller, workflow: Triggerable) {
+  const isAllowed = mayTrigger(workflow, { admin: caller.admin, roleId: caller.role.id })
+  if (!isAllowed || !(await mayChange(deps, caller.access, workflow.id))) throw notAllowed()
+}
 
 /** Runs a workflow as it is now, and waits until it is over; also one that is not active. */
 export async function testWorkflow(
@@ -165,9 +169,9 @@ export async function testWorkflow(
   data: unknown,
   isKept: boolean,
 ) {
-  const { caller, actor } = asker
+  const { actor } = asker
   const workflow = await knownWorkflow(deps, asker, id)
-  if (!mayChange(caller) || !mayTrigger(workflow, { admin: caller.admin, roleId: caller.role.id })) throw notAllowed()
+  await requireChangeable(deps, asker, workflow)
   const { id: executionId } = await queue(deps, actor, executionFor(workflow, asker, { trigger: 'test', data }))
   const execution = await untilOver(deps.reserved, executionId, longestTestMs)
   if (!isKept && isOver(execution.status))
@@ -214,8 +218,7 @@ export async function runNodeAlone(
   context: Readonly<Record<string, unknown>>,
 ) {
   const { caller, actor } = asker
-  const workflow = await knownWorkflow(deps, asker, id)
-  if (!mayChange(caller) || !mayTrigger(workflow, { admin: caller.admin, roleId: caller.role.id })) throw notAllowed()
+  await requireChangeable(deps, asker, await knownWorkflow(deps, asker, id))
   const { flow_data } = await deps.reserved.one<{ flow_data: unknown }>(
     rawQuery('select flow_data from "svc_Workflow" where id = $1', [id]),
   )
@@ -265,7 +268,7 @@ async function resultAlone(run: NodeRun): Promise<unknown> {
   return runExtensionNode(run, AbortSignal.timeout(longestTestMs))
 }
 
-/** An execution for its actions: open to the user who triggered it and to users who may change workflows. */
+/** An execution for its actions: open to the user who triggered it and to users who may change the workflow. */
 async function ownExecution(deps: WorkflowWrites, asker: WorkflowCaller, id: string, executionId: string) {
   const { caller } = asker
   await knownWorkflow(deps, asker, id)
@@ -280,7 +283,8 @@ async function ownExecution(deps: WorkflowWrites, asker: WorkflowCaller, id: str
   )
   const isOwn = execution !== undefined && caller.userId !== undefined && execution.triggered_by_Id === caller.userId
   const isHere =
-    execution !== undefined && (isOwn || (isOfTenant(deps, caller, execution.tenant_Id) && mayChange(caller)))
+    execution !== undefined &&
+    (isOwn || (isOfTenant(deps, caller, execution.tenant_Id) && (await mayChange(deps, caller.access, id))))
   if (execution === undefined || !(caller.admin || isHere)) throw new AppError(404, 'Workflow execution not found')
   return execution
 }
