@@ -107,6 +107,45 @@ describe('a node that calls a workflow', () => {
   })
 })
 
+describe('the roles of a webhook', () => {
+  const webhook = (path: string, allowed_roles: readonly string[]) => ({
+    ...{ trigger_type: 'webhook', trigger_webhook_path: path, trigger_webhook_method: 'POST', allowed_roles },
+  })
+  const answering = chain(node('answer', 'respond', { status: 201, body: { said: 'yes' } }))
+
+  it('are those at the tenant of the workflow', async () => {
+    await save('in-bo', answering, webhook('bo/inner', [role]), bo.call)
+    const asked = await ada.call('POST', '/webhook/bo/inner', {})
+    const unknown = await ada.call('POST', '/webhook/none', {})
+    expect([asked.status, asked.body.error.message.replace('bo/inner', 'none')]).toEqual([
+      404,
+      unknown.body.error.message,
+    ])
+    expect((await api.anonymous('POST', '/webhook/bo/inner', {})).status).toBe(401)
+    expect(await executionsOf('in-bo')).toBe(0)
+    expect((await bo.call('POST', '/webhook/bo/inner', {})).body).toEqual({ said: 'yes' })
+    expect((await api.admin('POST', '/webhook/bo/inner', {})).status).toBe(201)
+    expect(await executionsOf('in-bo')).toBe(2)
+  })
+
+  it('are those at any tenant for a workflow without one', async () => {
+    await save('in-all', answering, webhook('all', [role]))
+    for (const { call } of [ada, bo]) expect((await call('POST', '/webhook/all', {})).body).toEqual({ said: 'yes' })
+  })
+
+  it('that are not named leave it open to everybody', async () => {
+    await save('in-open', answering, webhook('bo/open', []), bo.call)
+    for (const call of [ada.call, bo.call, api.anonymous])
+      expect((await call('POST', '/webhook/bo/open', {})).body).toEqual({ said: 'yes' })
+  })
+
+  it('may be the one of everybody', async () => {
+    const [{ id }] = await api.sql(`select id from "svc_Role" where name = 'public'`)
+    await save('in-public', answering, webhook('bo/public', [id]), bo.call)
+    expect((await api.anonymous('POST', '/webhook/bo/public', {})).body).toEqual({ said: 'yes' })
+  })
+})
+
 describe('a permission with conditions', () => {
   const own = { conditions: { authority_Id: '$CURRENT_USER' } }
   const mayNot = 'You do not have permission to execute this workflow'

@@ -68,6 +68,7 @@ import {
 import {
   cancel,
   executionFor,
+  isOfTenant,
   knownWorkflow,
   mayTrigger,
   queue,
@@ -270,7 +271,7 @@ async function answer(deps: WorkflowWrites, request: FastifyRequest, reply: Fast
   const caller = callerOf(deps, request)
   const path = webhookPath((request.params as { '*': string })['*'])
   const workflow = await workflowAt(deps, method, path)
-  if (workflow === undefined)
+  if (workflow === undefined || !isMeant(deps, workflow, caller))
     throw new AppError(404, `Webhook not found for ${method} ${path} or workflow is not active`)
   const raw = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0)
   const message = await verify(deps, workflow, request, raw)
@@ -346,9 +347,14 @@ function workflowAt({ reserved }: WorkflowWrites, method: string, path: string):
   )
 }
 
+const namesRoles = ({ allowed_roles: roles }: Triggerable) => Array.isArray(roles) && roles.length > 0
+
+/** Tenants share roles: the users of another tenant are not those that a workflow names. */
+const isMeant = (deps: WorkflowWrites, workflow: Triggerable, caller: Caller): boolean =>
+  !namesRoles(workflow) || caller.userId === undefined || isOfTenant(deps, caller, workflow.tenant_Id)
+
 function requireRole(workflow: Triggerable, { credentialFault: fault }: FastifyRequest, caller: Caller): void {
-  const isNamed = Array.isArray(workflow.allowed_roles) && workflow.allowed_roles.length > 0
-  if (!isNamed || mayTrigger(workflow, { admin: caller.admin, roleId: caller.role.id })) return
+  if (!namesRoles(workflow) || mayTrigger(workflow, { admin: caller.admin, roleId: caller.role.id })) return
   if (caller.userId === undefined) throw fault === undefined ? errors.unauthorized() : errors.badCredential(fault)
   throw new AppError(403, 'You do not have permission to execute this workflow')
 }

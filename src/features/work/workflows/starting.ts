@@ -78,7 +78,7 @@ export async function knownWorkflow(
 type OfTenant = { readonly admin: boolean; readonly tenantId: string | undefined }
 
 /** Workflows of no tenant are everybody's. */
-function isOfTenant({ config }: Configuration, { admin, tenantId }: OfTenant, tenant: string | null): boolean {
+export function isOfTenant({ config }: Configuration, { admin, tenantId }: OfTenant, tenant: string | null): boolean {
   return !config.tenancy.enabled || admin || tenant === null || tenant === tenantId
 }
 
