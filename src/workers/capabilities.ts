@@ -35,6 +35,7 @@ export type WorkerWrites = Reads &
   Sockets
 
 export type OpenedService = {
+  /** Ends what runs, within about `waitMs`. Never rejects. */
   stop(waitMs: number): Promise<void>
   /** Its part of `GET /ready` of the process. */
   readiness?(): Promise<Readonly<Record<string, { readonly ok: boolean }>>>

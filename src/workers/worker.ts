@@ -25,7 +25,7 @@ const farewellMs = 10_000
 
 /**
  * A worker process: `npx daybook worker <name>`. SIGTERM and SIGINT let running jobs finish for TASK_SHUTDOWN_WAIT_TIME and exit 0;
- * a second signal exits at once. A failure is told and sets the exit code.
+ * a second signal exits at once. A failure is told and ends the process with 1, so that whoever supervises it starts it again.
  */
 export async function workerProcess(name: string): Promise<void> {
   if (isWorkerName(name)) return runWorker(name)
@@ -54,14 +54,26 @@ async function runWorker(worker: WorkerName): Promise<void> {
       begun = true
     }
     const runtime = await openRuntime({ config, log, name: worker, worker: true })
-    await serveMeasured({ stop, begin }, runtime, worker).finally(runtime.close)
-    // Requests to services that are silent have had their time.
+    try {
+      await serveMeasured({ stop, begin }, runtime, worker)
+    } catch (error) {
+      // First, because what is closed next may wait for what has failed.
+      tellFailure(log, error)
+      process.exitCode = 1
+      void endAfter(farewellMs, log)
+    }
+    await runtime.close()
+    // Requests to services that are silent have had their time, and whatever a failure has left open must not keep the process alive.
     process.exit()
   } catch (error) {
-    if (error instanceof ConfigError) process.stderr.write(`${error.message}\n`)
-    else log.fatal({ err: error }, `the worker failed: ${(error as Error).message}`)
-    process.exitCode = 1
+    tellFailure(log, error)
+    process.exit(1)
   }
+}
+
+function tellFailure(log: Logger, error: unknown): void {
+  if (error instanceof ConfigError) process.stderr.write(`${error.message}\n`)
+  else log.fatal({ err: error }, `the worker failed: ${(error as Error).message}`)
 }
 
 async function endAfter(ms: number, log: Logger): Promise<void> {
@@ -103,13 +115,18 @@ async function serveFor(
   services: OpenedService[],
 ): Promise<void> {
   const queues = parts.filter((part) => 'queue' in part)
-  for (const part of parts)
-    if ('service' in part) {
-      services.push(await part.open(runtime))
-      begin()
-    }
-  begin()
-  await scheduleAll(runtime, queues)
+  try {
+    for (const part of parts)
+      if ('service' in part) {
+        services.push(await part.open(runtime))
+        begin()
+      }
+    begin()
+    await scheduleAll(runtime, queues)
+  } catch (error) {
+    await Promise.all(services.map((service) => service.stop(0)))
+    throw error
+  }
   const runs = queues.map(({ queue, concurrency, schedule, scheduleOf, open }) => {
     const { close, ...opened } = open(runtime)
     const pollMs = schedule === undefined && scheduleOf === undefined ? undefined : scheduledPollMs

@@ -7,7 +7,7 @@ import { describe, expect, inject, it, onTestFinished } from 'vitest'
 import { asSuperuser } from '../support/log.ts'
 import { createDatabase, createEmptyDatabase } from '../support/postgres.ts'
 import { testEnv } from '../support/prepare.ts'
-import { type OutputLine, root, startProcess, type TestProcess, waitFor } from '../support/processes.ts'
+import { type OutputLine, root, startProcess, survivors, type TestProcess, waitFor } from '../support/processes.ts'
 import { withClient } from '../support/server.ts'
 
 /** Of the packages that the program names; another one belongs behind its first use, or here with a reason. */
@@ -62,6 +62,35 @@ describe.each([
     expect(await refusal(script, args, testEnv(url))).toMatch(
       /^DATABASE_URL: the tables of the job queue have version \d+, and this program needs \d+: run npx daybook setup$/,
     )
+  })
+})
+
+const refuseSchedules = `
+  create function refuse() returns trigger language plpgsql as $$ begin raise 'no schedule today'; end $$;
+  create trigger refuse before insert or update on pgboss.schedule for each row execute function refuse()`
+
+describe('a worker whose start fails after it has begun to work', () => {
+  it.each(['mail', 'tasks', 'log-cleanup'])(
+    'says why and ends, and so do the processes that it has started: %s',
+    async (name) => {
+      const { url } = await createDatabase()
+      await withClient(url, (client) => client.query(refuseSchedules))
+      const env = { ...testEnv(url), TASK_SERVICE_ENABLED: 'true' }
+      const worker = startProcess('src/workers/main.ts', [name], env)
+      expect(await worker.exited).toEqual({ code: 1, signal: null })
+      const said = worker.lines.filter(({ level }) => level === 'fatal').map(({ msg }) => msg)
+      expect(said).toEqual(['the worker failed: no schedule today'])
+      await waitFor(() => survivors().length === 0)
+    },
+  )
+
+  it('starts no process for tasks where it cannot take back tasks', async () => {
+    const { url } = await createDatabase()
+    await withClient(url, (client) => client.query('alter table "svc_Tasks" rename to gone'))
+    const worker = startProcess('src/workers/main.ts', ['tasks'], { ...testEnv(url), TASK_SERVICE_ENABLED: 'true' })
+    expect(await worker.exited).toEqual({ code: 1, signal: null })
+    expect(worker.lines.filter(({ level }) => level === 'fatal')).toHaveLength(1)
+    expect(survivors()).toEqual([])
   })
 })
 

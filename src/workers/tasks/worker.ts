@@ -43,6 +43,8 @@ const isolatedShare = 1 / 4
  */
 export async function openTasks(deps: TaskWorkerWrites): Promise<TaskWorker> {
   const { concurrency, listRefreshIntervalSeconds } = deps.config.tasks
+  // Before anything is opened that would have to be closed where the database is away.
+  await recoverTasks(deps)
   const instanceId = deps.newId()
   const { wake, wait } = openWakeup()
   const claims = openClaims(deps)
@@ -62,7 +64,6 @@ export async function openTasks(deps: TaskWorkerWrites): Promise<TaskWorker> {
     isStopping: false,
     isEnding: false,
   }
-  await recoverTasks(deps)
   deps.listener.on('svc_tasks', wake)
   deps.listener.onReconnect(wake)
   const refreshes = repeat(deps, listRefreshIntervalSeconds * 1000, service.refresh)
