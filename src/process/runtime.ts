@@ -19,7 +19,7 @@ import { type Clock, openDatabaseClock } from '../db/clock.ts'
 import { openLeases } from '../db/leases.ts'
 import { type Listening, openListener } from '../db/listener.ts'
 import type { Line, ServerLine } from '../db/poolers/line.ts'
-import { lookAtDatabase, refuseLostSettings } from '../db/poolers/poolers.ts'
+import { lookAtDatabase, onceReached, refuseLostSettings } from '../db/poolers/poolers.ts'
 import {
   type Database,
   databaseUrl,
@@ -98,11 +98,19 @@ type RuntimeOptions = {
   env?: Readonly<Record<string, string | undefined>>
 }
 
-/** Opens pools, notification connection, job queue, catalog and caches. Fails if the database can't be reached. */
+/**
+ * Opens pools, notification connection, job queue, catalog and caches. Waits for a database that can't be reached, and fails if it
+ * never can.
+ */
 export async function openRuntime(options: RuntimeOptions): Promise<Runtime> {
-  const { config, log, name, worker, env = {} } = options
+  const { config, log } = options
   const mailLogo = readLogo(config.server.extensionsDir)
   const line = await lookAtDatabase(config, log)
+  return onceReached(options, () => openOnLine(options, line, mailLogo))
+}
+
+async function openOnLine(options: RuntimeOptions, line: Line, mailLogo: MailLogo['mailLogo']): Promise<Runtime> {
+  const { config, log, name, worker, env = {} } = options
   const closers: (() => Promise<void>)[] = []
   const opened: NoteClose = (value, close) => {
     closers.unshift(async () => close(value))

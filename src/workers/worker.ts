@@ -2,9 +2,11 @@ import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
+import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import { openLogger } from '../adapters/logger.ts'
-import { ConfigError, loadEnv, parseConfig } from '../config/config.ts'
+import { ConfigError, type Configuration, loadEnv, parseConfig } from '../config/config.ts'
+import { onceReached } from '../db/poolers/poolers.ts'
 import { onceASecond } from '../db/rounds.ts'
 import { sql } from '../db/sql.ts'
 import { areEffectsHeld } from '../db/unlogged/holds.ts'
@@ -101,10 +103,12 @@ const heldBack: readonly WorkerName[] = ['mail', 'tasks', 'webhooks', 'workflows
 const heldLookMs = 1000
 
 /** A copy of an installation was restored with `--hold`: it sends nothing to the outside until `daybook resume`. */
-async function untilResumed({ reserved, log }: Runtime, worker: WorkerName): Promise<void> {
-  if (!heldBack.includes(worker) || !(await areEffectsHeld(reserved))) return
+async function untilResumed(runtime: Runtime, worker: WorkerName): Promise<void> {
+  const { reserved, log } = runtime
+  const areHeld = () => onceReached(runtime, () => areEffectsHeld(reserved))
+  if (!heldBack.includes(worker) || !(await areHeld())) return
   log.warn('this installation was restored with --hold: nothing is done until `daybook resume`')
-  while (await areEffectsHeld(reserved)) await delay(heldLookMs)
+  while (await areHeld()) await delay(heldLookMs)
   log.info('resumed')
 }
 
@@ -115,16 +119,22 @@ async function serveFor(
   services: OpenedService[],
 ): Promise<void> {
   const queues = parts.filter((part) => 'queue' in part)
+  const stopping = new AbortController()
+  void stop.then(() => stopping.abort())
+  const step = <T>(work: () => Promise<T>) => onceReached({ ...runtime, signal: stopping.signal }, work)
   try {
     for (const part of parts)
       if ('service' in part) {
-        services.push(await part.open(runtime))
+        services.push(await step(() => part.open(runtime)))
         begin()
       }
     begin()
-    await scheduleAll(runtime, queues)
+    const boss = await step(runtime.boss)
+    for (const queue of queues) await step(() => schedule(boss, runtime, queue))
   } catch (error) {
     await Promise.all(services.map((service) => service.stop(0)))
+    // It was waiting for the database when it was told to stop.
+    if (stopping.signal.aborted) return
     throw error
   }
   const runs = queues.map(({ queue, concurrency, schedule, scheduleOf, open }) => {
@@ -144,14 +154,12 @@ async function serveFor(
 const scheduledPollMs = 5000
 
 /** Any number of processes may do it: a schedule is a row. One that was missed while no worker ran is made up for. */
-async function scheduleAll({ config, boss: started }: Runtime, queues: readonly QueueWorker[]): Promise<void> {
-  const boss = await started()
-  for (const { queue, scheduleOf, secondsAfterStart, ...fixed } of queues) {
-    const schedule = scheduleOf === undefined ? fixed.schedule : scheduleOf(config)
-    if (scheduleOf !== undefined && schedule === undefined) await boss.unschedule(queue)
-    if (schedule !== undefined) await boss.schedule(queue, schedule, {}, { tz: 'UTC', missed: 'once' })
-    if (secondsAfterStart !== undefined) await boss.sendAfter(queue, {}, null, secondsAfterStart)
-  }
+async function schedule(boss: PgBoss, { config }: Configuration, worker: QueueWorker): Promise<void> {
+  const { queue, scheduleOf, secondsAfterStart } = worker
+  const cron = scheduleOf === undefined ? worker.schedule : scheduleOf(config)
+  if (scheduleOf !== undefined && cron === undefined) await boss.unschedule(queue)
+  if (cron !== undefined) await boss.schedule(queue, cron, {}, { tz: 'UTC', missed: 'once' })
+  if (secondsAfterStart !== undefined) await boss.sendAfter(queue, {}, null, secondsAfterStart)
 }
 
 /** Resolves at the first signal. */

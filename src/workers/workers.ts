@@ -52,6 +52,7 @@ type OpenedWorker<Name extends QueueName = QueueName> = {
 /** Work of a process besides serving queues. */
 export type Service = {
   readonly service: string
+  /** Done again where the database was away: leaves nothing at work when it rejects. */
   open(deps: WorkerWrites): Promise<OpenedService>
 }
 

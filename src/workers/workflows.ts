@@ -1,6 +1,7 @@
 import { deleteUnusedVersions, touchExecutions } from '../db/unlogged/work.ts'
 import { loadExtensions } from '../extensions/extensions.ts'
 import type { ClaimedExecution } from '../features/work/workflows/workflows.ts'
+import { oncePer } from '../language/once.ts'
 import type { OpenedService, WorkerWrites } from './capabilities.ts'
 import { openConsumers } from './consumers.ts'
 import { openWakeup, repeat, within } from './wakeup.ts'
@@ -26,7 +27,7 @@ export async function openWorkflows(deps: WorkerWrites): Promise<OpenedService> 
     return { stop: async () => undefined }
   }
   // Writes of nodes run the hooks of extensions, and nodes may be theirs.
-  await loadExtensions(deps)
+  await extensionsOf(deps)
   const workflows = await import('../features/work/workflows/workflows.ts')
   const triggers = await workflows.openTriggers(deps)
   const consumers = await openConsumers(deps, [triggers.consumer])
@@ -41,6 +42,9 @@ export async function openWorkflows(deps: WorkerWrites): Promise<OpenedService> 
     },
   }
 }
+
+/** Once per process, also where the rest of the start is done again: hooks would run twice. */
+const extensionsOf = oncePer((deps: WorkerWrites) => loadExtensions(deps))
 
 const tidyMs = 600_000
 const deletedAtOnce = 500

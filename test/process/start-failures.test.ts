@@ -46,9 +46,29 @@ describe.each([
   it('that waits for its database ends when it is told to', async () => {
     const patient = { DATABASE_MAX_RETRY: '1000', DATABASE_RETRY_INTERVAL: '60000' }
     const waiting = startProcess(script, args, { ...testEnv(unreachable), ...patient })
-    await waiting.waitForLine(({ msg }) => msg === 'the database cannot be reached yet')
+    await waiting.waitForLine(({ msg }) => msg === away)
     const exit = await waiting.kill('SIGTERM')
     expect(exit?.code ?? exit?.signal).toBeOneOf([0, 'SIGTERM'])
+  })
+
+  it('waits where the database has no connection to give for what comes after its look at it', async () => {
+    const { url, name } = await createDatabase()
+    await limitConnections(name, 1)
+    const patient = { DATABASE_MAX_RETRY: '1000', DATABASE_RETRY_INTERVAL: '50', PORT: '0' }
+    const waiting = startProcess(script, args, { ...testEnv(url), ...patient })
+    await waiting.waitForLine(({ msg, reason }) => msg === away && /too many connections/.test(String(reason)))
+    await limitConnections(name, -1)
+    await waiting.waitForLine(({ msg }) => msg === 'ready')
+    expect(await waiting.kill()).toEqual({ code: 0, signal: null })
+  })
+
+  it('does not start where the database never has a connection to give, and says so', async () => {
+    const { url, name } = await createDatabase()
+    await limitConnections(name, 1)
+    const env = { ...testEnv(url), DATABASE_MAX_RETRY: '3', DATABASE_RETRY_INTERVAL: '10', PORT: '0' }
+    expect(await refusal(script, args, env)).toMatch(
+      /^DATABASE_URL: the database cannot be reached \(attempts: 3\): too many connections for database/,
+    )
   })
 
   it('does not start on a database that was never set up, and says how to', async () => {
@@ -64,6 +84,54 @@ describe.each([
     )
   })
 })
+
+describe('a worker that has begun to start when the database has no connection to give', () => {
+  const hook = `import { writeSync } from 'node:fs'\nexport default () => { writeSync(1, 'hook registered\\n') }`
+
+  it.each([
+    ['mail', 'pgboss.schedule'],
+    ['tasks', '"svc_Tasks"'],
+    ['log-cleanup', 'svc_log.consumer'],
+    ['workflows', 'svc_log.consumer'],
+  ])('waits for one: %s, which writes to %s', async (name, table) => {
+    const { url } = await createDatabase()
+    const directory = await extensionsWith('svc-hook-once/index.js', hook)
+    await withClient(url, (client) => client.query(noConnectionFor(table)))
+    const patient = { DATABASE_MAX_RETRY: '1000', DATABASE_RETRY_INTERVAL: '50' }
+    const env = { ...testEnv(url), ...patient, TASK_SERVICE_ENABLED: 'true', EXTENSIONS_DIR: directory }
+    const start = () => startProcess('src/workers/main.ts', [name], env)
+    const told = start()
+    await told.waitForLine(isAwayAgain)
+    expect(await told.kill()).toEqual({ code: 0, signal: null })
+    const waiting = start()
+    await waiting.waitForLine(isAwayAgain)
+    await withClient(url, (client) => client.query(`drop trigger refuse on ${table}`))
+    await waiting.waitForLine(({ msg }) => msg === 'ready')
+    expect(waiting.lines.filter(({ text }) => text === 'hook registered').length).toBeLessThan(2)
+    expect(await waiting.kill()).toEqual({ code: 0, signal: null })
+  })
+})
+
+const away = 'the database cannot be reached yet'
+const isAwayAgain = ({ msg, attempt }: OutputLine) => msg === away && attempt === 2
+
+const noConnectionFor = (table: string) => `
+  create function refuse() returns trigger language plpgsql as $$
+    begin raise 'too many connections' using errcode = '53300'; end $$;
+  create trigger refuse before insert or update on ${table} for each statement execute function refuse()`
+
+const limitConnections = (name: string, limit: number) =>
+  withClient(inject('server').url, (client) => client.query(`alter database ${name} connection limit ${limit}`))
+
+/** A directory of extensions with this file; removed after the test. */
+async function extensionsWith(name: string, content: string): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'daybook-extensions-'))
+  onTestFinished(() => rm(directory, { recursive: true }))
+  const file = join(directory, name)
+  await mkdir(dirname(file))
+  await writeFile(file, content)
+  return directory
+}
 
 const refuseSchedules = `
   create function refuse() returns trigger language plpgsql as $$ begin raise 'no schedule today'; end $$;
@@ -161,11 +229,9 @@ describe('the web process', () => {
 describe('the web process with an extension that cannot be loaded', () => {
   it('does not start, and names its file in one line', async () => {
     const { url } = await createDatabase()
-    const directory = await mkdtemp(join(tmpdir(), 'daybook-extensions-'))
-    onTestFinished(() => rm(directory, { recursive: true }))
+    const broken = 'export default () => { throw new Error("no such service") }'
+    const directory = await extensionsWith('svc-hook-broken/index.ts', broken)
     const file = join(directory, 'svc-hook-broken', 'index.ts')
-    await mkdir(dirname(file))
-    await writeFile(file, 'export default () => { throw new Error("no such service") }')
     const said = await refusal('src/api/main.ts', [], { ...testEnv(url), EXTENSIONS_DIR: directory, PORT: '0' })
     expect(said).toBe(`EXTENSIONS_DIR: ${file} failed: no such service`)
   })

@@ -3,7 +3,7 @@ import pg from 'pg'
 import type { Logger } from 'pino'
 import { retryTransient } from '../../adapters/retry.ts'
 import { type Config, ConfigError } from '../../config/config.ts'
-import { isNameError, sqlState } from '../errors.ts'
+import { databaseError, isNameError, isPassing, sqlState } from '../errors.ts'
 import {
   type Database,
   databaseUrl,
@@ -48,15 +48,52 @@ export async function requireOwnSessions(config: Config, waitingLog?: Logger): P
 const lacksSessions = (variable: string) =>
   `${variable} leads through a pooler in transaction mode, and LISTEN, advisory locks, replication, setup and migrations need sessions of their own: name the server itself, or a pooler in session mode, in DATABASE_DIRECT_URL (docs/poolers.md)`
 
+type StepOptions = {
+  readonly config: Config
+  readonly log: Logger
+  /** Ends the waiting: rejects with its reason. */
+  readonly signal?: AbortSignal
+}
+
+/**
+ * Takes a step of a start again while the database has no connection to give or is away, as {@link lookAtDatabase} does: it may
+ * have given one for the look and none for what follows. The step leaves nothing open when it throws.
+ */
+export async function onceReached<Result>(
+  { config, log, signal }: StepOptions,
+  step: () => Promise<Result>,
+): Promise<Result> {
+  const patience = patienceOf(config)
+  try {
+    return await retryTransient(step, {
+      ...patience,
+      ...(signal && { signal }),
+      mayRetry: isPassing,
+      onRetry: (error, _pauseMs, attempt) =>
+        log.warn({ attempt, reason: reasonOf(databaseError(error)) }, 'the database cannot be reached yet'),
+    })
+  } catch (error) {
+    if (!isPassing(error)) throw error
+    const variables = config.database.directUrl === undefined ? 'DATABASE_URL' : 'DATABASE_URL, DATABASE_DIRECT_URL'
+    throw neverReached(variables, patience.attempts, databaseError(error))
+  }
+}
+
+function patienceOf({ database: { maxRetry, retryIntervalMs } }: Config) {
+  return { backoff: { firstMs: retryIntervalMs, longestMs: retryIntervalMs }, attempts: Math.max(1, maxRetry) }
+}
+
+function neverReached(variables: string, attempts: number, error: unknown): ConfigError {
+  return new ConfigError(`${variables}: the database cannot be reached (attempts: ${attempts}): ${reasonOf(error)}`)
+}
+
 /** A pooler whose connections are all taken is waited for; so is a database that is not there yet, with `waitingLog`. */
 async function lookAt(variable: string, config: Config, url: string, waitingLog?: Logger): Promise<LineFacts> {
-  const { maxRetry, retryIntervalMs } = config.database
-  const attempts = Math.max(1, maxRetry)
+  const patience = patienceOf(config)
   const waits = waitingLog !== undefined
   try {
     return await retryTransient(() => lookAtLine({ config, url }), {
-      backoff: { firstMs: retryIntervalMs, longestMs: retryIntervalMs },
-      attempts,
+      ...patience,
       mayRetry: (error) => isTimeout(error) || (waits && !(error instanceof ConfigError)),
       onRetry: (error, _pauseMs, attempt) => {
         if (isTimeout(error)) waitingLog?.warn({ attempt }, `${variable}: the pooler has no connection to give yet`)
@@ -68,7 +105,7 @@ async function lookAt(variable: string, config: Config, url: string, waitingLog?
     if (isTimeout(error))
       throw new ConfigError(`${variable}: the pooler has no connection to give: all of them are taken`)
     if (!waits) throw error
-    throw new ConfigError(`${variable}: the database cannot be reached (attempts: ${attempts}): ${reasonOf(error)}`)
+    throw neverReached(variable, patience.attempts, error)
   }
 }
 
