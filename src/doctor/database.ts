@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { openLogger } from '../adapters/logger.ts'
 import type { Config } from '../config/config.ts'
+import { encodingLack } from '../db/needs.ts'
 import { type Line, type LineFacts, openLine } from '../db/poolers/line.ts'
 import { lookAtLine, lostSettings, readArrived } from '../db/poolers/poolers.ts'
 import { type Database, openDatabase, openPool, poolShares, workerShares } from '../db/pools.ts'
@@ -13,6 +14,7 @@ export type ServerFacts = {
   readonly version: number
   readonly versionText: string
   readonly role: string
+  readonly database: string
   readonly superuser: boolean
   readonly recovering: boolean
   readonly encoding: string
@@ -35,7 +37,7 @@ export type ServerFacts = {
 export function readServerFacts(db: Reader): Promise<ServerFacts> {
   return db.one<ServerFacts>(sql`
     select current_setting('server_version_num')::int as version, current_setting('server_version') as "versionText",
-      current_user as role, (select rolsuper from pg_roles where rolname = current_user) as superuser, pg_is_in_recovery() as recovering, current_setting('server_encoding') as encoding,
+      current_user as role, current_database() as database, (select rolsuper from pg_roles where rolname = current_user) as superuser, pg_is_in_recovery() as recovering, current_setting('server_encoding') as encoding,
       current_setting('default_transaction_isolation') as isolation,
       current_setting('session_replication_role') as "replicationRole", current_setting('fsync') as fsync,
       current_setting('full_page_writes') as "fullPageWrites",
@@ -104,13 +106,13 @@ function safetyFaults({ fsync, fullPageWrites, synchronousCommit, autovacuum }: 
   ]
 }
 
-function settingFaults({ encoding, isolation, replicationRole, collationChanged, role }: ServerFacts): Finding[] {
+function settingFaults(facts: ServerFacts): Finding[] {
+  const { isolation, replicationRole, collationChanged, role } = facts
+  const encoding = encodingLack(facts)
   const reset = (name: string) =>
     `alter role "${role}" reset ${name}; alter system reset ${name}; select pg_reload_conf()`
   return [
-    ...(encoding === 'UTF8'
-      ? []
-      : [problem('server', `the database's encoding is ${encoding}`, 'create the database with encoding UTF8')]),
+    ...(encoding === undefined ? [] : [problem('server', encoding.says, encoding.remedy)]),
     ...(isolation === 'read committed'
       ? []
       : [problem('server', `default_transaction_isolation is ${isolation}`, reset('default_transaction_isolation'))]),

@@ -25,6 +25,7 @@ import {
 import { type Finding, ok, problem, reasonOf } from './finding.ts'
 import {
   checkDefinitions,
+  checkEmpty,
   checkExtensions,
   checkMigrations,
   checkOwner,
@@ -36,7 +37,6 @@ import {
   checkRetention,
   checkSeals,
   isSetUp,
-  notSetUp,
 } from './installation.ts'
 import { checkSealed } from './sealed.ts'
 import { checkMail, checkRedis, checkStorage, checkTenantMail, checkUpstash } from './services.ts'
@@ -90,8 +90,9 @@ async function examineDatabase(config: Config, now: () => number): Promise<{ fin
       ...(await examineLine(db, config)),
     ]
     if (await isSetUp(db)) return { findings: [...findings, ...(await examineInstallation(db, config, now))], db }
+    const empty = await checkEmpty(db)
     await db.pool.end()
-    return { findings: [...findings, notSetUp] }
+    return { findings: [...findings, empty] }
   } catch (error) {
     await db?.pool.end()
     const isEmbedded = url === embeddedDatabase(config.database.dataDir)
@@ -151,7 +152,7 @@ async function guarded(check: string, look: () => Promise<Finding | Finding[]>):
       problem(
         check,
         `could not be checked: ${reasonOf(error)}`,
-        'run npx daybook setup, and see that the role owns the tables',
+        'see that the role owns the installation (docs/operating.md#the-database-role), then run npx daybook setup',
       ),
     ]
   }

@@ -5,6 +5,7 @@ import { switchOf } from '../catalog/fields.ts'
 import { logSchema, logTable } from '../catalog/log-triggers.ts'
 import { readDefinitions } from '../catalog/store.ts'
 import type { Config } from '../config/config.ts'
+import { readSetupFacts, rightsLack } from '../db/needs.ts'
 import { quoteName, type Reader, rawQuery, sql } from '../db/sql.ts'
 import { bossSchema, deadLetterQueues, queues } from '../events/jobs.ts'
 import { publicationName } from '../events/log.ts'
@@ -27,7 +28,13 @@ export async function isSetUp(db: Reader): Promise<boolean> {
   return done
 }
 
-export const notSetUp = problem('setup', 'the database is empty or another program’s', runSetup)
+/** Whether setup, which is to come, could do its work. */
+export async function checkEmpty(db: Reader): Promise<Finding> {
+  const says = 'the database is empty or another program’s'
+  const lack = rightsLack(await readSetupFacts(db))
+  if (lack === undefined) return problem('setup', says, runSetup)
+  return problem('setup', `${says}, and ${lack.says}`, `${lack.remedy}; then ${runSetup}`)
+}
 
 export async function checkMigrations(db: Reader): Promise<Finding> {
   const pending = await pendingSystemMigrations(db)
@@ -35,17 +42,59 @@ export async function checkMigrations(db: Reader): Promise<Finding> {
   return problem('setup', `system migrations are pending: ${pending.join(', ')}`, runSetup)
 }
 
-/** Setup, schema changes and the cleanup need a role that owns the log. */
-export async function checkOwner(db: Reader): Promise<Finding> {
-  const { owner, owns, role } = await db.one<{ owner: string; owns: boolean; role: string }>(sql`
-    select r.rolname as owner, pg_has_role(c.relowner, 'USAGE') as owns, current_user as role
-    from pg_class c join pg_roles r on r.oid = c.relowner where c.oid = ${quoteName(logTable)}::regclass`)
-  if (owns) return ok('role', `${role} owns the tables`)
-  return problem(
-    'role',
-    `the tables belong to ${owner}, not to ${role}`,
-    `connect as "${owner}", or: grant "${owner}" to "${role}"`,
+/** Something of an installation that belongs to a role whose rights ours does not have. */
+export type Foreign = {
+  readonly kind: 'schema' | 'publication' | 'table' | 'function' | 'type'
+  readonly name: string
+  readonly owner: string
+  readonly superuser: boolean
+}
+
+/** Setup, schema changes and the cleanup need a role that owns what setup has made. */
+export async function checkOwner(db: Reader): Promise<Finding[]> {
+  const { role } = await db.one<{ role: string }>(sql`select current_user as role`)
+  return judgeOwners(role, await db.any<Foreign>(rawQuery(foreignSql, [[logSchema, bossSchema], publicationName])))
+}
+
+/** What belongs to an extension is its affair, and so is what others have in the schema `public`. */
+const foreignSql = `with own as (select oid from pg_namespace where nspname = any($1)),
+  -- Tables of which the log is told.
+  logged as (select t.tgrelid as oid from pg_trigger t join pg_proc p on p.oid = t.tgfoid where p.pronamespace in (select oid from own)),
+  found as (
+    select 'schema' as kind, nspname as name, nspowner as owner, oid, 'pg_namespace'::regclass as catalog
+      from pg_namespace where nspname = any($1)
+    union all select 'publication', pubname, pubowner, oid, 'pg_publication'::regclass from pg_publication where pubname = $2
+    union all select 'table', relname, relowner, oid, 'pg_class'::regclass from pg_class
+      where relkind in ('r', 'p', 'v', 'm', 'f', 'S') and (relnamespace in (select oid from own)
+        or relnamespace = to_regnamespace('public') and (relname like 'svc\\_%' or oid in (select oid from logged)))
+    union all select 'function', proname, proowner, oid, 'pg_proc'::regclass from pg_proc where pronamespace in (select oid from own)
+    union all select 'type', typname, typowner, oid, 'pg_type'::regclass from pg_type
+      where typtype in ('e', 'd', 'r') and (typnamespace in (select oid from own)
+        or typnamespace = to_regnamespace('public') and typname like 'svc\\_%'))
+  select f.kind, f.name, r.rolname as owner, r.rolsuper as superuser from found f join pg_roles r on r.oid = f.owner
+  where not pg_has_role(f.owner, 'USAGE')
+    and not exists (select from pg_depend e where e.classid = f.catalog and e.objid = f.oid and e.deptype = 'e')
+  order by array_position(array['schema', 'publication', 'table', 'function', 'type'], f.kind), f.name`
+
+/** One finding for each other owner. A publication works whoever owns it; only setup could not bring it up to date. */
+export function judgeOwners(role: string, foreign: readonly Foreign[]): Finding[] {
+  if (foreign.length === 0) return [ok('role', `${role} owns the schemas, the tables and the publication`)]
+  return [...Map.groupBy(foreign, ({ owner }) => owner)].map(([owner, things]) => {
+    const says = `${listed(things)} ${things.length === 1 ? 'belongs' : 'belong'} to ${owner}, not to ${role}`
+    if (things.every(({ kind }) => kind === 'publication'))
+      return warning('role', says, `as a superuser: alter publication ${publicationName} owner to ${quoteName(role)}`)
+    const take = `as a superuser, run the statements of docs/operating.md#the-database-role`
+    const share = `connect as ${quoteName(owner)}, or: grant ${quoteName(owner)} to ${quoteName(role)}`
+    return problem('role', says, things[0]!.superuser ? take : share)
+  })
+}
+
+/** Schemas and the publication by their names, the others counted. */
+function listed(things: readonly Foreign[]): string {
+  const parts = [...Map.groupBy(things, ({ kind }) => kind)].flatMap(([kind, all]) =>
+    kind === 'schema' || kind === 'publication' ? all.map(({ name }) => `${kind} ${name}`) : [`${all.length} ${kind}s`],
   )
+  return parts.join(', ')
 }
 
 /** Whether those who register get a role. */

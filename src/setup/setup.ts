@@ -7,8 +7,11 @@ import { hashSecret, newSecret } from '../adapters/tokens.ts'
 import { adoptTenants } from '../catalog/change.ts'
 import { createExtensionSql } from '../catalog/ddl.ts'
 import { type Extension, switchOf } from '../catalog/fields.ts'
+import { logTable } from '../catalog/log-triggers.ts'
 import { type Config, ConfigError, parseConfig } from '../config/config.ts'
 import type { Env } from '../config/variable.ts'
+import { sqlState } from '../db/errors.ts'
+import { readSetupFacts, rightsLack, unfitness } from '../db/needs.ts'
 import { openLine } from '../db/poolers/line.ts'
 import { requireOwnSessions } from '../db/poolers/poolers.ts'
 import { directUrl, openPool } from '../db/pools.ts'
@@ -17,6 +20,7 @@ import { replaceSecret } from '../db/unlogged/secrets.ts'
 import { AppError } from '../errors.ts'
 import { type DirectSession, openDirectSession } from '../events/direct-session.ts'
 import { createQueues, startBoss } from '../events/jobs.ts'
+import { publicationName } from '../events/log.ts'
 import { adoptRestoredEventsSql, ensurePartitionsSql, publicationSql } from '../events/log-table.ts'
 import { systemActor } from '../events/types.ts'
 import {
@@ -46,6 +50,8 @@ type FirstAdministrator = {
 
 const firstSignInSeconds = 600
 
+const lacksPrivilege = '42501'
+
 const oldestServer = 150_000
 const partitionsAhead = 3
 
@@ -58,6 +64,7 @@ export async function runSetup(config: Config, log: Logger): Promise<SetupResult
   try {
     await checkServer(session)
     await session.lock('daybook setup')
+    await checkDatabase(session)
     await backUpFirst(session, config, log)
     await withRunner({ config, log, env: {} }, { requester: undefined, busy: 'wait' }, createSystemSchema)
     await createExtensions(session, config)
@@ -93,10 +100,7 @@ async function createSystemSchema(runner: MigrationRunner): Promise<void> {
 /** With BACKUP_BEFORE_UPGRADE; a database that is new has nothing to lose. */
 async function backUpFirst(session: DirectSession, config: Config, log: Logger): Promise<void> {
   if (!config.backup.beforeUpgrade) return
-  const { known } = await session.one<{ known: boolean }>(
-    sql`select to_regclass('"svc_Migration"') is not null as known`,
-  )
-  const pending = known ? await pendingSystemMigrations(session) : []
+  const pending = (await isKnown(session)) ? await pendingSystemMigrations(session) : []
   if (pending.length === 0) return
   // Loaded by the few starts that need them.
   const { openStorages } = await import('../features/files/storage/storage.ts')
@@ -118,6 +122,21 @@ async function checkServer(session: DirectSession): Promise<void> {
     throw new ConfigError(`DATABASE_URL: PostgreSQL 15 or newer is needed, this is ${Math.floor(version / 10_000)}`)
 }
 
+/** Before anything is created: half of an installation would stay. One that is there already goes on in whichever encoding it is. */
+async function checkDatabase(session: DirectSession): Promise<void> {
+  const isNew = !(await isKnown(session))
+  const lack = rightsLack({ ...(await readSetupFacts(session)), mayCreateSchemas: true })
+  const problem = isNew ? await unfitness(session) : lack && `${lack.says}: ${lack.remedy}`
+  if (problem !== undefined) throw new ConfigError(`DATABASE_URL: ${problem}`)
+}
+
+async function isKnown(session: DirectSession): Promise<boolean> {
+  const { known } = await session.one<{ known: boolean }>(
+    sql`select to_regclass('"svc_Migration"') is not null as known`,
+  )
+  return known
+}
+
 /** Those that are turned on; the database role needs the right to, unless they are there. */
 async function createExtensions(session: DirectSession, { database }: Config): Promise<void> {
   const wanted: Extension[] = [
@@ -134,12 +153,20 @@ async function createExtensions(session: DirectSession, { database }: Config): P
     }
 }
 
-/** Without it realtime works by polling, so a missing privilege is no reason to stop. */
+/** Without it realtime works by polling, so a missing privilege is no reason to stop. One that is there works whoever owns it. */
 async function createPublication(session: DirectSession, log: Logger): Promise<void> {
   try {
     for (const statement of publicationSql()) await session.any(rawQuery(statement))
   } catch (error) {
-    log.warn({ err: error }, 'no publication could be created: realtime will poll the log')
+    const found = await session.maybeOne<{ owner: string }>(sql`
+      select pg_get_userbyid(p.pubowner) as owner from pg_publication p join pg_publication_tables t using (pubname)
+      where p.pubname = ${publicationName} and p.pubinsert and t.tablename = ${logTable}`)
+    if (found === undefined)
+      return log.warn({ err: error }, 'no publication of the log could be made: realtime will poll the log')
+    log.warn(
+      { err: error, owner: found.owner },
+      `the publication ${publicationName} could not be changed and stays as it is: realtime goes on reading the WAL by it`,
+    )
   }
 }
 
@@ -225,6 +252,10 @@ export async function setupProcess(read: () => Env, tell: (result: SetupResult) 
     return 0
   } catch (error) {
     if (error instanceof ConfigError || error instanceof AppError) process.stderr.write(`${error.message}\n`)
+    else if (sqlState(error) === lacksPrivilege)
+      process.stderr.write(
+        `DATABASE_URL: ${(error as Error).message}: the role does not own all of the installation; npx daybook doctor says what it lacks\n`,
+      )
     else log.fatal({ err: error }, 'setup failed')
     return 1
   }

@@ -524,6 +524,14 @@ describe('refused restores', () => {
     })
   })
 
+  it('is one into a database that is not in UTF8', async () => {
+    const { url } = await createEmptyDatabase(`encoding 'LATIN1' locale_provider libc locale 'C'`)
+    await expect(restoreBackup(hostOf(url), file)).rejects.toMatchObject({
+      status: 409,
+      message: expect.stringMatching(/encoding is LATIN1: .*create database/),
+    })
+  })
+
   it('is one of which the server lacks something: the statement is told', async () => {
     const other = hostOf(empty.url, {
       STORAGE_SERVICES_ENABLED: 'elsewhere',

@@ -29,9 +29,9 @@ export function createDatabase(): Promise<TestDatabase> {
   return create(`template ${inject('server').template}`)
 }
 
-/** The same without anything in it. */
-export function createEmptyDatabase(): Promise<TestDatabase> {
-  return create('template template0')
+/** The same without anything in it; `options` are of `create database`. */
+export function createEmptyDatabase(options = ''): Promise<TestDatabase> {
+  return create(`template template0 ${options}`)
 }
 
 /** What another one holds, to which nothing may be connected. */

@@ -27,6 +27,7 @@ const healthy: ServerFacts = {
   version: 180_001,
   versionText: '18.1',
   role: 'app',
+  database: 'd',
   superuser: false,
   recovering: false,
   encoding: 'UTF8',
