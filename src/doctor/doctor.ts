@@ -35,6 +35,7 @@ import {
   checkQueues,
   checkRegistration,
   checkRetention,
+  checkSealFile,
   checkSeals,
   isSetUp,
 } from './installation.ts'
@@ -128,6 +129,7 @@ async function examineInstallation(db: Database, config: Config, now: () => numb
     ['log partitions', () => checkPartitions(db)],
     ['log retention', () => checkRetention(db, config)],
     ['log seals', () => checkSeals(db, config)],
+    ['log seals', () => checkSealFile(db, config, now())],
     ['queues', () => checkQueues(db)],
     ['workers', () => checkWorkers(db, config)],
     ['schedules', () => checkSchedules(db)],

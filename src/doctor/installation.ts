@@ -1,3 +1,5 @@
+import { access, constants } from 'node:fs/promises'
+import { dirname } from 'node:path'
 import { readRules } from '../access/store.ts'
 import { logKeys } from '../adapters/log-key.ts'
 import { compileCatalog } from '../catalog/compile.ts'
@@ -9,12 +11,13 @@ import { readSetupFacts, rightsLack } from '../db/needs.ts'
 import { quoteName, type Reader, rawQuery, sql } from '../db/sql.ts'
 import { bossSchema, deadLetterQueues, queues } from '../events/jobs.ts'
 import { publicationName } from '../events/log.ts'
-import { sealLag } from '../events/seals/seals.ts'
+import { headsAfter, sealLag } from '../events/seals/seals.ts'
 import { type Review, reviewPermissions } from '../features/accounts/permissions/permissions.ts'
 import { pendingSystemMigrations } from '../features/data/migrations/migrations.ts'
 import { type RefusedSql, refusedObjects, refusedTexts } from '../features/data/schemas/schemas.ts'
 import { envOf } from '../query/resolve.ts'
-import { type Finding, ok, problem, warning } from './finding.ts'
+import { lastHeadOf } from '../workers/head-file.ts'
+import { type Finding, ok, problem, reasonOf, warning } from './finding.ts'
 
 const runSetup = 'run npx daybook setup'
 
@@ -197,6 +200,39 @@ export async function checkSeals(db: Reader, config: Config): Promise<Finding> {
       'set SECRET_KEY_PREVIOUS to the key before, then start the worker log-cleanup; or name the public key to log verify',
     )
   return ok(check, `${number} links${sweeping ? '; events that were passed over are being sealed' : ''}`)
+}
+
+/** Whether LOG_SEAL_FILE, as this process sees it, can be appended to and has the heads of the chain. */
+export async function checkSealFile(db: Reader, { log }: Config, now: number): Promise<Finding[]> {
+  const { seals, sealFile } = log
+  if (!seals || sealFile === undefined) return []
+  const check = 'log seals'
+  const what = `LOG_SEAL_FILE: ${sealFile}`
+  try {
+    await access(sealFile, constants.R_OK | constants.W_OK).catch(async (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'ENOENT') throw error
+      // The worker makes the file, and no directory.
+      await access(dirname(sealFile), constants.W_OK)
+    })
+  } catch (error) {
+    return [
+      warning(
+        check,
+        `${what} cannot be appended to: ${reasonOf(error)}`,
+        'make its directory, or mount it again, and let the user of the worker log-cleanup write to it; heads that it lacks follow',
+      ),
+    ]
+  }
+  const [missing] = await headsAfter(db, await lastHeadOf(sealFile))
+  if (missing === undefined || now - Date.parse(missing.at) < unsealedSeconds * 1000)
+    return [ok(check, `${what} is up to date`)]
+  return [
+    warning(
+      check,
+      `${what} lacks heads from link ${missing.number} of ${missing.at} on`,
+      'run npx daybook worker log-cleanup, which appends them',
+    ),
+  ]
 }
 
 const lateDays = 2

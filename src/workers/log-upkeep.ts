@@ -1,4 +1,3 @@
-import { open } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type LogKeys, logKeys } from '../adapters/log-key.ts'
 import type { Logs } from '../adapters/logger.ts'
@@ -13,9 +12,7 @@ import type { BriefEvent, LogDb } from '../events/log-reader.ts'
 import { ensurePartitionsSql } from '../events/log-table.ts'
 import { type Expiry, expireEvents } from '../events/retention.ts'
 import {
-  type Head,
   isSweepDue,
-  newestHead,
   pruneLinks,
   raiseSealFloor,
   type Sweep,
@@ -26,8 +23,9 @@ import {
 } from '../events/seals/seals.ts'
 import { systemActor } from '../events/types.ts'
 import { endInvites } from '../features/accounts/membership/membership.ts'
-import type { WorkerWrites } from './capabilities.ts'
-import { type Consumers, openConsumers } from './consumers.ts'
+import type { OpenedService, WorkerWrites } from './capabilities.ts'
+import { openConsumers } from './consumers.ts'
+import { type HeadFile, openHeadFile } from './head-file.ts'
 
 const monthsAhead = 3
 
@@ -119,7 +117,7 @@ export async function deleteWhatExpired(deps: Writes, signal: AbortSignal): Prom
 }
 
 /** Where nothing is sealed it has nothing to say of itself. */
-type Sealing = Pick<Consumers, 'stop'> & Partial<Pick<Consumers, 'readiness'>>
+type Sealing = OpenedService
 
 /** Under which the place of sealing is kept among the consumers. */
 const name = 'seals'
@@ -132,7 +130,7 @@ const defaultTiming: UpkeepTiming = { paceMs, lookMs: 2000 }
 
 /**
  * Seals the log until stopped, however many processes do so: as a consumer of the log, and beside it what the consumer has
- * passed over. Appends each head that it finds to LOG_SEAL_FILE. With LOG_SEALS=false nothing is sealed, and the log is
+ * passed over. Appends each head to LOG_SEAL_FILE. With LOG_SEALS=false nothing is sealed, and the log is
  * kept in vain.
  */
 export async function openSeals(deps: WorkerWrites, timing: Partial<UpkeepTiming> = {}): Promise<Sealing> {
@@ -145,9 +143,12 @@ export async function openSeals(deps: WorkerWrites, timing: Partial<UpkeepTiming
   const { paceMs, lookMs } = { ...defaultTiming, ...timing }
   const consumers = await openConsumers(deps, [sealConsumer(keys, paceMs)])
   const stopping = new AbortController()
-  const looking = lookAfter(deps, keys, lookMs, stopping.signal)
+  const { sealFile } = deps.config.log
+  const heads = sealFile === undefined ? undefined : openHeadFile(deps, sealFile)
+  if (heads !== undefined) registerHeadFile(deps, heads)
+  const looking = lookAfter(deps, { keys, heads }, lookMs, stopping.signal)
   return {
-    readiness: consumers.readiness,
+    readiness: async () => ({ ...(await consumers.readiness()), ...heads?.readiness() }),
     stop: async (waitMs) => {
       stopping.abort()
       await Promise.all([consumers.stop(waitMs), looking])
@@ -175,9 +176,21 @@ function sealConsumer(keys: LogKeys, paceMs: number): Consumer {
   }
 }
 
-async function lookAfter(deps: WorkerWrites, keys: LogKeys, lookMs: number, stopping: AbortSignal): Promise<void> {
+function registerHeadFile({ instruments: { metrics } }: WorkerWrites, heads: HeadFile): void {
+  metrics.gauge({ name: 'daybook_log_seal_file_up', help: '1 while heads can be appended to LOG_SEAL_FILE.' }, () => [
+    { value: heads.readiness().sealFile.ok ? 1 : 0 },
+  ])
+}
+
+type Sealer = { readonly keys: LogKeys; readonly heads: HeadFile | undefined }
+
+async function lookAfter(
+  deps: WorkerWrites,
+  { keys, heads }: Sealer,
+  lookMs: number,
+  stopping: AbortSignal,
+): Promise<void> {
   const seal = <T>(work: Parameters<typeof commit<T>>[2]) => commit(deps, systemActor, work)
-  const heads = deps.config.log.sealFile === undefined ? undefined : openHeadFile(deps.config.log.sealFile)
   let seen: string | undefined
   const steps = [
     // Retention went past it while no worker ran: what is left is swept up.
@@ -191,10 +204,7 @@ async function lookAfter(deps: WorkerWrites, keys: LogKeys, lookMs: number, stop
       for (let sweep: Sweep = { after: '0', done: false }; !sweep.done && !stopping.aborted; )
         sweep = await seal(async (tx) => ({ result: await sweepOn(tx, keys, sweep) }))
     },
-    async () => {
-      const head = heads && (await newestHead(deps.db))
-      if (head !== undefined) await heads!.append(head)
-    },
+    async () => heads?.catchUp(stopping),
   ]
   while (!stopping.aborted) {
     for (const step of steps)
@@ -204,33 +214,3 @@ async function lookAfter(deps: WorkerWrites, keys: LogKeys, lookMs: number, stop
     await delay(lookMs, undefined, { signal: stopping }).catch(() => undefined)
   }
 }
-
-/** A file that heads are appended to, one a line, with the time at which they were. */
-function openHeadFile(path: string) {
-  let last: string | undefined
-  return {
-    append: async (head: Head): Promise<void> => {
-      if (last === head.hash) return
-      const file = await open(path, 'a+', 0o644)
-      try {
-        const { size } = await file.stat()
-        const { buffer } = await file.read({
-          position: Math.max(0, size - longestLine),
-          buffer: Buffer.alloc(longestLine),
-        })
-        const text = buffer.toString('utf8').replaceAll('\0', '')
-        if (!text.includes(`"hash":"${head.hash}"`)) {
-          // A line that a crash has cut off stays what it is.
-          const separator = text === '' || text.endsWith('\n') ? '' : '\n'
-          await file.write(`${separator}${JSON.stringify({ ...head, writtenAt: new Date().toISOString() })}\n`)
-          await file.sync()
-        }
-        last = head.hash
-      } finally {
-        await file.close()
-      }
-    },
-  }
-}
-
-const longestLine = 8192

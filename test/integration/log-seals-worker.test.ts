@@ -1,18 +1,23 @@
-import { chmod, mkdtemp, readFile, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, readFile, rename, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { Writable } from 'node:stream'
+import pino from 'pino'
 import { afterEach, beforeAll, expect, it, onTestFinished } from 'vitest'
 import { examine } from '../../src/doctor/doctor.ts'
 import { consumerStates } from '../../src/events/consumer.ts'
-import { isSweepDue, readHeads, sealLag, verifySealsOf } from '../../src/events/seals/seals.ts'
+import { headsAfter, isSweepDue, readHeads, sealLag, verifySealsOf } from '../../src/events/seals/seals.ts'
+import { openInstruments } from '../../src/features/operations/metrics/metrics.ts'
 import type { Runtime } from '../../src/process/runtime.ts'
+import type { OpenedService } from '../../src/workers/capabilities.ts'
 import { openSeals } from '../../src/workers/log-upkeep.ts'
 import { type Api, startApi } from '../support/api.ts'
+import { samplesOf } from '../support/exposition.ts'
 import { testEnv } from '../support/prepare.ts'
 import { waitFor } from '../support/wait.ts'
 
 let api: Api
-const open: { stop(waitMs: number): Promise<void> }[] = []
+const open: OpenedService[] = []
 
 beforeAll(async () => {
   api = await startApi()
@@ -38,6 +43,17 @@ const allSealed = () =>
     const { unsealed, found } = await verify()
     return found === 0 && unsealed === 0
   })
+/** A log, and the lines of it that match. */
+function loggedTo() {
+  const lines: { msg: string; failures?: number }[] = []
+  const stream = new Writable({
+    write(line, _encoding, done) {
+      lines.push(JSON.parse(line))
+      done()
+    },
+  })
+  return { log: pino({ level: 'info' }, stream), said: (text: RegExp) => lines.filter(({ msg }) => text.test(msg)) }
+}
 const events = async () => (await api.sql('select count(*)::int from "svc_AuditLog"'))[0].count
 const findings = async () => (await examine(testEnv(api.database.url))).filter(({ check }) => check === 'log seals')
 
@@ -63,12 +79,73 @@ it('seals everything since setup, beside another worker, and writes the heads do
   expect(result).toMatchObject({ found: 0, verified: await events(), head: { number } })
   expect(result.heads.compared).toBe(readHeads(String(heads)).length)
   expect(await findings()).toMatchObject([{ status: 'ok', says: `${number} links` }])
-  // A file that can't be written stops nothing.
+})
+
+it('appends every head to a file that was away, and says meanwhile that it was', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'daybook-heads-'))
+  onTestFinished(() => rm(dir, { recursive: true }))
+  const [mount, away] = [join(dir, 'mount'), join(dir, 'away')]
+  const sealFile = join(mount, 'heads.ndjson')
+  await mkdir(mount)
+  const { log, said } = loggedTo()
+  const runtime: Runtime = { ...withLog({ sealFile }), instruments: openInstruments(), log }
+  const numbers = async () => readHeads(await readFile(sealFile, 'utf8')).map(({ number }) => number)
+  const newest = async () => (await sealLag(api.runtime.db)).number
+  const isWhole = async () => (await numbers().catch(() => [])).at(-1) === (await newest())
+  /** Several heads. */
+  const sealSome = async (from: number) => {
+    for (const id of [from, from + 1, from + 2]) {
+      await insert(id, id)
+      await allSealed()
+    }
+  }
+  const up = async () => samplesOf((await runtime.instruments.metrics.scrape()).text).get('daybook_log_seal_file_up')
+  const inDoctor = async () => {
+    const found = await examine({ ...testEnv(api.database.url), LOG_SEAL_FILE: sealFile })
+    return found.filter(({ says }) => says.startsWith('LOG_SEAL_FILE'))
+  }
+
+  const sealing = await openSeals(runtime, { paceMs: 20, lookMs: 50 })
+  open.push(sealing)
+  await sealSome(60_000)
+  await waitFor(isWhole)
+  const first = (await numbers())[0]!
+  expect(await sealing.readiness!()).toMatchObject({ seals: { ok: true }, sealFile: { ok: true } })
+  expect([await up(), await inDoctor()]).toMatchObject([1, [{ status: 'ok' }]])
+
+  await rename(mount, away)
+  await sealSome(61_000)
+  const warned = () => said(/^LOG_SEAL_FILE cannot be appended to/).map(({ failures }) => failures)
+  await waitFor(() => warned().includes(8))
+  expect(warned().slice(0, 4)).toEqual([1, 2, 4, 8])
+  expect(await sealing.readiness!()).toMatchObject({ seals: { ok: true }, sealFile: { ok: false, reason: 'ENOENT' } })
+  expect(await up()).toBe(0)
+  const [finding] = await inDoctor()
+  expect(finding).toMatchObject({
+    status: 'warning',
+    says: expect.stringContaining(`${sealFile} cannot be appended to`),
+  })
+
+  await rename(away, mount)
+  await waitFor(isWhole)
+  await waitFor(() => said(/^LOG_SEAL_FILE is appended to again/).length === 1)
+  expect(await numbers()).toEqual(Array.from({ length: (await newest()) - first + 1 }, (_, i) => first + i))
+  expect(await sealing.readiness!()).toMatchObject({ sealFile: { ok: true } })
   await stop()
-  await chmod(sealFile, 0o444)
-  await start(withLog({ sealFile: join(dir, 'nowhere', 'heads.ndjson') }))
-  await insert(20_000, 20_001)
-  await allSealed()
+
+  // By another process, while the file was away from its start on.
+  await rename(mount, away)
+  open.push(await openSeals({ ...runtime, instruments: openInstruments() }, { paceMs: 20, lookMs: 50 }))
+  await sealSome(62_000)
+  await rename(away, mount)
+  await waitFor(isWhole)
+  expect(await numbers()).toEqual(Array.from({ length: (await newest()) - first + 1 }, (_, i) => first + i))
+  await stop()
+
+  // A file of another chain: before a restore, it was longer.
+  const others = { number: (await newest()) + 10, hash: 'of another chain' }
+  for (const kept of [undefined, others, { ...others, number: first }])
+    expect((await headsAfter(api.runtime.db, kept)).map(({ number }) => number)).toEqual([await newest()])
 })
 
 it('is off with LOG_SEALS=false, keeps no log for it then, and makes up for it afterwards', async () => {

@@ -146,6 +146,15 @@ export function readHeads(text: string): readonly Head[] {
   })
 }
 
+/** The last whole head in the end of a file of heads, whose first line may be cut off. */
+export function lastHeadIn(text: string): Head | undefined {
+  for (const line of text.split('\n').toReversed()) {
+    const head = headIn(line)
+    if (head !== undefined) return head
+  }
+  return undefined
+}
+
 /** Whether a head is what it says: its hash is that of its statement, and the statement is signed by its key. */
 function isWhole({ number, hash, statement, signature, publicKey, key }: Head): boolean {
   const named = readStatement(statement)

@@ -29,7 +29,7 @@ import {
 } from './leaves.ts'
 
 export type { SealProblem, SealTrust } from './chain.ts'
-export { type Head, readHeads } from './chain.ts'
+export { type Head, lastHeadIn, readHeads } from './chain.ts'
 export { keepCommitments, sealTablesSql } from './leaves.ts'
 export { type SealVerification, verifySeals, verifySealsOf } from './verify-chain.ts'
 
@@ -174,12 +174,52 @@ export async function pruneLinks(tx: Reader): Promise<number> {
 
 /** The newest head; undefined where nothing was ever sealed. */
 export async function newestHead(db: Reader): Promise<Head | undefined> {
-  const row = await db.maybeOne<{ statement: string; signature: Buffer; keys: string }>(
-    rawQuery(`select s.statement, s.signature,
-        (select k.statement from ${logSchema}.seal k where k.kind = 'key' order by k.number desc limit 1) as keys
-      from ${logSchema}.seal s order by s.number desc limit 1`),
+  const row = await db.maybeOne<HeadRow>(rawQuery(`${headSql} order by s.number desc limit 1`))
+  return row && headOf(row, publicKeyOf(row))
+}
+
+type HeadRow = { readonly statement: string; readonly signature: Buffer; readonly keys: string }
+
+/** Links, each with the statement that names the key it was signed with. */
+const headSql = `select s.statement, s.signature,
+    (select k.statement from ${logSchema}.seal k where k.kind = 'key' and k.number <= s.number order by k.number desc limit 1) as keys
+  from ${logSchema}.seal s`
+
+const publicKeyOf = ({ keys }: HeadRow): string => (JSON.parse(keys) as { publicKey: string }).publicKey
+
+/**
+ * Heads that follow on one that is kept, the oldest first, not all of them where they are many. Of a chain that does not hold the
+ * kept one, as after a restore, and without one, the newest head alone.
+ */
+export async function headsAfter(
+  db: Reader,
+  kept: Pick<Head, 'number' | 'hash'> | undefined,
+): Promise<readonly Head[]> {
+  const [end] = await db.any<{ newest: number; known: string | null }>(
+    rawQuery(
+      `select number::float8 as newest, (select statement from ${logSchema}.seal where number = $1) as known
+       from ${logSchema}.seal order by number desc limit 1`,
+      [kept?.number ?? null],
+    ),
   )
-  return row && headOf(row, (JSON.parse(row.keys) as { publicKey: string }).publicKey)
+  if (end === undefined) return []
+  const after = placeAfter(kept, end)
+  if (after === end.newest) return []
+  const rows = await db.any<HeadRow>(
+    rawQuery(`${headSql} where s.number > $1 order by s.number limit ${headsAtOnce}`, [after]),
+  )
+  return rows.map((row) => headOf(row, publicKeyOf(row)))
+}
+
+const headsAtOnce = 500
+
+/** Retention removes old links: one that is missing before the end was in the chain. */
+function placeAfter(
+  kept: Pick<Head, 'number' | 'hash'> | undefined,
+  { newest, known }: { readonly newest: number; readonly known: string | null },
+): number {
+  const isOfChain = kept !== undefined && kept.number <= newest && (known === null || hashOf(known) === kept.hash)
+  return isOfChain ? kept.number : newest - 1
 }
 
 /** The keys that the chain says it was signed with, the newest first: public, with the moment of their first signature. */
