@@ -108,6 +108,14 @@ describe('figures of the metrics', () => {
     expect((await scrape()).get('daybook_socket_subscriptions')).toBe(0)
   })
 
+  it('tells how old a backup may be where backups are scheduled, and nothing elsewhere', async () => {
+    const schedule = { BACKUP_SCHEDULE: '0 2 * * *', BACKUP_STORAGE: 'local', BACKUP_MAX_AGE_HOURS: '24' }
+    const app = await configured(api.database, { ...env, ...schedule })
+    const { body } = await app.inject({ url: '/metrics', headers: bearer(token) })
+    expect(samplesOf(body).get('daybook_backup_max_age_seconds')).toBe(86_400)
+    expect((await scrape()).has('daybook_backup_max_age_seconds')).toBe(false)
+  })
+
   it('counts jobs, dead letters, tasks and mails', async () => {
     const mail = () =>
       commit(api.runtime, systemActor, async (tx) => {

@@ -5,7 +5,7 @@ import { hashing } from '../../../adapters/passwords.ts'
 import type { AdmissionLanes, LaneStats } from '../../../admission/lane.ts'
 import type { ResultCache } from '../../../cache/data-cache.ts'
 import { logTable } from '../../../catalog/log-triggers.ts'
-import type { Config } from '../../../config/config.ts'
+import type { Config, Configuration } from '../../../config/config.ts'
 import type { Listening } from '../../../db/listener.ts'
 import type { PoolStates, Reads, ReservedReads } from '../../../db/pools.ts'
 import type { ReplicaReads, ReplicaStats, Replicas } from '../../../db/replicas/replicas.ts'
@@ -26,11 +26,12 @@ const digest = (text: string): Buffer => createHash('sha256').update(text).diges
 
 /** All gauges of a web process; the workers have {@link registerProcessGauges} alone. */
 export function registerGauges(
-  deps: AdmissionLanes & DatabaseReads & Listening & Meters & PoolStates & ReplicaReads & ResultCache,
+  deps: AdmissionLanes & Configuration & DatabaseReads & Listening & Meters & PoolStates & ReplicaReads & ResultCache,
 ): void {
   registerProcessGauges(deps)
   registerAdmissionGauges(deps)
   registerDatabaseGauges(deps)
+  registerBackupAge(deps)
   registerCacheGauges(deps)
   registerReplicaGauges(deps)
 }
@@ -192,6 +193,17 @@ function registerDatabaseGauges(deps: DatabaseReads & Meters): void {
   )
   gauge('daybook_log_partitions', 'Partitions of svc_AuditLog.', [], ({ log }) => [{ value: log.partitions }])
   gauge('daybook_log_size_bytes', 'Size of svc_AuditLog with its indexes.', [], ({ log }) => [{ value: log.bytes }])
+}
+
+/** Only where backups are wanted, so that an alert compares nothing elsewhere. */
+function registerBackupAge({ config: { backup }, instruments: { metrics } }: Configuration & Meters): void {
+  metrics.gauge(
+    {
+      name: 'daybook_backup_max_age_seconds',
+      help: 'BACKUP_MAX_AGE_HOURS where BACKUP_SCHEDULE is set; nothing where it is not.',
+    },
+    () => (backup.schedule === undefined ? [] : [{ value: backup.maxAgeHours * 3600 }]),
+  )
 }
 
 type Gauge = (name: string, help: string, labelNames: readonly string[], read: (found: Figures) => Sample[]) => void
