@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { AppError } from '../errors.ts'
+import { firstRepeated } from '../language/text.ts'
 import type {
   Catalog,
   CatalogOptions,
@@ -605,6 +606,6 @@ function constraintList(collection: string, json: unknown): readonly FieldJson[]
 }
 
 function checkNamesDiffer(collection: string, names: readonly string[]): void {
-  const twice = names.find((name, i) => names.indexOf(name) !== i)
+  const twice = firstRepeated(names)
   if (twice !== undefined) throw invalid(collection, `there are two indexes or constraints named ${twice}`)
 }

@@ -432,9 +432,9 @@ function relationMembers(json: FieldJson, without: readonly string[] = []): Fiel
 }
 
 function twiceProblems(entries: readonly Entry[]): DefinitionProblem[] {
-  const names = entries.map(([name]) => name)
-  const twice = new Set(names.filter((name, i) => names.indexOf(name) !== i))
-  return [...twice].map((name) => ({ path: `fields.${name}`, message: 'is declared by two entries' }))
+  const byName = Map.groupBy(entries, ([name]) => name)
+  const twice = [...byName].filter(([, same]) => same.length > 1)
+  return twice.map(([name]) => ({ path: `fields.${name}`, message: 'is declared by two entries' }))
 }
 
 /*

@@ -6,6 +6,7 @@ import { parseArgs } from 'node:util'
 import { loadEnv, parseConfig } from '../config/config.ts'
 import { AppError } from '../errors.ts'
 import { catalogOfImport, typescriptOf } from '../features/data/schemas/schemas.ts'
+import { withoutLastSlashes } from '../language/text.ts'
 import { type Command, UsageError } from './command.ts'
 import { withRuntime } from './installation.ts'
 
@@ -105,7 +106,7 @@ function serverSource(url: string, token: string | undefined): DefinitionSource 
   if (!URL.canParse(url)) throw new UsageError(`--url: ${url} is no address of a server, such as https://api.example`)
   let tag: string | undefined
   return async () => {
-    const response = await answerOf(`${url.replace(/\/+$/, '')}/schemas-types`, {
+    const response = await answerOf(`${withoutLastSlashes(url)}/schemas-types`, {
       headers: {
         ...(token !== undefined && { authorization: `Bearer ${token}` }),
         ...(tag !== undefined && { 'if-none-match': tag }),

@@ -1,3 +1,4 @@
+import { withoutLastSlashes } from '../language/text.ts'
 import type { Config } from './config.ts'
 
 /** The audiences of access tokens: the API, or its MCP endpoint. */
@@ -46,7 +47,7 @@ function addressOf({ baseUrl, host, port, environment }: Config['server']): stri
   const isSafe =
     url.protocol === 'https:' ||
     (url.protocol === 'http:' && (environment !== 'production' || isLoopback(url.hostname)))
-  return isSafe ? url.href.replace(/\/+$/, '') : undefined
+  return isSafe ? withoutLastSlashes(url.href) : undefined
 }
 
 /** Whether a host, as an address has it, is this machine. */
@@ -58,5 +59,5 @@ function comparable(text: string): string | undefined {
   if (url === null || url.search !== '' || url.hash !== '' || url.username !== '' || url.password !== '')
     return undefined
   if (url.hostname === 'localhost') url.hostname = '127.0.0.1'
-  return url.href.replace(/\/+$/, '')
+  return withoutLastSlashes(url.href)
 }

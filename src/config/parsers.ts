@@ -1,4 +1,5 @@
 import { isIP } from 'node:net'
+import { withoutLastSlashes } from '../language/text.ts'
 
 /**
  * A reading of one variable's text: the value, or the rest of a sentence that begins with the offending
@@ -267,7 +268,7 @@ function parseUrl(value: string): URL | null {
 }
 
 function withoutTrailingSlash(value: string): string {
-  return value.replace(/\/+$/, '')
+  return withoutLastSlashes(value)
 }
 
 function article(noun: string): string {

@@ -10,6 +10,7 @@ import type { ResourceName } from '../config/issuer.ts'
 import type { RepeatableRequest } from '../db/unlogged/requests.ts'
 import { AppError, type CredentialFault, errors } from '../errors.ts'
 import type { Actor, Agent, Cause } from '../events/types.ts'
+import { firstRepeated } from '../language/text.ts'
 import { decodeText, isTooDeep, refuseUnkeepable } from './json-values.ts'
 
 export type { App }
@@ -176,8 +177,7 @@ async function partsOf(
 export function acceptForms(app: App): void {
   app.addContentTypeParser('application/x-www-form-urlencoded', { parseAs: 'string' }, (_request, body, done) => {
     const parameters = new URLSearchParams(String(body))
-    const names = [...parameters.keys()]
-    const repeated = names.find((name, index) => names.indexOf(name) !== index)
+    const repeated = firstRepeated(parameters.keys())
     if (repeated === undefined) done(null, Object.fromEntries(parameters))
     else done(new AppError(400, `The parameter '${repeated.slice(0, 40)}' is repeated`))
   })

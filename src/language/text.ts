@@ -14,6 +14,22 @@ export function nearName(name: string, known: Iterable<string>): string | undefi
   return near[0]?.candidate
 }
 
+/**
+ * The first of the texts that stands there a second time. Looking each one up among the others would take a list from
+ * outside the time of its square.
+ */
+export function firstRepeated<Text extends string | null>(texts: Iterable<Text>): Text | undefined {
+  const seen = new Set<Text>()
+  for (const text of texts) {
+    if (seen.has(text)) return text
+    seen.add(text)
+  }
+  return undefined
+}
+
+/** Without slashes at its end. The look back keeps a run of slashes within the text from being tried from each of them. */
+export const withoutLastSlashes = (text: string): string => text.replace(/(?<!\/)\/+$/, '')
+
 /** A name without case and separators: `not_null`, `not-null` and `notNull` are one. */
 export const plain = (name: string): string => name.toLowerCase().replace(/[\s_-]/g, '')
 

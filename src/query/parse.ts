@@ -336,7 +336,8 @@ export function collectParameters(
     } else if (path.length === 0) {
       if (value !== undefined) parameters.set(name, value)
     } else {
-      bracketed.set(name, [...(bracketed.get(name) ?? []), [path, value]])
+      bracketed.set(name, bracketed.get(name) ?? [])
+      bracketed.get(name)!.push([path, value])
     }
   }
   for (const [name, leaves] of bracketed) {

@@ -167,6 +167,10 @@ describe('a CSV file', () => {
     await refused(() => importCsv('sku,name\nx'), format(/^Invalid CSV format: .*line 2/))
     await refused(() => importCsv('sku,name\nx,"y'), format(/^Invalid CSV format: /))
     await refused(() => importCsv('sku,name,sku\nx,y,z'), format(/^Invalid CSV format: column "sku" appears twice$/))
+    const header = (columns: number) =>
+      `sku${Array.from({ length: columns - 1 }, (_, place) => `,${place}`).join('')}\n`
+    await refused(() => importCsv(header(5001)), format(/^CSV file has 5001 columns: at most 5000$/))
+    await refused(() => importCsv(header(5000)), empty)
     await refused(() => importCsv(Buffer.from('sku\nd\xe9j\xe0', 'latin1')), format(/^Invalid CSV format: .*UTF-8$/))
     await refused(() => importCsv(Buffer.from('sku\nx', 'utf16le')), empty)
     await refused(() => importCsv(`sku\n${'x'.repeat(200_000)}`), format(/^Invalid CSV format: .*Record Size/))

@@ -1,3 +1,4 @@
+import { withoutLastSlashes } from '../../language/text.ts'
 import {
   boolean,
   count,
@@ -33,7 +34,7 @@ export const server = group('Server', {
   port: variable('PORT', count(0, 65535), '8055', 'Port the server listens on; 0 takes a free one'),
   baseUrl: optional(
     'BASE_URL',
-    mapped(text, (value) => value.replace(/\/+$/, '')),
+    mapped(text, withoutLastSlashes),
     'Public address of the API; the OAuth redirect address is {BASE_URL}/auth/callback/{provider}. Required when a social provider is enabled',
   ),
   trustProxy: variable(

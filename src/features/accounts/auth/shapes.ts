@@ -5,6 +5,7 @@ import type { Configuration } from '../../../config/config.ts'
 import { AppError } from '../../../errors.ts'
 import { type Declaration, type DeclaredOptions, route, type Tag } from '../../../http/route.ts'
 import { Anything, Count, Filled, Id, NullableId, NullableText, OneOf, Row, Text } from '../../../http/shapes.ts'
+import { withoutLastSlashes } from '../../../language/text.ts'
 import type { LinkOrCode } from '../../messaging/mail/mail.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
 import type { SessionType } from './session-store.ts'
@@ -200,7 +201,7 @@ export function trustedLink(
   link: string | undefined,
   refusal = 'Invalid link',
 ): string {
-  const address = link !== undefined && link.length <= longest ? link.replace(/\/+$/, '') : ''
+  const address = link !== undefined && link.length <= longest ? withoutLastSlashes(link) : ''
   if (!trustedAddresses(deps).some((trusted) => address === trusted || isPathAt(new URL(trusted).origin, address)))
     throw untrusted(deps, refusal, link === undefined)
   return address
@@ -267,7 +268,7 @@ function untrusted(deps: Configuration & CurrentSettings, refusal: string, isMis
 
 function trustedAddresses({ settings, config }: Configuration & CurrentSettings): string[] {
   const { app_url, project_url } = settings.current()
-  return [...config.auth.appUrls, ...[app_url, project_url].filter(isWebAddress).map((url) => url.replace(/\/+$/, ''))]
+  return [...config.auth.appUrls, ...[app_url, project_url].filter(isWebAddress).map(withoutLastSlashes)]
 }
 
 /** Settings are free text: only http(s) addresses without user name, query or fragment count. */

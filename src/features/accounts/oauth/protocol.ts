@@ -3,6 +3,7 @@ import { idTokenAlgorithms, idTokenJwks } from '../../../adapters/id-tokens.ts'
 import type { Config } from '../../../config/config.ts'
 import { issuerOf, type ResourceName, resourceNamed } from '../../../config/issuer.ts'
 import { AppError } from '../../../errors.ts'
+import { firstRepeated, withoutLastSlashes } from '../../../language/text.ts'
 import { type Client, isRegistered } from './clients.ts'
 
 // Reads and checks an authorization request (RFC 6749 §4.1.1, 7636, 8707, OpenID Connect Core §3.1.2).
@@ -87,7 +88,7 @@ const parametersOf = (query: string): Parameters =>
 function refusalOf(parameters: Parameters, query: string): Refusal | undefined {
   const invalid = (description: string) => ({ error: 'invalid_request', description })
   const names = [...new URLSearchParams(query).keys()].filter((name) => name !== 'resource')
-  const repeated = names.find((name, index) => names.indexOf(name) !== index)
+  const repeated = firstRepeated(names)
   if (repeated !== undefined) return invalid(`The parameter ${repeated.replaceAll(/\W/g, '').slice(0, 40)} is repeated`)
   if (parameters.request !== undefined)
     return { error: 'request_not_supported', description: 'Parameters go into the query' }
@@ -171,17 +172,17 @@ export function resourceMetadata(config: Config, name: ResourceName) {
 export function resourceAt(config: Config, path: string): ResourceName | undefined {
   const { issuer, resources } = issuerOf(config)!
   const names = Object.keys(resources) as ResourceName[]
-  const wanted = path.replace(/\/+$/, '')
+  const wanted = withoutLastSlashes(path)
   return names.find((name) => {
     const identifier = resources[name]!
-    return [identifier.slice(issuer.length), new URL(identifier).pathname.replace(/\/+$/, '')].includes(wanted)
+    return [identifier.slice(issuer.length), withoutLastSlashes(new URL(identifier).pathname)].includes(wanted)
   })
 }
 
 /** Whether the path after `/.well-known/…` is that of the issuer, or none. */
 export function isIssuerPath(config: Config, path: string): boolean {
-  const wanted = path.replace(/\/+$/, '')
-  return wanted === '' || wanted === new URL(issuerOf(config)!.issuer).pathname.replace(/\/+$/, '')
+  const wanted = withoutLastSlashes(path)
+  return wanted === '' || wanted === withoutLastSlashes(new URL(issuerOf(config)!.issuer).pathname)
 }
 
 export async function publicKeys(config: Config) {

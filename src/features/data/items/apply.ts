@@ -341,11 +341,13 @@ function matched(
   const kept = new Set(set.elements.flatMap(({ id }) => (id !== undefined && here.has(id) ? [id] : [])))
   if (!isJunction(set.target)) return { kept, elements: set.elements }
   const ends = endColumns(set)
-  const free = present.filter(({ key }) => !kept.has(key))
+  const free = Map.groupBy(present.filter(({ key }) => !kept.has(key)).toReversed(), (row) =>
+    linkText(ends.map(({ name }) => row.ends[name] ?? null)),
+  )
   const elements = set.elements.map((element) => {
-    const same = element.id === undefined ? free.findIndex((row) => linksSame(ends, row, element)) : -1
-    if (same === -1) return element
-    const [{ key }] = free.splice(same, 1) as [PresentRow]
+    const link = element.id === undefined ? linkOf(ends, element) : undefined
+    const key = link === undefined ? undefined : free.get(link)?.pop()?.key
+    if (key === undefined) return element
     kept.add(key)
     return { ...element, id: key, tree: undefined }
   })
@@ -435,14 +437,18 @@ function endColumns({ target, relation }: ChildSet): readonly Field[] {
   return [...new Set(names)].filter((name) => !system.has(name)).map((name) => target.fields.get(name)!)
 }
 
-function linksSame(ends: readonly Field[], row: PresentRow, { tree }: Element): boolean {
-  if (tree === undefined || tree.parents.length > 0 || ends.length === 0) return false
-  return ends.every(({ name, kind }) => {
+/** What a new row of a junction links; undefined where that is not said in full, or there is nothing that it links. */
+function linkOf(ends: readonly Field[], { tree }: Element): string | undefined {
+  if (tree === undefined || tree.parents.length > 0 || ends.length === 0) return undefined
+  const values = ends.map(({ name, kind }) => {
     const value = tree.cells.find(({ field }) => field.name === name)?.value
-    const text = value === undefined || value === null ? undefined : String(value)
-    return text !== undefined && (kind === 'uuid' ? text.toLowerCase() : text) === row.ends[name]
+    if (value === undefined || value === null) return null
+    return kind === 'uuid' ? String(value).toLowerCase() : String(value)
   })
+  return values.includes(null) ? undefined : linkText(values)
 }
+
+const linkText = (values: readonly (string | null)[]): string => JSON.stringify(values)
 
 /**
  * Makes a direct many-to-many relation link exactly these items: rows of the collection between are deleted and created,

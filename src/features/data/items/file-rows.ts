@@ -3,6 +3,7 @@ import { type CsvCell, readCsv, writeCsv } from '../../../adapters/csv.ts'
 import type { Collection, Field, Kind, Relation } from '../../../catalog/catalog.ts'
 import { type AppError, errors } from '../../../errors.ts'
 import { isTooDeep, refuseUnkeepable } from '../../../http/json-values.ts'
+import { firstRepeated } from '../../../language/text.ts'
 import { compileStream } from '../../../query/compile.ts'
 import { isObject, member } from '../../../query/guards.ts'
 import { parseListQuery, readString } from '../../../query/parse.ts'
@@ -110,11 +111,15 @@ const separators = [
   ['\t', 'tabs'],
 ] as const
 
+/** Of a file. A table of PostgreSQL has at most 1,600; relations have names of their own, and unknown columns are dropped. */
+const mostColumns = 5000
+
 type NamedColumn = CsvColumn & { readonly name: string; readonly index: number }
 
 function columnsOf(header: readonly CsvCell[], { fields, relations }: Collection): readonly NamedColumn[] {
+  if (header.length > mostColumns) throw errors.badBody(`CSV file has ${header.length} columns: at most ${mostColumns}`)
   const names = header.filter((name) => name !== null && name !== '')
-  const repeated = names.find((name, index) => names.indexOf(name) !== index)
+  const repeated = firstRepeated(names)
   if (repeated !== undefined) throw new SyntaxError(`column ${JSON.stringify(repeated)} appears twice`)
   return header.flatMap((name, index): NamedColumn[] => {
     const field = fields.get(name ?? '')

@@ -78,6 +78,7 @@ export function readPayload(context: PayloadContext, payload: unknown, options: 
   const { action, collection, platform } = context
   const opening = openingOf(context)
   const problems = options.problems ?? openProblems()
+  const reported = problems.fields.length
   const cells: Cell[] = []
   const relations: RelationValue[] = []
   const reading = { context, opening, payload, options, problems: problems.fields, cells, relations, named: {} }
@@ -86,7 +87,7 @@ export function readPayload(context: PayloadContext, payload: unknown, options: 
   for (const key of Object.keys(payload)) readMember(row, key, payload[key])
   if (platform !== undefined)
     for (const [name, value] of Object.entries(platform)) put(cells, keyCell(collection.fields.get(name)!, value))
-  if (action === 'create') reportMissing(row)
+  if (action === 'create') reportMissing(row, reported)
   if (options.problems === undefined) refuseProblems(problems)
   const sortsLast = action === 'create' && collection.sortEnabled && cellOf(cells, 'sort')?.value == null
   const written = sortsLast ? cells.filter(({ field }) => field.name !== 'sort') : cells
@@ -339,14 +340,15 @@ function shown(field: Field, raw: unknown): unknown {
   return typeof raw === 'string' && raw.length > 200 ? `${raw.slice(0, 200)}…` : raw
 }
 
-function reportMissing(row: RowReading): void {
+/** What others of the request were told is not looked through: `from` is where the problems of this row begin. */
+function reportMissing(row: RowReading, from: number): void {
   const { context, cells, problems, options } = row
   const filled = filledKeys(row)
+  const reported = new Set(problems.slice(from).map(({ field }) => field))
   for (const field of neededFields(context.collection)) {
     if (cellOf(cells, field.name) !== undefined || filled.has(field.name)) continue
     const name = `${options.label ?? ''}${field.name}`
-    const isReported = problems.some((problem) => problem.field === name)
-    if (!isReported) problems.push({ field: name, message: 'is required', rule: 'notNull' })
+    if (!reported.has(name)) problems.push({ field: name, message: 'is required', rule: 'notNull' })
   }
 }
 

@@ -13,6 +13,7 @@ import { runWithin, timedOut } from '../../../db/long-reads.ts'
 import type { Database, Reads } from '../../../db/pools.ts'
 import { type AnyReader, type ReplicaReads, readAnywhere } from '../../../db/replicas/replicas.ts'
 import { AppError, errors } from '../../../errors.ts'
+import { firstRepeated } from '../../../language/text.ts'
 import type { Access } from '../../../query/access.ts'
 import { compileListUpTo } from '../../../query/compile.ts'
 import { isObject, member, quoted } from '../../../query/guards.ts'
@@ -389,8 +390,8 @@ export function parseStats(body: unknown): readonly Stat[] {
   refuseUnknown('body', body as object, ['stats'])
   if (list.length > mostStats) throw errors.badQuery(`stats: at most ${mostStats}`)
   const stats = list.map(parseStat)
-  const twice = stats.find(({ name }, i) => stats.findIndex((other) => other.name === name) < i)
-  if (twice !== undefined) throw errors.badQuery(`stats: the name ${quoted(twice.name)} is given twice`)
+  const twice = firstRepeated(stats.map(({ name }) => name))
+  if (twice !== undefined) throw errors.badQuery(`stats: the name ${quoted(twice)} is given twice`)
   return stats
 }
 

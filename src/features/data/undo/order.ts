@@ -79,7 +79,8 @@ function waitsOf(moves: readonly Move[]): Wait[][] {
     for (const place of frees) freed.set(place, index)
     for (const [column, { place, canWait }] of releases) {
       const wait = { on: index, letGo: canWait && action === 'delete' ? column : undefined }
-      referring.set(place, [...(referring.get(place) ?? []), wait])
+      referring.set(place, referring.get(place) ?? [])
+      referring.get(place)!.push(wait)
     }
   }
   for (const [index, { action, needs, takes, offers }] of moves.entries()) {

@@ -1,4 +1,5 @@
 import type { SecretForm } from '../../../adapters/tokens.ts'
+import { withoutLastSlashes } from '../../../language/text.ts'
 import type { TemplateType } from '../templates/templates.ts'
 
 /** The data of each type of mail. Kept in svc_EmailLog and shown to administrators: never a secret. */
@@ -124,7 +125,7 @@ export const mailTypes: { readonly [Type in MailType]: MailTypeEntry<Type> } = {
     purpose: 'invite',
     secretOf: inviteSecret,
     variables: ({ link }, token) => ({
-      inviteLink: `${link.replace(/\/+$/, '')}/accept-invite?token=${token}`,
+      inviteLink: `${withoutLastSlashes(link)}/accept-invite?token=${token}`,
       existing: '',
     }),
   },
@@ -133,7 +134,7 @@ export const mailTypes: { readonly [Type in MailType]: MailTypeEntry<Type> } = {
     purpose: 'invite',
     secretOf: inviteSecret,
     variables: ({ link }, token) => ({
-      inviteLink: `${link.replace(/\/+$/, '')}/accept-invite?token=${token}&existing=true`,
+      inviteLink: `${withoutLastSlashes(link)}/accept-invite?token=${token}&existing=true`,
       existing: 'true',
     }),
   },
@@ -149,7 +150,7 @@ function linkOrCode({ mode }: LinkOrCode): Omit<MailSecret, 'purpose'> {
 
 /** The frontend's route that calls the API's. */
 function below(link: string, route: string, token: string): string {
-  return `${link.replace(/\/+$/, '')}/auth/${route}/${token}`
+  return `${withoutLastSlashes(link)}/auth/${route}/${token}`
 }
 
 /** The secret of one mail; undefined for mails without one. */

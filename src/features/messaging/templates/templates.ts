@@ -8,6 +8,7 @@ import type { Clock } from '../../../db/clock.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { type Reader, sql, type Tx } from '../../../db/sql.ts'
 import { errors, type FieldProblem } from '../../../errors.ts'
+import { withoutLastSlashes } from '../../../language/text.ts'
 import { isObject } from '../../../query/guards.ts'
 import type { Cell } from '../../data/items/items.ts'
 import { type AssetWrites, contentsOf, settingsAsset, wholeOf } from '../../files/assets/assets.ts'
@@ -227,7 +228,7 @@ function projectVariables(settings: SettingsRow) {
     ...texts,
     project_color: texts.project_color || '#663399',
     logo_url: logoAddress,
-    loginLink: texts.app_url ? `${texts.app_url.replace(/\/+$/, '')}/login` : '',
+    loginLink: texts.app_url ? `${withoutLastSlashes(texts.app_url)}/login` : '',
   }
 }
 
@@ -293,7 +294,7 @@ export function sampleVariables(
 ): Readonly<Record<string, unknown>> {
   const settings = deps.settings.current(tenantId)
   const now = deps.clock()
-  const base = String(settings.app_url ?? 'https://app.example.com').replace(/\/+$/, '')
+  const base = withoutLastSlashes(String(settings.app_url ?? 'https://app.example.com'))
   const variables = {
     ...commonVariables(settings, samplePerson.email, samplePerson, sampleTenant, now),
     magicLink: type === 'magicLinkCode' ? '' : `${base}/auth/magiclink/${sampleToken}`,

@@ -227,17 +227,10 @@ function requireAdmin(access: Access, row: StoredWorkflow): void {
   }
   const problems = [...whole, ...(isBlind ? [unreadable] : []), ...refused]
   if (problems.length > 0)
-    throw new AppError(
-      403,
-      problems
-        .map(({ message }) => message)
-        .filter((one, i, all) => all.indexOf(one) === i)
-        .join('; '),
-      {
-        code: 'WORKFLOW_NEEDS_ADMINISTRATOR',
-        details: { errors: problems },
-      },
-    )
+    throw new AppError(403, [...new Set(problems.map(({ message }) => message))].join('; '), {
+      code: 'WORKFLOW_NEEDS_ADMINISTRATOR',
+      details: { errors: problems },
+    })
 }
 
 /** Which of two workflows a request means must not depend on chance. The index keeps it where two save at once. */

@@ -1,6 +1,6 @@
 import { parseCron } from '../../../adapters/cron.ts'
 import type { Catalog } from '../../../catalog/catalog.ts'
-import { nearName } from '../../../language/text.ts'
+import { nearName, withoutLastSlashes } from '../../../language/text.ts'
 import { isObject } from '../../../query/guards.ts'
 import {
   type Flow,
@@ -239,7 +239,7 @@ function isTimezone(name: unknown): boolean {
 const path = /^[A-Za-z0-9._~-]+(\/[A-Za-z0-9._~-]+)*$/
 
 /** A webhook's path as it is compared: without slashes around it. */
-export const webhookPath = (text: string): string => text.replace(/^\/+|\/+$/g, '')
+export const webhookPath = (text: string): string => withoutLastSlashes(text.replace(/^\/+/, ''))
 
 /** The missing parts of an active workflow's trigger. */
 function triggerProblems(trigger: Trigger, catalog: Catalog): readonly WorkflowProblem[] {
