@@ -460,6 +460,56 @@ describe('columns that the database computes from others', () => {
   })
 })
 
+describe('what others did', () => {
+  const log = { collection: 'svc_AuditLog', action: 'read' }
+  const genres = grants('genre', ['create', 'read', 'update', 'delete'])
+  const day = 86_400_000
+  const ofUser = (actor: string) => ({
+    actor,
+    from: new Date(Date.now() - day).toISOString(),
+    to: new Date(Date.now() + day).toISOString(),
+    collections: ['genre'],
+    dryRun: true,
+  })
+
+  it('is undone as far as the rule and the fields of the permission to read svc_AuditLog show it', async () => {
+    const ada = await api.user(genres)
+    const [kept, gone] = [await make('genre', { name: 'kept' }), await make('genre', { name: 'gone' })]
+    await ok(ada.call('PATCH', `/items/genre/${kept}`, { name: 'by her' }))
+    await ok(ada.call('DELETE', `/items/genre/${gone}`))
+    const as = async (grant: object) => (await api.user([...genres, { ...log, ...grant }])).call
+    const before = await rows('genre')
+    const hidden = await as({ fields: ['id', 'action', 'entity'], conditions: { userId: '$CURRENT_USER' } })
+    expect(await undo(ofUser(ada.id), hidden)).toMatchObject({
+      status: 403,
+      body: { error: { message: expect.stringContaining('userId') } },
+    })
+    const own = await as({ fields: ['*'], conditions: { userId: '$CURRENT_USER' } })
+    expect((await undo(ofUser(ada.id), own)).status).toBe(404)
+    expect((await undo({ ...ofUser(ada.id), dryRun: false }, own)).status).toBe(404)
+    expect(await rows('genre')).toEqual(before)
+
+    const deletions = await as({ fields: ['*'], conditions: { action: 'delete' } })
+    const { data } = await ok(undo({ ...ofUser(ada.id), dryRun: false }, deletions))
+    expect(data.counts).toEqual([{ collection: 'genre', create: 1, update: 0, delete: 0, conflicts: 0 }])
+    expect(await api.sql('select name from genre order by name')).toEqual([{ name: 'by her' }, { name: 'gone' }])
+  })
+
+  it('is no answer to a caller who walks through positions and may not read the collection', async () => {
+    await make('genre', { name: 'unread' })
+    const [{ position }] = await api.sql('select max(position)::text as position from "svc_AuditLog"')
+    const nobody = await api.user([])
+    const writer = await api.user(grants('genre', ['update', 'delete']))
+    const reader = await api.user(genres)
+    const logReader = await api.user([...grants('genre', ['update', 'delete']), { ...log, fields: ['*'] }])
+    const answer = async (call: Call) => (await undo({ position, dryRun: true }, call)).status
+    expect(await answer(nobody.call)).toBe(404)
+    expect(await answer(writer.call)).toBe(404)
+    expect(await answer(reader.call)).toBe(200)
+    expect(await answer(logReader.call)).toBe(200)
+  })
+})
+
 describe('facts that others caused', () => {
   it('are told as far as the log is: not to a caller who walks through its positions', async () => {
     const [{ position, userId }] = await api.sql(

@@ -33,6 +33,8 @@ export type EventChoice =
       readonly to: string
       readonly collections: readonly string[] | undefined
       readonly withCaused: boolean
+      /** The part of the log that they are chosen from; undefined for all of it. */
+      readonly sight: LogSight | undefined
     }
   | { readonly by: 'point'; readonly point: Point; readonly part: RestorablePart }
 
@@ -76,11 +78,11 @@ function chosenSql(chosen: EventChoice, params: Params, event = 'l'): string {
       return chosen.requests.length === 0 ? own : `(${own} or (${ofRequests(chosen.requests)}))`
     }
     case 'user': {
-      const { userId, from, to, collections, withCaused } = chosen
+      const { userId, from, to, collections, withCaused, sight } = chosen
       const within =
         collections === undefined ? '' : ` and ${event}.entity = any(${params.bind([...collections], 'text[]')})`
       return `${event}."userId" = ${params.bind(userId, 'uuid')} and ${event}."createdAt" >= ${params.bind(from, 'timestamptz')}
-        and ${event}."createdAt" < ${params.bind(to, 'timestamptz')}${within}${withCaused ? '' : ` and ${event}.cause is null`}`
+        and ${event}."createdAt" < ${params.bind(to, 'timestamptz')}${within}${withCaused ? '' : ` and ${event}.cause is null`}${sight === undefined ? '' : ` and ${sight.where(params, event)}`}`
     }
     case 'point': {
       const { point, part } = chosen
@@ -196,6 +198,8 @@ export type Outline = {
   readonly rows: number
   /** The tenants whose rows they are, with the collections. */
   readonly owners: readonly { readonly collection: string; readonly tenant: string | null }[]
+  /** Whether the log shows one of the row changes to the caller. */
+  readonly isSeen: boolean
   /** Facts beside the row changes, such as mails that were queued. */
   readonly facts: readonly LoggedFact[]
   /** When the first of them was written. */
@@ -204,7 +208,7 @@ export type Outline = {
 
 export type LoggedFact = { readonly event: string; readonly id: string | null; readonly at: string }
 
-/** `seen` says which facts are told, as a condition on rows of the log, `l`. */
+/** `seen` says which events the log shows to the caller, as a condition on its rows, `l`. */
 export async function outlineOf(
   db: Reader,
   chosen: EventChoice,
@@ -216,16 +220,17 @@ export async function outlineOf(
     rawQuery(
       `with chosen as materialized (
          select l.type, l.entity, l."entityId", l.action, l."tenant_Id", l."createdAt", l.position,
-           l.type <> 'data' and ${seen(params)} as "isFact"
+           ${seen(params)} as "isSeen"
          from "${logTable}" l where ${where})
        select (count(*) filter (where type = 'data'))::int as events,
          (count(distinct (entity, "entityId")) filter (where type = 'data'))::int as rows,
+         coalesce(bool_or("isSeen") filter (where type = 'data'), false) as "isSeen",
          min("createdAt")::text as first,
          (select coalesce(json_agg(o), '[]') from (
            select distinct entity as collection, "tenant_Id" as tenant from chosen where type = 'data') o) as owners,
          (select coalesce(json_agg(f), '[]') from (
            select type || '.' || action as event, "entityId" as id, ${wireTime('"createdAt"')} as at
-           from chosen where "isFact" order by position limit 1000) f) as facts
+           from chosen where type <> 'data' and "isSeen" order by position limit 1000) f) as facts
        from chosen`,
       params.values,
     ),
@@ -493,26 +498,31 @@ export type UndoReads = ItemReads
 /** The capabilities that this folder takes to change: those of changing items. */
 export type UndoWrites = ItemWrites
 
-/** The part of the log that the caller may see: a condition on its rows, as `l`, and the fields of svc_AuditLog. */
-export type LogSight = { readonly where: (params: Params) => string; readonly names: ReadonlySet<string> }
+/** The part of the log that the caller may see: a condition on its rows, as `l` by default, and the fields of svc_AuditLog. */
+export type LogSight = {
+  readonly where: (params: Params, event?: string) => string
+  readonly names: ReadonlySet<string>
+}
 
 /** @throws {AppError} 403 without the permission to read svc_AuditLog */
 export function sightOf(deps: UndoReads, access: Access): LogSight {
   const catalog = deps.catalog.current()
   const names = new Set(readableFields(catalog, access, 'svc_AuditLog').map(({ name }) => name))
   const rule = resolveCondition(catalog, access, 'svc_AuditLog', 'read', resolveEnv(deps))
-  return { names, where: (params) => (rule === undefined ? 'true' : compileCondition(rule, 'l', params)) }
+  return {
+    names,
+    where: (params, event = 'l') => (rule === undefined ? 'true' : compileCondition(rule, event, params)),
+  }
 }
 
-/** Administrators, and roles that may read svc_AuditLog. */
-export const mayReadLog = (access: Access): boolean =>
-  access.admin || access.grant('svc_AuditLog', 'read') !== undefined
+/** Administrators, and roles that may read svc_AuditLog, all of it or a part. */
+const mayReadLog = (access: Access): boolean => access.admin || access.grant('svc_AuditLog', 'read') !== undefined
 
 /**
- * The events beside row changes that a caller is told of: those of its own doing, and those that it may read in the log with
- * all that is told of them. A condition on rows of the log, as `l`.
+ * The events that the log shows to a caller: those of its own doing, and those that it may read there with all that an undo
+ * tells of them. A condition on rows of the log, as `l`.
  */
-export function factsSeen(deps: UndoReads, access: Access): (params: Params) => string {
+export function eventsSeen(deps: UndoReads, access: Access): (params: Params) => string {
   const sight = mayReadLog(access) ? sightOf(deps, access) : undefined
   const isWhole = told.every((name) => sight?.names.has(name) === true)
   return (params) => {

@@ -31,12 +31,13 @@ import {
   changesOf,
   differencesFrom,
   type EventChoice,
-  factsSeen,
+  eventsSeen,
   imagesWithin,
   isRequestId,
   type LoadedRows,
+  type LogSight,
   lockRows,
-  mayReadLog,
+  sightOf as logSightOf,
   type Outline,
   outlineOf,
   type RestorablePart,
@@ -102,7 +103,7 @@ const largestList = 1000
  */
 export async function undo(deps: UndoWrites, requester: Requester, request: UndoRequest): Promise<UndoReport> {
   const { access } = requester
-  const chosen = await choose(deps.db, access, request)
+  const chosen = await choose(deps, access, request)
   if (request.dryRun === true) {
     const { plan, outline } = await planned(deps, deps.db, requester, chosen)
     if (outline.first !== null)
@@ -141,11 +142,12 @@ export async function undo(deps: UndoWrites, requester: Requester, request: Undo
 }
 
 /** Which events are meant. 400 unless exactly one way of choosing them is used. */
-async function choose(db: Reader, access: Access, request: UndoRequest): Promise<EventChoice> {
+async function choose(deps: UndoReads, access: Access, request: UndoRequest): Promise<EventChoice> {
+  const { db } = deps
   const { requestId, position, actor, include } = request
   if ([requestId, position, actor].filter((way) => way !== undefined).length !== 1)
     throw errors.badBody('Request body must have one of requestId, position and actor')
-  if (actor !== undefined) return chosenUser(access, actor, request)
+  if (actor !== undefined) return chosenUser(deps, access, actor, request)
   const withCaused = async (requests: readonly string[]) =>
     include === 'caused' ? [...requests, ...(await causedBy(db, requests))] : requests
   if (requestId !== undefined) {
@@ -159,14 +161,28 @@ async function choose(db: Reader, access: Access, request: UndoRequest): Promise
   return { by: 'transaction', xid: transaction.xid, only: transaction.only, requests: caused }
 }
 
-function chosenUser(access: Access, actor: string, { from, to, collections, include }: UndoRequest): EventChoice {
+function chosenUser(
+  deps: UndoReads,
+  access: Access,
+  actor: string,
+  { from, to, collections, include }: UndoRequest,
+): EventChoice {
   if (!isUuid(actor)) throw errors.badBody('actor must be the id of a user')
   if (from === undefined || to === undefined) throw errors.badBody('actor needs from and to')
   if (Date.parse(from) >= Date.parse(to)) throw errors.badBody('from must be before to')
-  // Counts tell what a user did: that is the log's to tell.
-  if (actor.toLowerCase() !== access.userId && !mayReadLog(access)) throw errors.actionDenied('read', 'svc_AuditLog')
-  return { by: 'user', userId: actor, from, to, collections, withCaused: include === 'caused' }
+  const sight = actor.toLowerCase() === access.userId ? undefined : sightOfOthers(deps, access)
+  return { by: 'user', userId: actor, from, to, collections, withCaused: include === 'caused', sight }
 }
+
+/** Counts and rows tell what a user did, and when: that is the log's to tell. */
+function sightOfOthers(deps: UndoReads, access: Access): LogSight {
+  const sight = logSightOf(deps, access)
+  const closed = toldOfUsers.find((name) => !sight.names.has(name))
+  if (closed !== undefined) throw errors.fieldDenied('read', closed)
+  return sight
+}
+
+const toldOfUsers = ['userId', 'createdAt', 'entity', 'entityId', 'action']
 
 /** Of an event by its position or its id. */
 export function positionOf(text: string): string | undefined {
@@ -205,8 +221,8 @@ async function outlined(
   { access }: Pick<Requester, 'access'>,
   chosen: EventChoice,
 ): Promise<Outline> {
-  const outline = await outlineOf(db, chosen, factsSeen(deps, access))
-  if (outline.events === 0 && outline.facts.length === 0) {
+  const outline = await outlineOf(db, chosen, eventsSeen(deps, access))
+  if (!isKnown(outline, chosen, access)) {
     if (chosen.by === 'requests') throw unknownRequest(chosen.requests[0]!)
     if (chosen.by === 'transaction') throw unknownPosition()
     throw new AppError(404, 'The log has no changes of this user in this time')
@@ -215,6 +231,15 @@ async function outlined(
   if (outline.rows > largestUndo)
     throw new AppError(413, `At most ${largestUndo} rows can be undone at once`, { details: { rows: outline.rows } })
   return outline
+}
+
+/**
+ * Whether the log has what was chosen, as far as the caller is told. A position can be guessed, other than the id of a request: it stands for
+ * something if the log shows that to the caller, or the history of a collection that it may read does.
+ */
+function isKnown({ events, facts, isSeen, owners }: Outline, { by }: EventChoice, access: Access): boolean {
+  if (facts.length > 0 || by !== 'transaction') return events + facts.length > 0
+  return events > 0 && (isSeen || owners.some(({ collection }) => mayRead(access, collection)))
 }
 
 /** Callers who are kept inside a tenant undo nothing of a request that also concerned others. */
