@@ -1,7 +1,7 @@
-import type { Page } from 'playwright-core'
+import type { Locator, Page } from 'playwright-core'
 import { beforeAll, expect, it, onTestFinished } from 'vitest'
 import { describeWithBrowser } from '../support/browser.ts'
-import { type Console, expectAccessible, startConsole } from '../support/console.ts'
+import { type Console, expectAccessible, holdChanges, startConsole } from '../support/console.ts'
 import { waitFor } from '../support/wait.ts'
 
 describeWithBrowser('rows that several users edit in the console', () => {
@@ -257,6 +257,109 @@ describeWithBrowser('rows that several users edit in the console', () => {
     await stay(() => page.getByRole('button', { name: 'All templates' }).click())
     await leave()
     expect(wrong).toEqual([])
+  })
+
+  it('keeps messages off the buttons of a form, and offers no undo twice', async () => {
+    const { page, wrong } = await it_.visit(`/data/engine/${key(12)}`)
+    const [save, undo] = [page.getByRole('button', { name: 'Save' }), page.getByRole('button', { name: 'Undo' })]
+    const isFree = () =>
+      save.evaluate((button) => {
+        const { left, right, top, bottom } = button.getBoundingClientRect()
+        return [left + 5, (left + right) / 2, right - 5].every((x) =>
+          [top + 5, bottom - 5].every((y) => button.contains(document.elementFromPoint(x, y))),
+        )
+      })
+    const conflict = { message: 'Some rows cannot be undone', code: 'UNDO_CONFLICT', details: {}, statusCode: 409 }
+    await page.route('**/log/undo', (route) => route.fulfill({ status: 409, json: { error: conflict } }), { times: 1 })
+    await page.getByLabel(/^note/).fill('First')
+    await save.click()
+    await undo.click()
+    // It stays until it is closed.
+    const refused = page.getByText(/^Open the request in the log/).first()
+    await refused.waitFor()
+    await undo.waitFor({ state: 'detached' })
+    for (const [width, height, note] of [
+      [1280, 800, 'Second'],
+      [390, 780, 'Third'],
+    ] as const) {
+      await page.setViewportSize({ width, height })
+      await page.getByLabel(/^note/).fill(note)
+      await waitFor(isFree)
+      await save.click()
+      await waitFor(async () => (await read(12)).note === note)
+      await undo.waitFor()
+      await refused.waitFor()
+      await undo.click()
+      // Under the pointer a message stays.
+      await page.mouse.move(width / 2, 5)
+      await page.getByText('Undone', { exact: true }).waitFor()
+      await undo.waitFor({ state: 'detached' })
+      expect((await read(12)).note).toBe('First')
+      await page.getByText('Undone', { exact: true }).waitFor({ state: 'detached' })
+    }
+    expect(wrong.filter((text) => !/status of 409/.test(text))).toEqual([])
+  })
+
+  it('shows what was refused at its fields, and takes the keyboard there', async () => {
+    const { page, wrong } = await it_.visit('/data/engine/new')
+    const isFocused = (control: Locator) => control.evaluate((element) => element === document.activeElement)
+    const isInView = async (control: Locator) => {
+      const { y, height } = (await control.boundingBox())!
+      return y >= 0 && y + height <= page.viewportSize()!.height
+    }
+    const name = page.getByLabel(/^name/)
+    await page.getByLabel(/^stock/).fill('1')
+    await page.getByRole('button', { name: 'Create' }).click()
+    await waitFor(() => isFocused(name))
+    const shown = async (control: Locator) => ({
+      invalid: await control.getAttribute('aria-invalid'),
+      isInView: await isInView(control),
+      says: await control.evaluate((element) =>
+        element
+          .getAttribute('aria-describedby')!
+          .split(' ')
+          .map((id) => document.getElementById(id)!.textContent)
+          .at(-1),
+      ),
+    })
+    expect(await shown(name)).toEqual({ invalid: 'true', isInView: true, says: 'is required' })
+    const summary = page.getByRole('alert').filter({ hasText: 'Validation failed' })
+    expect(await summary.textContent()).toBe('Validation failedSee name.')
+    expect(await isInView(summary)).toBe(true)
+    await expectAccessible(page)
+    await name.fill('Electric')
+    await page.getByText('is required').waitFor({ state: 'detached' })
+    await page.getByRole('button', { name: 'Create' }).click()
+    await page.getByRole('heading', { name: 'Electric' }).waitFor()
+
+    await page.goto(`${it_.address}/console/operations/settings`)
+    const save = page.getByRole('button', { name: 'Save' })
+    const color = page.getByLabel('project_color')
+    await color.fill('red')
+    const letThrough = await holdChanges(page)
+    await save.click()
+    await page.locator('button[aria-busy=true]').waitFor()
+    expect(await isFocused(save)).toBe(true)
+    // Neither a click nor Enter sends it again.
+    const sent: string[] = []
+    page.on('request', (request) => request.method() === 'PATCH' && sent.push(request.url()))
+    await page.keyboard.press('Enter')
+    await save.click({ force: true })
+    expect(sent).toEqual([])
+    letThrough()
+    await waitFor(() => isFocused(color))
+    expect(await shown(color)).toMatchObject({
+      invalid: 'true',
+      isInView: true,
+      says: expect.stringMatching(/^expected /),
+    })
+    const alert = page.getByRole('alert').filter({ hasText: 'Invalid settings data' })
+    expect(await alert.textContent()).toBe('Invalid settings dataSee project_color.')
+    expect(await isInView(alert)).toBe(true)
+    await expectAccessible(page)
+    await page.getByRole('button', { name: 'As it was' }).click()
+    await alert.waitFor({ state: 'detached' })
+    expect(wrong.filter((text) => !/status of 400/.test(text))).toEqual([])
   })
 
   it('changes many rows only to what was given', async () => {

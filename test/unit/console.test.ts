@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest'
+import { DaybookError } from '../../clients/client.ts'
 import { describedAccess, grantedAccess } from '../../console/src/app/access.ts'
 import { collectionOf } from '../../console/src/app/definition.ts'
+import { explain, problemsOfFields } from '../../console/src/app/errors.ts'
 import { readFilter, writeFilter } from '../../console/src/pages/data/filter.ts'
 import { readStart, recordsOf, renamed } from '../../console/src/pages/data/import-file.ts'
 import { operatorNames } from '../../console/src/pages/data/operators.ts'
@@ -8,6 +10,7 @@ import { parseValue, textOf } from '../../console/src/pages/data/values.ts'
 import { groupsOf, labelOf, textOfSetting, valueOfSetting } from '../../console/src/pages/operations/settings-form.ts'
 import { type Definition, types } from '../../console/src/pages/schema/definitions.ts'
 import { boxWidth, layoutOf } from '../../console/src/pages/schema/layout.ts'
+import { bottomAbove } from '../../console/src/ui/room.ts'
 import { fieldTypes } from '../../src/catalog/fields.ts'
 import { kindOf, settingsKeys } from '../../src/features/settings/settings.ts'
 import { findOperator, operatorNames as namesOfLanguage } from '../../src/query/operators.ts'
@@ -284,5 +287,58 @@ describe('rights in the console', () => {
     expect(book).toMatchObject({ mayCreate: true, mayUpdate: true, mayDelete: true })
     expect(fields.filter(({ isCreatable }) => !isCreatable)).toEqual([])
     expect(fields.filter(({ isChangeable }) => !isChangeable).map(({ name }) => name)).toEqual(['id'])
+  })
+})
+
+describe('messages over the page', () => {
+  const at = (left: number, top: number, width: number, height: number) => ({
+    left,
+    top,
+    right: left + width,
+    bottom: top + height,
+  })
+  const message = at(448, 702, 384, 82)
+
+  it('stand above the bars that they would lie on, and in the window', () => {
+    expect(bottomAbove([], message, 800)).toBe(16)
+    expect(bottomAbove([at(264, 744, 550, 56)], message, 800)).toBe(72)
+    // Beside, far above and below them.
+    expect(bottomAbove([at(840, 744, 400, 56), at(264, 400, 550, 56), at(0, 900, 1280, 56)], message, 800)).toBe(16)
+    // One above the other; the upper one is met only because of the lower one.
+    expect(bottomAbove([at(264, 600, 550, 50), at(264, 744, 550, 56)], message, 800)).toBe(216)
+    expect(bottomAbove([at(0, 50, 1280, 740)], message, 800)).toBe(702)
+    expect(bottomAbove([], at(0, 0, 384, 2000), 800)).toBe(16)
+  })
+})
+
+describe('a refusal in words', () => {
+  const refusal = (message: string, code: string, status: number, details: unknown) =>
+    new DaybookError(message, { code, status, details })
+
+  it('says everything once, and of each field what is wrong with it', () => {
+    const errors = [
+      { field: 'name', message: 'is required' },
+      { field: 'stock', message: 'expected an integer' },
+      { field: 'stock', message: 'too many' },
+    ]
+    const words = 'Validation failed: name: is required; stock: expected an integer; stock: too many'
+    const error = refusal(words, 'VALIDATION_ERROR', 400, { errors })
+    expect(explain(error)).toMatchObject({
+      title: 'Validation failed',
+      details: ['name: is required', 'stock: expected an integer', 'stock: too many'],
+    })
+    expect(problemsOfFields(error, ['name', 'stock', 'note'])).toEqual({
+      name: 'is required',
+      stock: 'expected an integer; too many',
+    })
+    const missing = refusal('Required field missing', 'REQUIRED_FIELD_MISSING', 400, 'name')
+    expect(problemsOfFields(missing, ['name', 'names'])).toEqual({ name: 'Required field missing' })
+  })
+
+  it('gives no advice where nothing is left to do, or to look at', () => {
+    const advice = (code: string, details: unknown) => explain(refusal('No', code, 409, details)).advice
+    expect(advice('NOTHING_TO_UNDO', null)).toBeUndefined()
+    expect(advice('UNDO_CONFLICT', { conflicts: [] })).toMatch(/^Open the request in the log/)
+    expect(advice('UNIQUE_VIOLATION', 'A record with this value already exists')).toMatch(/^Something else/)
   })
 })

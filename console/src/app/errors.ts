@@ -20,7 +20,7 @@ const adviceFor: Readonly<Record<string, string>> = {
   '403': 'Your role does not allow this. An administrator can grant it on the permissions page.',
   '404': 'It may have been deleted or renamed. Go back to the list.',
   '408': 'The server ended the statement. Narrow the filter, or sort by an indexed field.',
-  '409': 'Something else stands in the way: look at what it names, then try again.',
+  UNDO_CONFLICT: 'Open the request in the log: it shows which, and can undo them all the same.',
   '412': 'Somebody has written it meanwhile. Load it again and repeat your change.',
   '413': 'Send less at once.',
   '429': 'The server limits how often this is tried. Wait a moment.',
@@ -37,13 +37,35 @@ export function explain(error: unknown): Explanation {
       advice: undefined,
       requestId: undefined,
     }
+  const details = detailsOf(error.details)
+  const repeated = `: ${details.join('; ')}`
   return {
-    title: error.message,
-    details: detailsOf(error.details),
-    advice: adviceFor[error.code] ?? adviceFor[String(error.status)],
+    title:
+      details.length > 0 && error.message.endsWith(repeated) ? error.message.slice(0, -repeated.length) : error.message,
+    details,
+    advice:
+      adviceFor[error.code] ??
+      adviceFor[String(error.status)] ??
+      (error.status === 409 && details.length > 0 ? inTheWay : undefined),
     requestId: error.status >= 500 ? error.requestId : undefined,
   }
 }
+
+const inTheWay = 'Something else stands in the way: look at what it names, then try again.'
+
+/** What a refusal says of each of these fields. */
+export function problemsOfFields(error: unknown, names: readonly string[]): Readonly<Record<string, string>> {
+  const { title, details } = explain(error)
+  const found = names.map((name) => [name, details.filter((detail) => isOf(detail, name))] as const)
+  return Object.fromEntries(
+    found
+      .filter(([, own]) => own.length > 0)
+      .map(([name, own]) => [name, own.map((detail) => detail.slice(name.length + 2) || title).join('; ')]),
+  )
+}
+
+/** Whether a detail of a refusal is about a field; one that says no more than its name is, too. */
+export const isOf = (detail: string, field: string): boolean => detail === field || detail.startsWith(`${field}: `)
 
 /** Refusals name their problems as a text, a list, or an object with a list of `errors`. */
 function detailsOf(details: unknown): readonly string[] {

@@ -56,10 +56,10 @@ export function PreviewDialog({ isOpen, onClose }: { readonly isOpen: boolean; r
           )}
         </Field>
         <Field label={by === 'user' ? 'User' : 'Role'}>
-          {({ id }) => (
+          {(attributes) => (
             <RelationPicker
               key={by}
-              id={id}
+              attributes={attributes}
               collection={by === 'user' ? 'svc_User' : 'svc_Role'}
               label={by === 'user' ? 'User' : 'Role'}
               value={choice}

@@ -1,5 +1,5 @@
 import { Tooltip } from '@base-ui/react/tooltip'
-import type { ComponentProps, ReactNode } from 'react'
+import type { ComponentProps, MouseEvent, ReactNode } from 'react'
 import styles from './button.module.css'
 import overlay from './overlay.module.css'
 
@@ -10,20 +10,22 @@ type Looks = {
 
 type ButtonProps = ComponentProps<'button'> & Looks & { readonly isBusy?: boolean }
 
-/** Does something. While `isBusy` it says so and cannot be pressed again. */
-export function Button({ kind = 'secondary', size = 'm', isBusy = false, disabled, children, ...rest }: ButtonProps) {
+/** Does something. While `isBusy` it says so, keeps the focus, and cannot be pressed again. */
+export function Button({ kind = 'secondary', size = 'm', isBusy = false, children, ...rest }: ButtonProps) {
   return (
-    <button
-      type="button"
-      {...rest}
-      {...looks({ kind, size }, rest.className)}
-      disabled={disabled === true || isBusy}
-      aria-busy={isBusy || undefined}
-    >
+    <button type="button" {...rest} {...looks({ kind, size }, rest.className)} {...(isBusy && busy)}>
       {isBusy && <span className={styles.spinner} aria-hidden="true" />}
       {children}
     </button>
   )
+}
+
+/** `disabled` would take the focus off it; the submit of its form by `Enter` in a field is a click of it, too. */
+const busy = {
+  disabled: false,
+  'aria-disabled': true,
+  'aria-busy': true,
+  onClick: (event: MouseEvent) => event.preventDefault(),
 }
 
 type IconButtonProps = Omit<ButtonProps, 'children'> & { readonly label: string; readonly children: ReactNode }
@@ -35,10 +37,9 @@ export function IconButton({ label, kind = 'ghost', size = 'm', isBusy, classNam
       <Tooltip.Trigger
         {...rest}
         {...looks({ kind, size }, `${styles.icon} ${className ?? ''}`)}
+        {...(isBusy === true && busy)}
         type="button"
         aria-label={label}
-        aria-busy={isBusy || undefined}
-        disabled={rest.disabled === true || isBusy === true}
       />
       <Tooltip.Portal>
         <Tooltip.Positioner sideOffset={6} className={overlay.positioner}>

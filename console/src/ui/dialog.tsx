@@ -3,6 +3,7 @@ import { X } from 'lucide-react'
 import { type ReactNode, type RefObject, useState } from 'react'
 import { Button, looks } from './button.tsx'
 import styles from './overlay.module.css'
+import { bar } from './room.ts'
 import { Problem } from './states.tsx'
 
 type DialogProps = {
@@ -67,7 +68,11 @@ function Inside({ title, description, footer, children }: Omit<DialogProps, 'isO
         </Base.Close>
       </div>
       <div className={styles.body}>{children}</div>
-      {footer !== undefined && <div className={styles.foot}>{footer}</div>}
+      {footer !== undefined && (
+        <div className={styles.foot} {...bar}>
+          {footer}
+        </div>
+      )}
     </>
   )
 }
@@ -106,6 +111,7 @@ export function ConfirmDialog({
   }
   const footer = (
     <>
+      {error !== undefined && <Problem error={error} />}
       <Button onClick={dialog.onClose}>Cancel</Button>
       <Button kind={isDangerous ? 'danger' : 'primary'} isBusy={isBusy} disabled={isDisabled} onClick={confirm}>
         {action}
@@ -115,7 +121,6 @@ export function ConfirmDialog({
   return (
     <Dialog {...dialog} footer={footer}>
       {children}
-      {error !== undefined && <Problem error={error} />}
     </Dialog>
   )
 }

@@ -9,13 +9,16 @@ type Around = {
   readonly error?: string | undefined
 }
 
+/** What ties a control to its label, hint and error. */
+export type FieldAttributes = {
+  readonly id: string
+  readonly 'aria-describedby': string | undefined
+  readonly 'aria-invalid': boolean | undefined
+}
+
 type FieldProps = Around & {
-  /** Makes the control with the attributes that tie it to its label, hint and error. */
-  readonly children: (attributes: {
-    readonly id: string
-    readonly 'aria-describedby': string | undefined
-    readonly 'aria-invalid': boolean | undefined
-  }) => ReactNode
+  /** Makes the control. */
+  readonly children: (attributes: FieldAttributes) => ReactNode
 }
 
 /** A control with its label, its hint and what is wrong with its value. */

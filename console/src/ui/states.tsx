@@ -1,6 +1,6 @@
 import { CircleAlert } from 'lucide-react'
 import type { ReactNode } from 'react'
-import { explain } from '../app/errors.ts'
+import { explain, isOf } from '../app/errors.ts'
 import { Button } from './button.tsx'
 import styles from './states.module.css'
 
@@ -34,9 +34,18 @@ export function Empty({ icon, title, children, actions }: EmptyProps) {
   )
 }
 
+type ProblemProps = {
+  readonly error: unknown
+  readonly onRetry?: () => void
+  /** Fields that show themselves what it says of them. */
+  readonly shownAt?: readonly string[]
+}
+
 /** The fault and its remedy, at the place that asked. */
-export function Problem({ error, onRetry }: { readonly error: unknown; readonly onRetry?: () => void }) {
-  const { title, advice, details, requestId } = explain(error)
+export function Problem({ error, onRetry, shownAt = [] }: ProblemProps) {
+  const { title, advice, details: all, requestId } = explain(error)
+  const fields = shownAt.filter((field) => all.some((detail) => isOf(detail, field)))
+  const details = all.filter((detail) => !fields.some((field) => isOf(detail, field)))
   return (
     <div className={styles.problem} role="alert">
       <CircleAlert aria-hidden="true" />
@@ -48,6 +57,7 @@ export function Problem({ error, onRetry }: { readonly error: unknown; readonly 
           ))}
         </ul>
       )}
+      {fields.length > 0 && <span>See {fields.join(', ')}.</span>}
       {advice !== undefined && <span>{advice}</span>}
       {requestId !== undefined && (
         <small>

@@ -1,19 +1,33 @@
 import { Toast } from '@base-ui/react/toast'
 import { X } from 'lucide-react'
-import type { ReactNode } from 'react'
+import { type ReactNode, useRef } from 'react'
 import { explain } from '../app/errors.ts'
 import { looks } from './button.tsx'
 import styles from './overlay.module.css'
+import { useRoom } from './room.ts'
 
 const manager = Toast.createToastManager()
 
-/** Says what has been done, for a moment. `undo` takes it back. */
-export function notify(title: string, options: { readonly text?: string; readonly undo?: () => void } = {}): void {
-  manager.add({
+type NotifyOptions = {
+  readonly text?: string
+  /** Takes it back; false where that may be tried again. */
+  readonly undo?: () => Promise<boolean>
+}
+
+/** Says what has been done, for a moment. */
+export function notify(title: string, { text, undo }: NotifyOptions = {}): void {
+  let isUndoing = false
+  const act = async () => {
+    if (isUndoing || undo === undefined) return
+    isUndoing = true
+    isUndoing = await undo()
+    if (isUndoing) manager.close(id)
+  }
+  const id = manager.add({
     title,
-    ...(options.text !== undefined && { description: options.text }),
-    ...(options.undo !== undefined && { actionProps: { children: 'Undo', onClick: options.undo } }),
-    timeout: options.undo === undefined ? 4000 : 10_000,
+    ...(text !== undefined && { description: text }),
+    ...(undo !== undefined && { actionProps: { children: 'Undo', onClick: () => void act() } }),
+    timeout: undo === undefined ? 4000 : 10_000,
   })
 }
 
@@ -30,26 +44,30 @@ export function Toasts({ children }: { readonly children: ReactNode }) {
     <Toast.Provider toastManager={manager}>
       {children}
       <Toast.Portal>
-        <Toast.Viewport className={styles.toasts}>
-          <List />
-        </Toast.Viewport>
+        <Viewport />
       </Toast.Portal>
     </Toast.Provider>
   )
 }
 
-function List() {
+function Viewport() {
   const { toasts } = Toast.useToastManager()
-  return toasts.map((toast) => (
-    <Toast.Root key={toast.id} toast={toast} className={styles.toast}>
-      <Toast.Content className={styles.toastContent}>
-        <Toast.Title className={styles.toastTitle} />
-        <Toast.Description className={styles.toastText} />
-        <Toast.Action {...looks({ size: 's' }, styles.toastAction)} />
-        <Toast.Close className={styles.toastClose} aria-label="Close">
-          <X size={14} aria-hidden="true" />
-        </Toast.Close>
-      </Toast.Content>
-    </Toast.Root>
-  ))
+  const viewport = useRef<HTMLDivElement>(null)
+  useRoom(viewport, toasts.length > 0)
+  return (
+    <Toast.Viewport ref={viewport} className={styles.toasts}>
+      {toasts.map((toast) => (
+        <Toast.Root key={toast.id} toast={toast} className={styles.toast}>
+          <Toast.Content className={styles.toastContent}>
+            <Toast.Title className={styles.toastTitle} />
+            <Toast.Description className={styles.toastText} />
+            <Toast.Action {...looks({ size: 's' }, styles.toastAction)} />
+            <Toast.Close className={styles.toastClose} aria-label="Close">
+              <X size={14} aria-hidden="true" />
+            </Toast.Close>
+          </Toast.Content>
+        </Toast.Root>
+      ))}
+    </Toast.Viewport>
+  )
 }

@@ -2,7 +2,7 @@ import { useRef, useState } from 'react'
 import type { Catalog, Field } from '../../app/catalog.ts'
 import { client } from '../../app/client.ts'
 import { Button } from '../../ui/button.tsx'
-import { Input, Select, TextArea } from '../../ui/field.tsx'
+import { type FieldAttributes, Input, Select, TextArea } from '../../ui/field.tsx'
 import { notifyError } from '../../ui/toast.tsx'
 import { type Choice, type Draft, draftOf, hasLines, withBreaksOf } from './draft.ts'
 import type { Row } from './query.ts'
@@ -14,12 +14,7 @@ type EditorProps = {
   readonly field: Field
   readonly draft: Draft
   readonly onChange: (draft: Draft) => void
-  readonly attributes: {
-    readonly id?: string
-    readonly 'aria-label'?: string
-    readonly 'aria-describedby'?: string | undefined
-    readonly 'aria-invalid'?: boolean | undefined
-  }
+  readonly attributes: Partial<FieldAttributes> & { readonly 'aria-label'?: string }
   readonly isDisabled?: boolean
   readonly autoFocus?: boolean
 }
@@ -37,7 +32,7 @@ export function Editor({ field, draft, onChange, attributes, isDisabled, autoFoc
       <>
         <RelationPicker
           collection={field.relation.target}
-          {...(attributes.id !== undefined && { id: attributes.id })}
+          attributes={attributes}
           label={attributes['aria-label'] ?? field.relation.name}
           value={draft.choice ?? (text === '' ? null : { id: text, title: text })}
           onChange={(choice) => onChange({ text: choice === null ? '' : String(choice.id), choice })}

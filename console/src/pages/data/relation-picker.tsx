@@ -5,6 +5,7 @@ import { useDeferredValue, useState } from 'react'
 import { type Collection, useCollection } from '../../app/catalog.ts'
 import { client } from '../../app/client.ts'
 import field from '../../ui/field.module.css'
+import type { FieldAttributes } from '../../ui/field.tsx'
 import overlay from '../../ui/overlay.module.css'
 import type { Choice } from './draft.ts'
 import type { Row } from './query.ts'
@@ -12,7 +13,8 @@ import styles from './relation-picker.module.css'
 
 type PickerProps = {
   readonly collection: string
-  readonly id?: string
+  /** Of the field around it; without one it is named by its label. */
+  readonly attributes?: Partial<FieldAttributes>
   readonly label: string
   readonly value: Choice | null
   readonly onChange: (choice: Choice | null) => void
@@ -20,7 +22,7 @@ type PickerProps = {
 }
 
 /** Chooses a row of a collection by what people call it. */
-export function RelationPicker({ collection: name, id, label, value, onChange, autoFocus }: PickerProps) {
+export function RelationPicker({ collection: name, attributes = {}, label, value, onChange, autoFocus }: PickerProps) {
   const [text, setText] = useState('')
   const [isOpen, setOpen] = useState(autoFocus === true)
   const target = useCollection(name)
@@ -45,8 +47,8 @@ export function RelationPicker({ collection: name, id, label, value, onChange, a
     >
       <div className={styles.group}>
         <Combobox.Input
-          id={id}
-          aria-label={id === undefined ? label : undefined}
+          {...attributes}
+          aria-label={attributes.id === undefined ? label : undefined}
           className={field.input}
           placeholder={`Choose ${target?.label ?? name}`}
           autoFocus={autoFocus}
@@ -75,14 +77,14 @@ export function RelationPicker({ collection: name, id, label, value, onChange, a
 
 type ManyProps = {
   readonly collection: string
-  readonly id?: string
+  readonly attributes?: FieldAttributes
   readonly label: string
   readonly values: readonly Choice[]
   readonly onChange: (choices: readonly Choice[]) => void
 }
 
 /** Chooses any number of rows of a collection: what is linked. */
-export function RelationsPicker({ collection, id, label, values, onChange }: ManyProps) {
+export function RelationsPicker({ collection, attributes, label, values, onChange }: ManyProps) {
   const [turn, setTurn] = useState(0)
   return (
     <div className={styles.picker}>
@@ -106,7 +108,7 @@ export function RelationsPicker({ collection, id, label, values, onChange }: Man
         // Made anew after each choice, so that its text is empty for the next one.
         key={turn}
         collection={collection}
-        {...(id !== undefined && { id })}
+        {...(attributes !== undefined && { attributes })}
         label={`Add to ${label}`}
         value={null}
         onChange={(choice) => {

@@ -92,15 +92,18 @@ export function told(title: string, { headers }: Answer<unknown>): void {
   void queryClient.invalidateQueries({ queryKey: ['count'] })
   void queryClient.invalidateQueries({ queryKey: ['history'] })
   const requestId = headers.get('x-log-request-id') ?? headers.get('x-request-id')
-  notify(title, requestId === null ? {} : { undo: () => void undo(requestId) })
+  notify(title, requestId === null ? {} : { undo: () => undo(requestId) })
 }
 
-async function undo(requestId: string): Promise<void> {
+/** Whether there is nothing left to try: it is undone, or the server says why that cannot be. */
+async function undo(requestId: string): Promise<boolean> {
   try {
     await client.undo({ requestId })
-    notify('Undone')
-    await queryClient.invalidateQueries()
   } catch (error) {
     notifyError(error)
+    return error instanceof DaybookError && error.status === 409
   }
+  notify('Undone')
+  void queryClient.invalidateQueries()
+  return true
 }

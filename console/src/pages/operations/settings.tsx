@@ -3,8 +3,10 @@ import { useState } from 'react'
 import { client } from '../../app/client.ts'
 import { infoQuery } from '../../app/session.ts'
 import { Button } from '../../ui/button.tsx'
-import { Field, Input, Select, TextArea } from '../../ui/field.tsx'
+import { Field, type FieldAttributes, Input, Select, TextArea } from '../../ui/field.tsx'
 import { useLeaveQuestion } from '../../ui/leaving.tsx'
+import { useRefusal } from '../../ui/refusal.ts'
+import { bar } from '../../ui/room.ts'
 import { Loading, Problem } from '../../ui/states.tsx'
 import { Upload } from '../data/editor.tsx'
 import { RelationPicker } from '../data/relation-picker.tsx'
@@ -40,7 +42,7 @@ type FormProps = {
 function Form({ settings, values, onSaved }: FormProps) {
   const queryClient = useQueryClient()
   const [draft, setDraft] = useState<Draft>({})
-  const [failure, setFailure] = useState<unknown>()
+  const refusal = useRefusal<HTMLFormElement>(settings.map(({ name }) => name))
   const [isBusy, setBusy] = useState(false)
   const read = settings
     .filter(({ name }) => draft[name] !== undefined)
@@ -50,14 +52,14 @@ function Form({ settings, values, onSaved }: FormProps) {
   )
   const save = async () => {
     setBusy(true)
-    setFailure(undefined)
+    refusal.clear()
     try {
       const body = Object.fromEntries(read.map(({ setting, value }) => [setting.name, value]))
       told('Saved', await client.send('/settings', { method: 'PATCH', body }))
       await Promise.all([onSaved(), queryClient.invalidateQueries({ queryKey: infoQuery.queryKey })])
       setDraft((typed) => typedSince(typed, draft))
     } catch (error) {
-      setFailure(error)
+      refusal.set(error)
     } finally {
       setBusy(false)
     }
@@ -68,6 +70,7 @@ function Form({ settings, values, onSaved }: FormProps) {
   )
   return (
     <form
+      ref={refusal.form}
       onSubmit={(event) => {
         event.preventDefault()
         void save()
@@ -82,20 +85,29 @@ function Form({ settings, values, onSaved }: FormProps) {
                 key={setting.name}
                 setting={setting}
                 text={draft[setting.name] ?? textOfSetting(setting, values[setting.name])}
-                problem={problems.get(setting.name)}
-                onChange={(text) => setDraft((before) => ({ ...before, [setting.name]: text }))}
+                problem={problems.get(setting.name) ?? refusal.fields[setting.name]}
+                onChange={(text) => {
+                  refusal.forget(setting.name)
+                  setDraft((before) => ({ ...before, [setting.name]: text }))
+                }}
               />
             ))}
           </div>
         </section>
       ))}
-      {failure !== undefined && <Problem error={failure} />}
       {leaveQuestion}
-      <div className={styles.foot}>
+      <div className={styles.foot} {...bar}>
+        {refusal.error !== undefined && <Problem error={refusal.error} shownAt={settings.map(({ name }) => name)} />}
         <Button type="submit" kind="primary" isBusy={isBusy} disabled={read.length === 0 || problems.size > 0}>
           Save
         </Button>
-        <Button disabled={read.length === 0} onClick={() => setDraft({})}>
+        <Button
+          disabled={read.length === 0}
+          onClick={() => {
+            setDraft({})
+            refusal.clear()
+          }}
+        >
           As it was
         </Button>
       </div>
@@ -119,7 +131,8 @@ function Control({ setting, text, problem, onChange }: ControlProps) {
     <Field label={labelOf(name)} note={name} hint={showsItself.has(kind) ? undefined : expected} error={problem}>
       {(attributes) => {
         const common = { ...attributes, value: text }
-        if (kind === 'file') return <FilePicker {...attributes} label={labelOf(name)} file={text} onChange={onChange} />
+        if (kind === 'file')
+          return <FilePicker attributes={attributes} label={labelOf(name)} file={text} onChange={onChange} />
         if (kind === 'switch')
           return (
             <Select
@@ -147,7 +160,7 @@ function Control({ setting, text, problem, onChange }: ControlProps) {
 }
 
 type FilePickerProps = {
-  readonly id: string
+  readonly attributes: FieldAttributes
   readonly label: string
   /** Its id, or nothing. */
   readonly file: string
@@ -155,7 +168,7 @@ type FilePickerProps = {
 }
 
 /** A file that is there, or one that is uploaded now. */
-function FilePicker({ id, label, file, onChange }: FilePickerProps) {
+function FilePicker({ attributes, label, file, onChange }: FilePickerProps) {
   const { data } = useQuery({
     queryKey: ['operations', 'file of a setting', file],
     queryFn: () => client.files.read(file),
@@ -168,7 +181,7 @@ function FilePicker({ id, label, file, onChange }: FilePickerProps) {
         // It shows the title that it was made with.
         key={title}
         collection="svc_File"
-        id={id}
+        attributes={attributes}
         label={label}
         value={file === '' ? null : { id: file, title }}
         onChange={(choice) => onChange(choice === null ? '' : String(choice.id))}

@@ -66,9 +66,9 @@ function Question({ search }: { readonly search: ExplainSearch }) {
   return (
     <form className={styles.question} onSubmit={ask}>
       <Field label="User">
-        {({ id }) => (
+        {(attributes) => (
           <RelationPicker
-            id={id}
+            attributes={attributes}
             collection="svc_User"
             label="User"
             value={user}
@@ -116,10 +116,10 @@ function Question({ search }: { readonly search: ExplainSearch }) {
         )}
       </Field>
       <Field label="Item" hint="If it is about one; its name or its key.">
-        {({ id }) => (
+        {(attributes) => (
           <RelationPicker
             key={collection}
-            id={id}
+            attributes={attributes}
             collection={collection}
             label="Item"
             value={item}

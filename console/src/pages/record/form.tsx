@@ -2,8 +2,10 @@ import { type FormEvent, lazy, Suspense, useState } from 'react'
 import type { Catalog, Collection, Field as FieldOf, Relation } from '../../app/catalog.ts'
 import { type FoundEditor, useEditors } from '../../extensions/extensions.ts'
 import { Button } from '../../ui/button.tsx'
-import { Field } from '../../ui/field.tsx'
+import { Field, type FieldAttributes } from '../../ui/field.tsx'
 import { useLeaveQuestion } from '../../ui/leaving.tsx'
+import { useRefusal } from '../../ui/refusal.ts'
+import { bar } from '../../ui/room.ts'
 import { Loading, Problem } from '../../ui/states.tsx'
 import type { Conflict } from '../data/conflict.ts'
 import { type Choice, type Draft, draftValue } from '../data/draft.ts'
@@ -49,7 +51,6 @@ export function RecordForm({
   const [links, setLinks] = useState<Links>({})
   const count = Object.keys(drafts).length + Object.keys(links).length
   const { row, etag, begin, beginAt } = useBegun({ row: live, etag: liveEtag }, count > 0)
-  const [error, setError] = useState<unknown>()
   const [isBusy, setBusy] = useState(false)
   const [conflict, setConflict] = useState<Conflict>()
   const shown = collection.fields.filter(({ isHidden }) => !isHidden)
@@ -72,6 +73,8 @@ export function RecordForm({
       return read !== undefined && 'error' in read ? [[field.name, read.error.message]] : []
     }),
   )
+  const names = [...editable, ...junctions].map(({ name }) => name)
+  const refusal = useRefusal<HTMLFormElement>(names)
   const values = (): Row =>
     Object.fromEntries(
       editable.flatMap((field) => {
@@ -123,24 +126,25 @@ export function RecordForm({
   const save = async (event?: FormEvent) => {
     event?.preventDefault()
     setBusy(true)
-    setError(undefined)
+    refusal.clear()
     try {
       if (onCreate !== undefined) return await onCreate({ ...values(), ...(await linked()) })
       const met = await writeOrMeet(values())
       if (met === undefined) await settle({ drafts, links })
       else setConflict(met)
     } catch (failure) {
-      setError(failure)
+      refusal.set(failure)
     } finally {
       setBusy(false)
     }
   }
   const change = (field: FieldOf, draft: Draft) => {
     begin()
+    refusal.forget(field.name)
     setDrafts((before) => ({ ...before, [field.name]: draft }))
   }
   return (
-    <form className={styles.form} onSubmit={(event) => void save(event)} aria-label="Fields">
+    <form ref={refusal.form} className={styles.form} onSubmit={(event) => void save(event)} aria-label="Fields">
       {editable.length > 0 && (
         <div className={styles.card}>
           {editable.map((field) => (
@@ -149,7 +153,7 @@ export function RecordForm({
               label={field.name}
               note={noteOf(field)}
               hint={hintOf(field, editors(field))}
-              error={errors[field.name]}
+              error={errors[field.name] ?? refusal.fields[field.name]}
             >
               {(attributes) =>
                 controlOf(field, attributes, {
@@ -170,24 +174,27 @@ export function RecordForm({
             <Linked
               key={relation.name}
               {...{ relation, row, catalog }}
+              error={refusal.fields[relation.name]}
               choices={links[relation.name]}
               onChange={(choices) => {
                 begin()
+                refusal.forget(relation.name)
                 setLinks((before) => ({ ...before, [relation.name]: choices }))
               }}
             />
           ))}
         </div>
       )}
-      {error !== undefined && <Problem error={error} />}
       {(count > 0 || onCreate !== undefined) && (
-        <div className={styles.saveBar}>
+        <div className={styles.saveBar} {...bar}>
+          {refusal.error !== undefined && <Problem error={refusal.error} shownAt={names} />}
           <span>{onCreate === undefined && (count === 1 ? '1 change' : `${count} changes`)}</span>
           {onCreate === undefined && (
             <Button
               onClick={() => {
                 setDrafts({})
                 setLinks({})
+                refusal.clear()
               }}
             >
               Discard
@@ -226,10 +233,8 @@ type Control = {
   readonly onChange: (draft: Draft) => void
 }
 
-type Attributes = Parameters<Parameters<typeof Field>[0]['children']>[0]
-
 /** The control of a field: that of its kind, or the editor of an extension that its definition names. */
-function controlOf(field: FieldOf, attributes: Attributes, { collection, row, editor, draft, onChange }: Control) {
+function controlOf(field: FieldOf, attributes: FieldAttributes, { collection, row, editor, draft, onChange }: Control) {
   if (editor === 'loading') return <Loading lines={1} label={`The editor of ${field.name} is loading`} />
   if (editor === undefined || editor === 'missing')
     return <Editor field={field} draft={draft} onChange={onChange} attributes={attributes} />
@@ -285,21 +290,22 @@ type LinkedProps = {
   readonly relation: Relation
   readonly row: Row
   readonly catalog: Catalog
+  readonly error: string | undefined
   readonly choices: readonly Choice[] | undefined
   readonly onChange: (choices: readonly Choice[]) => void
 }
 
 /** The records that are linked with a record over a junction. */
-function Linked({ relation, row, catalog, choices, onChange }: LinkedProps) {
+function Linked({ relation, row, catalog, error, choices, onChange }: LinkedProps) {
   const target = catalog.get(relation.target)
   if (target === undefined) return null
   const stored = row[relation.name]
   const now = Array.isArray(stored) ? stored.map((one: Row) => choiceOf(target, one)) : []
   return (
-    <Field label={relation.name} note={`any number of ${target.label}`}>
-      {({ id }) => (
+    <Field label={relation.name} note={`any number of ${target.label}`} error={error}>
+      {(attributes) => (
         <RelationsPicker
-          id={id}
+          attributes={attributes}
           collection={relation.target}
           label={relation.name}
           values={choices ?? now}
