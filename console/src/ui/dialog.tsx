@@ -35,7 +35,7 @@ export function Dialog({ isOpen, onClose, size = 'm', initialFocus, ...parts }: 
   )
 }
 
-type DrawerProps = Omit<DialogProps, 'size'> & { readonly side?: 'left' | 'right'; readonly size?: 'm' | 'l' }
+export type DrawerProps = Omit<DialogProps, 'size'> & { readonly side?: 'left' | 'right'; readonly size?: 'm' | 'l' }
 
 /** The same at the side of the page, for what is read beside it. */
 export function Drawer({ isOpen, onClose, side = 'right', size = 'm', initialFocus: _focus, ...parts }: DrawerProps) {
@@ -77,13 +77,15 @@ function Inside({ title, description, footer, children }: Omit<DialogProps, 'isO
   )
 }
 
-type ConfirmProps = Omit<DialogProps, 'footer'> & {
+export type ConfirmProps = Omit<DialogProps, 'footer'> & {
   /** The action, as the button says it: "Delete 3 rows". */
   readonly action: string
   readonly isDangerous?: boolean
   readonly isDisabled?: boolean
   /** Does it; the dialog closes when it has been done, and shows why not. */
   readonly onConfirm: () => Promise<void>
+  /** Escape, the cross, or a click beside it, where these do not just close it as *Cancel* does. */
+  readonly onDismiss?: () => void
 }
 
 /** Asks before something is done, and stays with the reason where it fails. */
@@ -92,6 +94,7 @@ export function ConfirmDialog({
   isDangerous = false,
   isDisabled,
   onConfirm,
+  onDismiss,
   children,
   ...dialog
 }: ConfirmProps) {
@@ -119,7 +122,7 @@ export function ConfirmDialog({
     </>
   )
   return (
-    <Dialog {...dialog} footer={footer}>
+    <Dialog {...dialog} onClose={onDismiss ?? dialog.onClose} footer={footer}>
       {children}
     </Dialog>
   )

@@ -1,13 +1,17 @@
 import { useBlocker } from '@tanstack/react-router'
-import type { ReactNode } from 'react'
-import { ConfirmDialog } from './dialog.tsx'
+import { type ReactNode, useState } from 'react'
+import { ConfirmDialog, type ConfirmProps, Drawer, type DrawerProps } from './dialog.tsx'
 
 /**
  * Asks before what is not saved is lost: by another page of the console, whose question is the answer of this hook, and by closing
  * the tab, where the browser asks. Another state of the same page loses nothing, unless `parts` names the members of the address
- * that show something else in place of the form.
+ * that show something else in place of the form, or all of them do.
  */
-export function useLeaveQuestion(isNeeded: boolean, question: ReactNode, parts: readonly string[] = []): ReactNode {
+export function useLeaveQuestion(
+  isNeeded: boolean,
+  question: ReactNode,
+  parts: readonly string[] | 'all' = [],
+): ReactNode {
   const leaving = useBlocker({
     shouldBlockFn: ({ current, next }) => isNeeded && leaves(current, next, parts),
     enableBeforeUnload: () => isNeeded,
@@ -15,15 +19,90 @@ export function useLeaveQuestion(isNeeded: boolean, question: ReactNode, parts: 
   })
   if (leaving.status !== 'blocked') return null
   return (
+    <LeaveDialog onStay={leaving.reset} onLeave={leaving.proceed}>
+      {question}
+    </LeaveDialog>
+  )
+}
+
+type FormDrawerProps = Omit<DrawerProps, 'isOpen'> & {
+  /** Something was entered that closing would lose. */
+  readonly isChanged: boolean
+}
+
+/**
+ * An open drawer with a form. It asks before what was entered in it is lost, by its close as by the ways off the page: whoever
+ * closes it by another state of the page, after that or because it is saved, does so with `ignoreBlocker`.
+ */
+export function FormDrawer({ isChanged, onClose, children, ...drawer }: FormDrawerProps) {
+  const [isAsking, setAsking] = useState(false)
+  const leaveQuestion = useLeaveQuestion(isChanged, entered, 'all')
+  return (
+    <Drawer isOpen onClose={() => (isChanged ? setAsking(true) : onClose())} {...drawer}>
+      {children}
+      {leaveQuestion}
+      {isAsking && (
+        <LeaveDialog onStay={() => setAsking(false)} onLeave={onClose}>
+          {entered}
+        </LeaveDialog>
+      )}
+    </Drawer>
+  )
+}
+
+/** An open dialog with a form. It asks before what was entered in it is lost, unless *Cancel* is pressed. */
+export function FormDialog({ onClose, onConfirm, children, ...dialog }: Omit<ConfirmProps, 'isOpen' | 'onDismiss'>) {
+  const [isChanged, setChanged] = useState(false)
+  const [isConfirming, setConfirming] = useState(false)
+  const [isAsking, setAsking] = useState(false)
+  const isNeeded = isChanged && !isConfirming
+  const leaveQuestion = useLeaveQuestion(isNeeded, entered, 'all')
+  const confirm = async () => {
+    setConfirming(true)
+    try {
+      await onConfirm()
+    } catch (failure) {
+      // Only then is there something to lose: what was saved may close it by another state of the page.
+      setConfirming(false)
+      throw failure
+    }
+  }
+  return (
     <ConfirmDialog
       isOpen
-      onClose={leaving.reset}
+      onClose={onClose}
+      onDismiss={() => (isNeeded ? setAsking(true) : onClose())}
+      onConfirm={confirm}
+      {...dialog}
+    >
+      <div style={{ display: 'contents' }} onChange={() => setChanged(true)}>
+        {children}
+      </div>
+      {leaveQuestion}
+      {isAsking && (
+        <LeaveDialog onStay={() => setAsking(false)} onLeave={onClose}>
+          {entered}
+        </LeaveDialog>
+      )}
+    </ConfirmDialog>
+  )
+}
+
+const entered = 'What was entered here is not saved. It is lost.'
+
+type LeaveDialogProps = { readonly onStay: () => void; readonly onLeave: () => void; readonly children: ReactNode }
+
+function LeaveDialog({ onStay, onLeave, children }: LeaveDialogProps) {
+  return (
+    <ConfirmDialog
+      isOpen
+      onClose={onStay}
       title="Leave without saving?"
       action="Leave"
       isDangerous
-      onConfirm={async () => leaving.proceed()}
+      onConfirm={async () => onLeave()}
     >
-      <p>{question}</p>
+      <p>{children}</p>
     </ConfirmDialog>
   )
 }
@@ -31,10 +110,11 @@ export function useLeaveQuestion(isNeeded: boolean, question: ReactNode, parts: 
 type Address = { readonly pathname: string; readonly search: object }
 
 /** Whether the way from one address to another takes a form off the page. */
-function leaves(current: Address, next: Address, parts: readonly string[]): boolean {
+function leaves(current: Address, next: Address, parts: readonly string[] | 'all'): boolean {
   const member = (search: object, name: string) => (search as Readonly<Record<string, unknown>>)[name]
+  const names = parts === 'all' ? [...Object.keys(current.search), ...Object.keys(next.search)] : parts
   return (
     current.pathname !== next.pathname ||
-    parts.some((name) => member(current.search, name) !== member(next.search, name))
+    names.some((name) => JSON.stringify(member(current.search, name)) !== JSON.stringify(member(next.search, name)))
   )
 }

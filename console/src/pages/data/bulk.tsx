@@ -2,6 +2,7 @@ import { useState } from 'react'
 import type { Catalog, Collection } from '../../app/catalog.ts'
 import { ConfirmDialog } from '../../ui/dialog.tsx'
 import { Field, Select } from '../../ui/field.tsx'
+import { FormDialog } from '../../ui/leaving.tsx'
 import { Table } from '../../ui/table.tsx'
 import { bulkValue, type Way, waysOf } from './bulk-value.ts'
 import type { Draft } from './draft.ts'
@@ -61,8 +62,7 @@ export function EditRows({ collection, catalog, rows, onClose, onDone }: BulkPro
   const related = field === undefined ? {} : relatedOf({ [field.name]: draft }, [field], catalog)
   const key = (row: Row) => String(row[collection.key])
   return (
-    <ConfirmDialog
-      isOpen
+    <FormDialog
       onClose={onClose}
       size="l"
       title={`Change ${rows.length.toLocaleString()} rows of ${collection.label}`}
@@ -132,6 +132,6 @@ export function EditRows({ collection, catalog, rows, onClose, onDone }: BulkPro
         )}
         {rows.length > previewed && <p>and {(rows.length - previewed).toLocaleString()} more</p>}
       </div>
-    </ConfirmDialog>
+    </FormDialog>
   )
 }

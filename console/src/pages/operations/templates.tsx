@@ -5,7 +5,7 @@ import { client } from '../../app/client.ts'
 import { Button } from '../../ui/button.tsx'
 import { ConfirmDialog } from '../../ui/dialog.tsx'
 import { Checkbox, Field, Select, TextArea, TextField } from '../../ui/field.tsx'
-import { useLeaveQuestion } from '../../ui/leaving.tsx'
+import { FormDialog, useLeaveQuestion } from '../../ui/leaving.tsx'
 import { Loading, Note, Problem } from '../../ui/states.tsx'
 import { Badge } from '../../ui/table.tsx'
 import { notifyError } from '../../ui/toast.tsx'
@@ -118,7 +118,7 @@ function NewTemplate({ onClose, onMade }: NewProps) {
     await refreshLists()
   }
   return (
-    <ConfirmDialog isOpen title="New template" action="Make it" onClose={onClose} onConfirm={make}>
+    <FormDialog title="New template" action="Make it" onClose={onClose} onConfirm={make}>
       <Field label="Begins as">
         {(attributes) => (
           <Select
@@ -135,7 +135,7 @@ function NewTemplate({ onClose, onMade }: NewProps) {
         value={name}
         onChange={({ target }) => setName(target.value)}
       />
-    </ConfirmDialog>
+    </FormDialog>
   )
 }
 

@@ -2,8 +2,9 @@ import { useState } from 'react'
 import { useCatalog } from '../../app/catalog.ts'
 import { client } from '../../app/client.ts'
 import { Button } from '../../ui/button.tsx'
-import { ConfirmDialog, Dialog } from '../../ui/dialog.tsx'
+import { Dialog } from '../../ui/dialog.tsx'
 import { Checkbox, Field, TextArea, TextField } from '../../ui/field.tsx'
+import { FormDialog } from '../../ui/leaving.tsx'
 import { Note } from '../../ui/states.tsx'
 import { Badge } from '../../ui/table.tsx'
 import { type Action, Code, Facts, List, type Listing, moment, refreshLists } from './list.tsx'
@@ -266,8 +267,7 @@ function WebhookForm({ of, onClose, onMade }: FormProps) {
     await refreshLists()
   }
   return (
-    <ConfirmDialog
-      isOpen
+    <FormDialog
       title={of === undefined ? 'New webhook' : 'Change the webhook'}
       description="It sees what the role of its maker may see."
       action={of === undefined ? 'Make it' : 'Save'}
@@ -314,7 +314,7 @@ function WebhookForm({ of, onClose, onMade }: FormProps) {
           )}
         </Field>
       </div>
-    </ConfirmDialog>
+    </FormDialog>
   )
 }
 

@@ -4,8 +4,8 @@ import { type FormEvent, useState } from 'react'
 import { client, queryClient } from '../../app/client.ts'
 import { infoQuery, useMe } from '../../app/session.ts'
 import { Button } from '../../ui/button.tsx'
-import { ConfirmDialog } from '../../ui/dialog.tsx'
 import { Field, Select, TextField } from '../../ui/field.tsx'
+import { FormDialog } from '../../ui/leaving.tsx'
 import { Empty, Loading, Problem } from '../../ui/states.tsx'
 import { Badge, Table } from '../../ui/table.tsx'
 import { notify, notifyError } from '../../ui/toast.tsx'
@@ -177,8 +177,7 @@ function Invite({ onClose }: { readonly onClose: () => void }) {
     notify(`${email} is invited`)
   }
   return (
-    <ConfirmDialog
-      isOpen
+    <FormDialog
       onClose={onClose}
       title="Invite somebody"
       description="They are mailed a link that is open for seven days and lets them join in this role."
@@ -198,7 +197,7 @@ function Invite({ onClose }: { readonly onClose: () => void }) {
         <Choose label="Role" value={roleId} onChoose={setRoleId} options={possible} />
         {me.isAdmin && <Choose label="Tenant" value={tenantId} onChoose={setTenantId} options={tenants} />}
       </form>
-    </ConfirmDialog>
+    </FormDialog>
   )
 }
 

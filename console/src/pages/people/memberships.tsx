@@ -6,6 +6,7 @@ import { infoQuery, useMe } from '../../app/session.ts'
 import { Button } from '../../ui/button.tsx'
 import { ConfirmDialog } from '../../ui/dialog.tsx'
 import { Field, Select } from '../../ui/field.tsx'
+import { FormDialog } from '../../ui/leaving.tsx'
 import { Loading, Note, Problem } from '../../ui/states.tsx'
 import { createRow, deleteRows, patchRow } from '../data/writes.ts'
 import { isLimited, type Permission, permissionsQuery } from '../permissions/rules.ts'
@@ -102,8 +103,7 @@ function Give({ user, before, onClose }: GiveProps) {
   const choices = (roles ?? []).filter(({ name }) => name !== 'public')
   const next = choices.find(({ id }) => id === roleId)
   return (
-    <ConfirmDialog
-      isOpen
+    <FormDialog
       onClose={onClose}
       title={before === undefined ? `A role for ${nameOf(user)}` : `Another role for ${nameOf(user)}`}
       action="Save"
@@ -141,7 +141,7 @@ function Give({ user, before, onClose }: GiveProps) {
           <Comparison before={roles?.find(({ id }) => id === before?.role_Id)} after={next} />
         )}
       </div>
-    </ConfirmDialog>
+    </FormDialog>
   )
 }
 

@@ -8,6 +8,7 @@ import { useMe } from '../../app/session.ts'
 import { Button } from '../../ui/button.tsx'
 import { ConfirmDialog } from '../../ui/dialog.tsx'
 import { Checkbox, TextField } from '../../ui/field.tsx'
+import { FormDialog } from '../../ui/leaving.tsx'
 import { Loading, Problem } from '../../ui/states.tsx'
 import { Table } from '../../ui/table.tsx'
 import { createRow, deleteRows, patchRow } from '../data/writes.ts'
@@ -143,8 +144,7 @@ function Editor({ role, roles, onClose }: EditorProps) {
     await refresh()
   }
   return (
-    <ConfirmDialog
-      isOpen
+    <FormDialog
       onClose={onClose}
       title={role === undefined ? 'New role' : `The role ${role.name}`}
       description={role === undefined ? 'It may do nothing until it is granted something.' : undefined}
@@ -189,6 +189,6 @@ function Editor({ role, roles, onClose }: EditorProps) {
           </fieldset>
         )}
       </form>
-    </ConfirmDialog>
+    </FormDialog>
   )
 }

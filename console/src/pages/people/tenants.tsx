@@ -7,6 +7,7 @@ import { tenantsQuery as ownTenantsQuery } from '../../app/session.ts'
 import { Button } from '../../ui/button.tsx'
 import { ConfirmDialog } from '../../ui/dialog.tsx'
 import { TextField } from '../../ui/field.tsx'
+import { FormDialog } from '../../ui/leaving.tsx'
 import { Empty, Loading, Problem } from '../../ui/states.tsx'
 import { Table } from '../../ui/table.tsx'
 import { timeText } from '../data/values.ts'
@@ -100,8 +101,7 @@ function Name({ tenant, onClose }: { readonly tenant: Tenant | undefined; readon
     await refresh()
   }
   return (
-    <ConfirmDialog
-      isOpen
+    <FormDialog
       onClose={onClose}
       title={tenant === undefined ? 'New tenant' : `Rename ${tenant.name}`}
       action={tenant === undefined ? 'Create' : 'Rename'}
@@ -111,7 +111,7 @@ function Name({ tenant, onClose }: { readonly tenant: Tenant | undefined; readon
       <form onSubmit={(event: FormEvent) => event.preventDefault()}>
         <TextField label="Name" autoComplete="off" value={name} onChange={({ target }) => setName(target.value)} />
       </form>
-    </ConfirmDialog>
+    </FormDialog>
   )
 }
 

@@ -7,6 +7,7 @@ import { Page } from '../../shell/page.tsx'
 import { Button, looks } from '../../ui/button.tsx'
 import { ConfirmDialog } from '../../ui/dialog.tsx'
 import { Field, Select, TextField } from '../../ui/field.tsx'
+import { FormDialog } from '../../ui/leaving.tsx'
 import { Loading, Note, Problem } from '../../ui/states.tsx'
 import { notify } from '../../ui/toast.tsx'
 import { timeText } from '../data/values.ts'
@@ -108,8 +109,7 @@ function Block({ user, isBlocking, onClose }: AskProps & { readonly isBlocking: 
 function NewPassword({ user, onClose }: AskProps) {
   const [password, setPassword] = useState('')
   return (
-    <ConfirmDialog
-      isOpen
+    <FormDialog
       onClose={onClose}
       title={`A new password for ${nameOf(user)}`}
       description="Their sessions and mailed links end with it."
@@ -132,7 +132,7 @@ function NewPassword({ user, onClose }: AskProps) {
         value={password}
         onChange={({ target }) => setPassword(target.value)}
       />
-    </ConfirmDialog>
+    </FormDialog>
   )
 }
 

@@ -4,8 +4,8 @@ import { Plus, UsersRound } from 'lucide-react'
 import { type FormEvent, useEffect, useRef, useState } from 'react'
 import { infoQuery, useMe } from '../../app/session.ts'
 import { Button, looks } from '../../ui/button.tsx'
-import { ConfirmDialog } from '../../ui/dialog.tsx'
 import { Checkbox, Field, Input, Select, TextField } from '../../ui/field.tsx'
+import { FormDialog } from '../../ui/leaving.tsx'
 import { Empty, Loading, Problem } from '../../ui/states.tsx'
 import { Badge, Table } from '../../ui/table.tsx'
 import { timeText } from '../data/values.ts'
@@ -209,8 +209,7 @@ function NewUser({ onClose }: { readonly onClose: () => void }) {
     { name: 'tenant_Id' as const, label: 'Tenant', none: 'No tenant', options: tenants },
   ].filter(({ options }) => options.length > 0)
   return (
-    <ConfirmDialog
-      isOpen
+    <FormDialog
       onClose={onClose}
       title="New user"
       description="They sign in with the password that you give them, or have a new one mailed."
@@ -256,7 +255,7 @@ function NewUser({ onClose }: { readonly onClose: () => void }) {
           />
         )}
       </form>
-    </ConfirmDialog>
+    </FormDialog>
   )
 }
 

@@ -3,8 +3,9 @@ import { Link } from '@tanstack/react-router'
 import { useState } from 'react'
 import { type Catalog, type Collection, useCatalog, useCollection } from '../../app/catalog.ts'
 import { Button } from '../../ui/button.tsx'
-import { Drawer } from '../../ui/dialog.tsx'
 import { Checkbox } from '../../ui/field.tsx'
+import { FormDrawer } from '../../ui/leaving.tsx'
+import { bar } from '../../ui/room.ts'
 import { Note } from '../../ui/states.tsx'
 import { closed, contentOf, nothing, type RuleContent, together, uncounted } from './content.ts'
 import { type Action, actions } from './fields.ts'
@@ -36,8 +37,8 @@ export function PermissionEditor({ role, collection, stored, onClose }: EditorPr
     )
   }
   return (
-    <Drawer
-      isOpen
+    <FormDrawer
+      isChanged={Object.keys(edits).length > 0}
       size="l"
       onClose={onClose}
       title={`${role.name} · ${collection}`}
@@ -80,7 +81,7 @@ export function PermissionEditor({ role, collection, stored, onClose }: EditorPr
           onSaved={() => setEdits(({ [action]: _saved, ...others }) => others)}
         />
       )}
-    </Drawer>
+    </FormDrawer>
   )
 }
 
@@ -155,7 +156,7 @@ function Rule({ role, collection, action, before, edit, onEdit, onSaved }: RuleP
           )}
         </>
       )}
-      <div className={styles.save}>
+      <div className={styles.save} {...bar}>
         <Button kind="primary" disabled={draft === undefined} onClick={() => setAsking(true)}>
           Save…
         </Button>

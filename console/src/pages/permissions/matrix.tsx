@@ -78,7 +78,7 @@ export function Permissions() {
           role={open}
           collection={search.collection}
           stored={actions.flatMap((action) => granted.get(`${open.id} ${search.collection} ${action}`) ?? [])}
-          onClose={() => navigate({ search: ({ system }) => ({ system }) })}
+          onClose={() => navigate({ search: ({ system }) => ({ system }), ignoreBlocker: true })}
         />
       )}
     </Page>

@@ -1,11 +1,13 @@
 import { useQuery, useSuspenseQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
-import { useState } from 'react'
+import { useEffect, useState } from 'react'
 import { type Collection, useCatalog } from '../../app/catalog.ts'
 import { queryClient } from '../../app/client.ts'
 import { Button, looks } from '../../ui/button.tsx'
-import { ConfirmDialog, Drawer } from '../../ui/dialog.tsx'
+import { ConfirmDialog } from '../../ui/dialog.tsx'
 import { Field, Select, TextField } from '../../ui/field.tsx'
+import { FormDrawer } from '../../ui/leaving.tsx'
+import { bar } from '../../ui/room.ts'
 import { Loading, Note, Problem } from '../../ui/states.tsx'
 import { notify } from '../../ui/toast.tsx'
 import { contentOf, nothing, type RuleContent, uncounted } from './content.ts'
@@ -35,9 +37,10 @@ type NamedRuleProps = {
 
 /** A named rule, who follows it, and its change. */
 export function NamedRuleEditor({ rule, like, uses, onClose }: NamedRuleProps) {
+  const [isChanged, setChanged] = useState(false)
   return (
-    <Drawer
-      isOpen
+    <FormDrawer
+      isChanged={isChanged}
       size="l"
       onClose={onClose}
       title={rule?.name ?? 'New rule'}
@@ -53,10 +56,10 @@ export function NamedRuleEditor({ rule, like, uses, onClose }: NamedRuleProps) {
         {rule?.system === true ? (
           <BuiltIn rule={rule} />
         ) : (
-          <Form rule={rule} like={like} uses={uses} onClose={onClose} />
+          <Form rule={rule} like={like} uses={uses} onChanged={setChanged} onClose={onClose} />
         )}
       </div>
-    </Drawer>
+    </FormDrawer>
   )
 }
 
@@ -84,7 +87,7 @@ function BuiltIn({ rule }: { readonly rule: NamedRule }) {
     <>
       <Note>It comes with every installation, and nobody changes it. Copy it to make one like it.</Note>
       <pre className={styles.stored}>{JSON.stringify(contentOf(rule), null, 2)}</pre>
-      <div className={styles.save}>
+      <div className={styles.save} {...bar}>
         <Link to="/permissions/rules" search={{ open: 'new', like: rule.id }} {...looks()}>
           Copy
         </Link>
@@ -93,7 +96,9 @@ function BuiltIn({ rule }: { readonly rule: NamedRule }) {
   )
 }
 
-function Form({ rule, like, uses, onClose }: NamedRuleProps) {
+type FormProps = NamedRuleProps & { readonly onChanged: (isChanged: boolean) => void }
+
+function Form({ rule, like, uses, onChanged, onClose }: FormProps) {
   const catalog = useCatalog()
   const collections = inOrder(catalog, uses)
   const [shown, setShown] = useState(collections[0]!.name)
@@ -102,6 +107,9 @@ function Form({ rule, like, uses, onClose }: NamedRuleProps) {
   const [initial] = useState<RuleContent>(() => contentOf(rule ?? like ?? nothing))
   const [content, setContent] = useState(initial)
   const [isAsking, setAsking] = useState(false)
+  const now = JSON.stringify([name, description, content])
+  const [start] = useState(now)
+  useEffect(() => onChanged(now !== start), [onChanged, now, start])
   const isWhole = name.trim() !== '' && Object.values(content).every((member) => member !== undefined)
   return (
     <>
@@ -138,7 +146,7 @@ function Form({ rule, like, uses, onClose }: NamedRuleProps) {
         initial={initial}
         onChange={(members) => setContent((last) => ({ ...last, ...members }))}
       />
-      <div className={styles.save}>
+      <div className={styles.save} {...bar}>
         <Button kind="primary" disabled={!isWhole} onClick={() => setAsking(true)}>
           Save…
         </Button>

@@ -28,7 +28,7 @@ export function NamedRules() {
   const navigate = useNavigate({ from: '/permissions/rules' })
   const [leaving, setLeaving] = useState<NamedRule>()
   const open = rules.find(({ id }) => id === search.open)
-  const close = () => void navigate({ search: {} })
+  const close = () => void navigate({ search: {}, ignoreBlocker: true })
   return (
     <Page
       title="Named rules"

@@ -2,8 +2,9 @@ import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import { useMe } from '../../app/session.ts'
 import { Button } from '../../ui/button.tsx'
-import { ConfirmDialog, Dialog } from '../../ui/dialog.tsx'
+import { Dialog } from '../../ui/dialog.tsx'
 import { Field, Select, TextField } from '../../ui/field.tsx'
+import { FormDialog } from '../../ui/leaving.tsx'
 import { Loading, Problem } from '../../ui/states.tsx'
 import { notify } from '../../ui/toast.tsx'
 import { rolesQuery } from '../permissions/rules.ts'
@@ -22,8 +23,7 @@ export function SaveDialog({ page, content, onSaved, onClose }: SaveProps) {
   const [name, setName] = useState('')
   const isReport = page === 'reports'
   return (
-    <ConfirmDialog
-      isOpen
+    <FormDialog
       title={isReport ? 'Save the report' : 'New dashboard'}
       action={isReport ? 'Save' : 'Make it'}
       isDisabled={name.trim() === ''}
@@ -31,7 +31,7 @@ export function SaveDialog({ page, content, onSaved, onClose }: SaveProps) {
       onConfirm={async () => onSaved(await create(page, name.trim(), content))}
     >
       <TextField label="Name" value={name} maxLength={100} onChange={({ target }) => setName(target.value)} />
-    </ConfirmDialog>
+    </FormDialog>
   )
 }
 
@@ -52,8 +52,7 @@ function ShareDialog({ saved, onClose }: ShareProps) {
       </Dialog>
     )
   return (
-    <ConfirmDialog
-      isOpen
+    <FormDialog
       title={`Share ${saved.name}`}
       description="Everybody sees their own figures: those of the rows that they may read."
       action="Share"
@@ -73,7 +72,7 @@ function ShareDialog({ saved, onClose }: ShareProps) {
           />
         )}
       </Field>
-    </ConfirmDialog>
+    </FormDialog>
   )
 }
 

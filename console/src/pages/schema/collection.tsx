@@ -71,7 +71,12 @@ function Editor({ definition }: { readonly definition: Definition }) {
   const [change, setChange] = useState<Change>()
   const part = search.part ?? 'fields'
   const open = (entry: Pick<CollectionSearch, 'edit' | 'add'>) =>
-    void navigate({ search: { part: search.part, ...entry }, replace: entry.edit === undefined && !entry.add })
+    void navigate({
+      search: { part: search.part, ...entry },
+      replace: entry.edit === undefined && !entry.add,
+      // The forms that it closes have asked before.
+      ignoreBlocker: true,
+    })
   const props: PartProps = { definition, onChange: setChange, onOpen: open }
   const done = () => {
     if (change?.method === 'DELETE' && change.path === `/schemas/${name}`)

@@ -1,8 +1,8 @@
 import { Plus, Trash2 } from 'lucide-react'
 import { type ReactNode, useState } from 'react'
 import { Button, IconButton } from '../../ui/button.tsx'
-import { Drawer } from '../../ui/dialog.tsx'
 import { Checkbox, Field, Select, TextArea, TextField } from '../../ui/field.tsx'
+import { FormDrawer } from '../../ui/leaving.tsx'
 import { Empty } from '../../ui/states.tsx'
 import { Badge, Table } from '../../ui/table.tsx'
 import { constraintAddition, constraintRemoval, indexAddition, indexRemoval } from './changes.ts'
@@ -90,7 +90,13 @@ function IndexForm({ names, onDone, onClose }: FormProps<Index>) {
     ...(type !== 'btree' && { type }),
   }
   return (
-    <Form title="New index" isWhole={fields.length > 0} onDone={() => onDone(index)} onClose={onClose}>
+    <Form
+      title="New index"
+      isChanged={JSON.stringify(index) !== '{"fields":[]}'}
+      isWhole={fields.length > 0}
+      onDone={() => onDone(index)}
+      onClose={onClose}
+    >
       <ColumnChoice names={names} chosen={fields} onChange={setFields} />
       <Checkbox
         label="No two rows have the same values"
@@ -182,6 +188,7 @@ function ConstraintForm({ names, onDone, onClose }: FormProps<Constraint>) {
   return (
     <Form
       title="New constraint"
+      isChanged={fields.length > 0 || expression !== '' || name !== ''}
       isWhole={isWhole}
       onDone={() => onDone(isCheck ? { type, ...named, expression } : { type, ...named, fields })}
       onClose={onClose}
@@ -225,16 +232,17 @@ function ConstraintForm({ names, onDone, onClose }: FormProps<Constraint>) {
 
 type FormFrameProps = {
   readonly title: string
+  readonly isChanged: boolean
   readonly isWhole: boolean
   readonly onDone: () => void
   readonly onClose: () => void
   readonly children: ReactNode
 }
 
-function Form({ title, isWhole, onDone, onClose, children }: FormFrameProps) {
+function Form({ title, isChanged, isWhole, onDone, onClose, children }: FormFrameProps) {
   return (
-    <Drawer
-      isOpen
+    <FormDrawer
+      isChanged={isChanged}
       onClose={onClose}
       title={title}
       footer={
@@ -244,7 +252,7 @@ function Form({ title, isWhole, onDone, onClose, children }: FormFrameProps) {
       }
     >
       <div className={styles.form}>{children}</div>
-    </Drawer>
+    </FormDrawer>
   )
 }
 

@@ -3,8 +3,8 @@ import { type ReactNode, useState } from 'react'
 import { kindOf as kindOfType } from '../../app/definition.ts'
 import { extensionsQuery } from '../../extensions/extensions.ts'
 import { Button } from '../../ui/button.tsx'
-import { Drawer } from '../../ui/dialog.tsx'
 import { Checkbox, Field, Select, TextArea, TextField } from '../../ui/field.tsx'
+import { FormDrawer } from '../../ui/leaving.tsx'
 import { attempt } from '../data/values.ts'
 import { DefaultValue, defaultOf, type StatedDefault, withDefault } from './default-value.tsx'
 import { type Entry, objectOf, types, withMember, withPart } from './definitions.ts'
@@ -42,10 +42,12 @@ export function FieldForm({ collection, name: known, entry: before, taken, actio
     setStated(defaultOf(value))
     setJson(undefined)
   }
+  const now = JSON.stringify([name, entry, stated, json])
+  const [initial] = useState(now)
   const isWhole = name.trim() !== '' && nameError === undefined && value !== undefined
   return (
-    <Drawer
-      isOpen
+    <FormDrawer
+      isChanged={now !== initial}
       onClose={onClose}
       title={known === undefined ? 'New field' : `${collection}.${known}`}
       footer={
@@ -85,7 +87,7 @@ export function FieldForm({ collection, name: known, entry: before, taken, actio
           </Field>
         )}
       </div>
-    </Drawer>
+    </FormDrawer>
   )
 }
 

@@ -4,6 +4,7 @@ import { useState } from 'react'
 import { Page } from '../../shell/page.tsx'
 import { Button, IconButton } from '../../ui/button.tsx'
 import { Field, Select, TextField } from '../../ui/field.tsx'
+import { useLeaveQuestion } from '../../ui/leaving.tsx'
 import { Table } from '../../ui/table.tsx'
 import { type Change, creation } from './changes.ts'
 import { type Entry, isRelation, type Schema } from './definitions.ts'
@@ -34,6 +35,13 @@ export function NewCollection() {
   const [entries, setEntries] = useState<Readonly<Record<string, Entry>>>({})
   const [adding, setAdding] = useState<'field' | 'relation'>()
   const [change, setChange] = useState<Change>()
+  const isChanged =
+    name !== '' || label !== '' || key !== 'uuid' || [...Object.keys(settings), ...Object.keys(entries)].length > 0
+  const leaveQuestion = useLeaveQuestion(
+    isChanged,
+    'The new collection is not made yet. What was entered is lost.',
+    'all',
+  )
   const keyEntry = keys[key]!.entry
   const schema: Schema = {
     ...(label.trim() !== '' && { name: label.trim() }),
@@ -105,11 +113,14 @@ export function NewCollection() {
           onClose={() => setAdding(undefined)}
         />
       )}
+      {leaveQuestion}
       {change !== undefined && (
         <Review
           change={change}
           onClose={() => setChange(undefined)}
-          onDone={() => void navigate({ to: '/schema/$collection', params: { collection: name.trim() } })}
+          onDone={() =>
+            void navigate({ to: '/schema/$collection', params: { collection: name.trim() }, ignoreBlocker: true })
+          }
         />
       )}
     </Page>

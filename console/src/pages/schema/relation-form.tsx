@@ -1,8 +1,8 @@
 import { useState } from 'react'
 import { useCatalog } from '../../app/catalog.ts'
 import { Button } from '../../ui/button.tsx'
-import { Drawer } from '../../ui/dialog.tsx'
 import { Checkbox, Field, Select, TextField } from '../../ui/field.tsx'
+import { FormDrawer } from '../../ui/leaving.tsx'
 import { type Entry, isSystem } from './definitions.ts'
 import styles from './schema.module.css'
 
@@ -71,7 +71,7 @@ export function RelationForm({ collection, taken, isInline = false, action, onDo
   const names = [...new Set([...own.map(({ name }) => name), collection])]
     .filter((name) => name !== '')
     .sort((a, b) => Number(isSystem(a)) - Number(isSystem(b)) || a.localeCompare(b))
-  const [relation, setRelation] = useState<NewRelation>({
+  const [initial] = useState<NewRelation>({
     name: '',
     kind: 'M2O',
     target: names.find((name) => name !== collection) ?? collection,
@@ -81,13 +81,14 @@ export function RelationForm({ collection, taken, isInline = false, action, onDo
     description: '',
     tables: [],
   })
+  const [relation, setRelation] = useState(initial)
   const { name, kind, target, alias, tables } = relation
   const set = (change: Partial<NewRelation>) => setRelation({ ...relation, ...change })
   const nameError = taken.includes(name.trim()) ? `${collection || 'It'} has a ${name.trim()}` : undefined
   const isWhole = name.trim() !== '' && nameError === undefined && (kind === 'M2A' ? tables.length > 0 : target !== '')
   return (
-    <Drawer
-      isOpen
+    <FormDrawer
+      isChanged={relation !== initial}
       onClose={onClose}
       title="New relation"
       footer={
@@ -154,7 +155,7 @@ export function RelationForm({ collection, taken, isInline = false, action, onDo
           onChange={({ target }) => set({ description: target.value })}
         />
       </div>
-    </Drawer>
+    </FormDrawer>
   )
 }
 
@@ -197,6 +198,8 @@ function OnDelete({ value, onChange }: { readonly value: string; readonly onChan
   )
 }
 
+const textOf = (value: unknown): string => (typeof value === 'string' ? value : '')
+
 type RelationChangeProps = {
   readonly title: string
   readonly entry: Entry
@@ -206,12 +209,13 @@ type RelationChangeProps = {
 
 /** The members of an existing relation that can be changed; its ends cannot. */
 export function RelationChange({ title, entry, onDone, onClose }: RelationChangeProps) {
-  const [description, setDescription] = useState(typeof entry.description === 'string' ? entry.description : '')
-  const [onDelete, setOnDelete] = useState(typeof entry.onDelete === 'string' ? entry.onDelete : '')
+  const before = { description: textOf(entry.description), onDelete: textOf(entry.onDelete) }
+  const [description, setDescription] = useState(before.description)
+  const [onDelete, setOnDelete] = useState(before.onDelete)
   const [alias, setAlias] = useState('')
   return (
-    <Drawer
-      isOpen
+    <FormDrawer
+      isChanged={description !== before.description || onDelete !== before.onDelete || alias !== ''}
       onClose={onClose}
       title={title}
       description="Where it leads cannot be changed: remove it and add another."
@@ -231,6 +235,6 @@ export function RelationChange({ title, entry, onDone, onClose }: RelationChange
         />
         <TextField label="Description" value={description} onChange={({ target }) => setDescription(target.value)} />
       </div>
-    </Drawer>
+    </FormDrawer>
   )
 }

@@ -1,7 +1,7 @@
 import { useState } from 'react'
 import { useCatalog } from '../../app/catalog.ts'
-import { ConfirmDialog } from '../../ui/dialog.tsx'
 import { Field, Select, TextArea, TextField } from '../../ui/field.tsx'
+import { FormDialog } from '../../ui/leaving.tsx'
 import type { Conflict } from '../data/conflict.ts'
 import { Merge } from '../data/merge.tsx'
 import { sameValue } from '../data/values.ts'
@@ -67,7 +67,7 @@ export function Settings({ workflow, etag, onClose, onSaved }: SettingsProps) {
       />
     )
   return (
-    <ConfirmDialog isOpen onClose={onClose} size="l" title="Settings of the workflow" action="Save" onConfirm={save}>
+    <FormDialog onClose={onClose} size="l" title="Settings of the workflow" action="Save" onConfirm={save}>
       <div className={styles.settings}>
         <TextField label="Name" value={draft.name} onChange={({ target }) => set({ name: target.value })} />
         <TextField
@@ -103,7 +103,7 @@ export function Settings({ workflow, etag, onClose, onSaved }: SettingsProps) {
           </Field>
         ))}
       </div>
-    </ConfirmDialog>
+    </FormDialog>
   )
 }
 

@@ -5,8 +5,8 @@ import { useState } from 'react'
 import { client } from '../../app/client.ts'
 import { Page } from '../../shell/page.tsx'
 import { Button } from '../../ui/button.tsx'
-import { ConfirmDialog } from '../../ui/dialog.tsx'
 import { Input, TextField } from '../../ui/field.tsx'
+import { FormDialog } from '../../ui/leaving.tsx'
 import { Empty, Loading, Problem } from '../../ui/states.tsx'
 import { Badge, Table } from '../../ui/table.tsx'
 import { timeText } from '../data/values.ts'
@@ -130,8 +130,7 @@ function Making({ onClose }: { readonly onClose: () => void }) {
   const navigate = useNavigate()
   const [name, setName] = useState('')
   return (
-    <ConfirmDialog
-      isOpen
+    <FormDialog
       onClose={onClose}
       title="New workflow"
       description="It begins as a draft, and runs when you make it active."
@@ -144,6 +143,6 @@ function Making({ onClose }: { readonly onClose: () => void }) {
       }}
     >
       <TextField label="Name" value={name} onChange={({ target }) => setName(target.value)} />
-    </ConfirmDialog>
+    </FormDialog>
   )
 }
