@@ -2,6 +2,7 @@ import type { Locator, Page } from 'playwright-core'
 import { beforeAll, expect, it, onTestFinished } from 'vitest'
 import { describeWithBrowser } from '../support/browser.ts'
 import { type Console, expectAccessible, holdChanges, startConsole } from '../support/console.ts'
+import { plain } from '../support/images.ts'
 import { waitFor } from '../support/wait.ts'
 
 describeWithBrowser('rows that several users edit in the console', () => {
@@ -44,6 +45,13 @@ describeWithBrowser('rows that several users edit in the console', () => {
       },
     })
     await it_.api.admin('POST', '/items/svc_Role', { name: 'visitor' })
+    await make('dog', {
+      fields: {
+        name: { type: 'String' },
+        portrait: { relType: 'BelongsTo', target: 'svc_File' },
+        photos: { relType: 'BelongsToMany', target: 'svc_File', through: 'dog_photo' },
+      },
+    })
     await make('follow_up', { fields: { step: { relType: 'BelongsTo', target: 'svc_WorkflowExecutionLog' } } })
     for (const name of ['Steam', 'Diesel']) categories[name] = await add('category', name)
     for (const name of ['heavy', 'new', 'old', 'rare']) tags[name] = await add('tag', name)
@@ -319,6 +327,59 @@ describeWithBrowser('rows that several users edit in the console', () => {
     await page.getByRole('dialog').getByRole('button', { name: 'Create the collection' }).click()
     await page.getByRole('heading', { name: 'gadget' }).waitFor()
     expect(wrong).toEqual([])
+  })
+
+  it('uploads several files at once where a record is linked with any number of them, and shows images', async () => {
+    const { page, wrong } = await it_.visit('/data/dog/new')
+    const image = async (name: string) => ({
+      name,
+      mimeType: 'image/png',
+      buffer: await plain(40, 20).png().toBuffer(),
+    })
+    await page.getByLabel(/^name/).fill('Rex')
+    const uploads = page.getByRole('button', { name: 'Upload files' })
+    const choose = async (button: Locator, files: { name: string; mimeType: string; buffer: Buffer }[]) => {
+      const chooser = page.waitForEvent('filechooser')
+      await button.click()
+      await (await chooser).setFiles(files)
+    }
+    await choose(uploads, [await image('front.png'), await image('side.png')])
+    await page.getByRole('button', { name: 'Remove side.png' }).waitFor()
+    await choose(page.getByRole('button', { name: 'Upload a file' }), [await image('portrait.png')])
+    const drawn = () =>
+      page
+        .locator('form img')
+        .evaluateAll((all) => all.filter((one) => (one as HTMLImageElement).naturalWidth > 0).length)
+    await waitFor(async () => (await drawn()) === 3)
+    await expectAccessible(page)
+    // What is refused leaves what has arrived before it.
+    let begun = 0
+    await page.route('**/files/tus', (route) => {
+      begun += 1
+      const error = { message: 'It is too large', code: 'PAYLOAD_TOO_LARGE', details: null, statusCode: 413 }
+      return begun === 2 ? route.fulfill({ status: 413, json: { error } }) : route.continue()
+    })
+    await choose(uploads, [await image('back.png'), await image('large.png')])
+    await page.getByText('It is too large').first().waitFor()
+    await page.getByRole('button', { name: 'Remove back.png' }).waitFor()
+    await waitFor(async () => (await drawn()) === 4)
+    await page.getByRole('button', { name: 'Create' }).click()
+    await page.getByRole('heading', { name: 'Rex' }).waitFor()
+    await waitFor(async () => (await drawn()) === 4)
+    const { body } = await it_.api.admin('GET', '/items/dog?fields=portrait.originalFilename,photos.originalFilename')
+    expect(body.data).toEqual([
+      {
+        portrait: { originalFilename: 'portrait.png' },
+        photos: expect.toSatisfy(
+          (photos: { originalFilename: string }[]) =>
+            photos
+              .map(({ originalFilename }) => originalFilename)
+              .sort()
+              .join() === 'back.png,front.png,side.png',
+        ),
+      },
+    ])
+    expect(wrong.filter((text) => !/status of 413/.test(text))).toEqual([])
   })
 
   it('keeps messages off the buttons of a form, and offers no undo twice', async () => {

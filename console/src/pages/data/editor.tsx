@@ -1,13 +1,11 @@
-import { useRef, useState } from 'react'
+import { useState } from 'react'
 import type { Catalog, Field } from '../../app/catalog.ts'
-import { client } from '../../app/client.ts'
-import { Button } from '../../ui/button.tsx'
 import { type FieldAttributes, Input, Select, TextArea } from '../../ui/field.tsx'
-import { notifyError } from '../../ui/toast.tsx'
 import { type Choice, type Draft, draftOf, hasLines, withBreaksOf } from './draft.ts'
 import type { Row } from './query.ts'
 import { RelationPicker } from './relation-picker.tsx'
-import { titleOf } from './value.tsx'
+import { Upload } from './upload.tsx'
+import { FileImage, titleOf } from './value.tsx'
 import { isNumeric, isStructured } from './values.ts'
 
 type EditorProps = {
@@ -39,7 +37,10 @@ export function Editor({ field, draft, onChange, attributes, isDisabled, autoFoc
           autoFocus={autoFocus === true}
         />
         {field.relation.target === 'svc_File' && (
-          <Upload onDone={(choice) => onChange({ text: String(choice.id), choice })} />
+          <>
+            {text !== '' && <FileImage key={text} id={text} />}
+            <Upload onEach={(choice) => onChange({ text: String(choice.id), choice })} />
+          </>
         )}
       </>
     )
@@ -89,34 +90,6 @@ export function Editor({ field, draft, onChange, attributes, isDisabled, autoFoc
       {...(isNumeric(field) && { inputMode: 'decimal' as const })}
       {...(field.maxLength !== undefined && { maxLength: field.maxLength })}
     />
-  )
-}
-
-/** Uploads a file, and gives its row. */
-export function Upload({ onDone }: { readonly onDone: (choice: Choice) => void }) {
-  const input = useRef<HTMLInputElement>(null)
-  const upload = async (file: File | undefined) => {
-    if (file === undefined) return
-    try {
-      onDone({ id: await client.files.upload(file), title: file.name })
-    } catch (error) {
-      notifyError(error)
-    }
-  }
-  return (
-    <>
-      <input
-        ref={input}
-        type="file"
-        hidden
-        aria-hidden="true"
-        tabIndex={-1}
-        onChange={({ target }) => void upload(target.files?.[0])}
-      />
-      <Button size="s" onClick={() => input.current?.click()}>
-        Upload a file
-      </Button>
-    </>
   )
 }
 

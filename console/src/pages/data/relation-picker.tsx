@@ -10,6 +10,7 @@ import overlay from '../../ui/overlay.module.css'
 import type { Choice } from './draft.ts'
 import type { Row } from './query.ts'
 import styles from './relation-picker.module.css'
+import { FileImage } from './value.tsx'
 
 type PickerProps = {
   readonly collection: string
@@ -92,6 +93,7 @@ export function RelationsPicker({ collection, attributes, label, values, onChang
         <div className={styles.chips}>
           {values.map((choice) => (
             <span key={String(choice.id)} className={styles.chip}>
+              {collection === 'svc_File' && <FileImage id={String(choice.id)} />}
               {choice.title}
               <button
                 type="button"

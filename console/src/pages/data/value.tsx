@@ -2,6 +2,7 @@ import { Link } from '@tanstack/react-router'
 import { Check, Minus } from 'lucide-react'
 import { useState } from 'react'
 import type { Catalog, Field } from '../../app/catalog.ts'
+import { client } from '../../app/client.ts'
 import type { FieldKind } from '../../app/definition.ts'
 import { Badge } from '../../ui/table.tsx'
 import type { Row } from './query.ts'
@@ -74,18 +75,25 @@ export function titleOf(related: unknown, catalog: Catalog, target: string): str
 
 /** A file, small; what is no image has its name alone. */
 export function Thumbnail({ id, name }: { readonly id: string; readonly name: string | undefined }) {
-  const [isImage, setImage] = useState(true)
   return (
     <Link to="/data/$collection/$id" params={{ collection: 'svc_File', id }} className={styles.thumb} tabIndex={-1}>
-      {isImage && (
-        <img
-          src={`/assets/${encodeURIComponent(id)}?width=96&height=96&fit=cover`}
-          alt=""
-          loading="lazy"
-          onError={() => setImage(false)}
-        />
-      )}
+      <FileImage id={id} />
       <span>{name ?? id}</span>
     </Link>
+  )
+}
+
+/** The content of a file beside its name, where it is an image. */
+export function FileImage({ id }: { readonly id: string }) {
+  const [isImage, setImage] = useState(true)
+  if (!isImage) return null
+  return (
+    <img
+      className={styles.image}
+      src={client.files.address(id, { width: 96, height: 96, fit: 'cover' })}
+      alt=""
+      loading="lazy"
+      onError={() => setImage(false)}
+    />
   )
 }

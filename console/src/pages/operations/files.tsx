@@ -2,10 +2,11 @@ import { Link } from '@tanstack/react-router'
 import { useState } from 'react'
 import type { FileRow } from '../../../../clients/client.ts'
 import { client } from '../../app/client.ts'
-import { Button, looks } from '../../ui/button.tsx'
+import { looks } from '../../ui/button.tsx'
 import { Dialog } from '../../ui/dialog.tsx'
 import { Badge } from '../../ui/table.tsx'
-import { notify, notifyError } from '../../ui/toast.tsx'
+import { notify } from '../../ui/toast.tsx'
+import { Uploading, useUpload } from '../data/upload.tsx'
 import { Facts, List, type Listing, moment, pageSize, refreshLists } from './list.tsx'
 import styles from './operations.module.css'
 import type { SectionProps } from './operations.tsx'
@@ -118,46 +119,18 @@ function sizeText(bytes: number | string): string {
   return `${size.toLocaleString(undefined, { maximumFractionDigits: 1 })} ${units[unit]}`
 }
 
-/** The uploads that run: of how many, and the share of the present one. */
-type Upload = { readonly name: string; readonly share: number; readonly stop: () => void }
-
 /** All files; new ones by a button. */
 export function Files(props: SectionProps) {
   const [address, setAddress] = useState<string>()
-  const [upload, setUpload] = useState<Upload>()
-  const send = async (chosen: readonly globalThis.File[]) => {
-    const stopping = new AbortController()
-    const stop = () => stopping.abort()
-    try {
-      for (const file of chosen) {
-        const show = (share: number) => setUpload({ name: file.name, share, stop })
-        show(0)
-        await client.files.upload(file, { onProgress: show, signal: stopping.signal })
-      }
-      notify(chosen.length === 1 ? 'Uploaded' : `${chosen.length} files uploaded`)
-    } catch (error) {
-      if (stopping.signal.aborted) notify('The upload was stopped')
-      else notifyError(error)
-    } finally {
-      setUpload(undefined)
-      await refreshLists()
-    }
+  const { running, send } = useUpload()
+  const upload = async (chosen: readonly globalThis.File[]) => {
+    const areAllHere = await send(chosen, () => undefined)
+    if (areAllHere) notify(chosen.length === 1 ? 'Uploaded' : `${chosen.length} files uploaded`)
+    await refreshLists()
   }
   return (
     <>
-      {upload !== undefined && (
-        <div className={styles.stack} role="status">
-          <label>
-            {upload.name}
-            <progress className={styles.progress} value={upload.share} />
-          </label>
-          <div>
-            <Button size="s" onClick={upload.stop}>
-              Stop
-            </Button>
-          </div>
-        </div>
-      )}
+      {running !== undefined && <Uploading {...running} />}
       <List
         {...props}
         listing={files(props.set, setAddress)}
@@ -168,11 +141,11 @@ export function Files(props: SectionProps) {
               type="file"
               multiple
               className="visually-hidden"
-              disabled={upload !== undefined}
+              disabled={running !== undefined}
               onChange={({ target }) => {
                 const chosen = [...(target.files ?? [])]
                 target.value = ''
-                if (chosen.length > 0) void send(chosen)
+                if (chosen.length > 0) void upload(chosen)
               }}
             />
           </label>

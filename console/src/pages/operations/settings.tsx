@@ -8,8 +8,9 @@ import { useLeaveQuestion } from '../../ui/leaving.tsx'
 import { useRefusal } from '../../ui/refusal.ts'
 import { bar } from '../../ui/room.ts'
 import { Loading, Problem } from '../../ui/states.tsx'
-import { Upload } from '../data/editor.tsx'
 import { RelationPicker } from '../data/relation-picker.tsx'
+import { Upload } from '../data/upload.tsx'
+import { FileImage } from '../data/value.tsx'
 import { told, typedSince } from '../data/writes.ts'
 import styles from './operations.module.css'
 import { type Draft, groupsOf, labelOf, type Setting, textOfSetting, valueOfSetting } from './settings-form.ts'
@@ -186,7 +187,8 @@ function FilePicker({ attributes, label, file, onChange }: FilePickerProps) {
         value={file === '' ? null : { id: file, title }}
         onChange={(choice) => onChange(choice === null ? '' : String(choice.id))}
       />
-      <Upload onDone={(choice) => onChange(String(choice.id))} />
+      {file !== '' && <FileImage key={file} id={file} />}
+      <Upload onEach={(choice) => onChange(String(choice.id))} />
     </>
   )
 }

@@ -14,6 +14,7 @@ import { mergedLinks } from '../data/links.ts'
 import { Merge } from '../data/merge.tsx'
 import { fieldsOfRecord, type Row } from '../data/query.ts'
 import { choiceOf, RelationsPicker } from '../data/relation-picker.tsx'
+import { Upload } from '../data/upload.tsx'
 import { Value } from '../data/value.tsx'
 import { attempt, textOf } from '../data/values.ts'
 import { conflictOf, patchRow, readVersion, typedSince, useBegun, type Version } from '../data/writes.ts'
@@ -176,10 +177,10 @@ export function RecordForm({
               {...{ relation, row, catalog }}
               error={refusal.fields[relation.name]}
               choices={links[relation.name]}
-              onChange={(choices) => {
+              onChange={(change) => {
                 begin()
                 refusal.forget(relation.name)
-                setLinks((before) => ({ ...before, [relation.name]: choices }))
+                setLinks((before) => ({ ...before, [relation.name]: change(before[relation.name]) }))
               }}
             />
           ))}
@@ -292,7 +293,8 @@ type LinkedProps = {
   readonly catalog: Catalog
   readonly error: string | undefined
   readonly choices: readonly Choice[] | undefined
-  readonly onChange: (choices: readonly Choice[]) => void
+  /** Undefined: as it is stored. */
+  readonly onChange: (change: (choices: readonly Choice[] | undefined) => readonly Choice[]) => void
 }
 
 /** The records that are linked with a record over a junction. */
@@ -304,13 +306,18 @@ function Linked({ relation, row, catalog, error, choices, onChange }: LinkedProp
   return (
     <Field label={relation.name} note={`any number of ${target.label}`} error={error}>
       {(attributes) => (
-        <RelationsPicker
-          attributes={attributes}
-          collection={relation.target}
-          label={relation.name}
-          values={choices ?? now}
-          onChange={onChange}
-        />
+        <>
+          <RelationsPicker
+            attributes={attributes}
+            collection={relation.target}
+            label={relation.name}
+            values={choices ?? now}
+            onChange={(chosen) => onChange(() => chosen)}
+          />
+          {relation.target === 'svc_File' && (
+            <Upload isMany onEach={(file) => onChange((before = now) => [...before, file])} />
+          )}
+        </>
       )}
     </Field>
   )
