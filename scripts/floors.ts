@@ -212,7 +212,7 @@ export const floors: readonly Floor[] = [
     name: 'language',
     places: ['language/'],
     hides:
-      'additions to JavaScript: values made once per object, near names, UUIDs, pauses in long work, limits for a child process',
+      'additions to JavaScript: values made once per object, near names, UUIDs, directories, pauses in long work, limits for a child process',
     mayImport: [],
   },
   { name: 'errors', places: ['errors.ts'], hides: 'every refusal: status, code, message', mayImport: [] },

@@ -1,18 +1,10 @@
 import { spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import {
-  copyFileSync,
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs'
+import { copyFileSync, existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { makeDirectorySync } from '../language/directories.ts'
 import { type Command, UsageError } from './command.ts'
 
 /*
@@ -99,7 +91,7 @@ function writeProject(target: string, name: string, tarball: Tarball | undefined
   const values = { ...freshKeys(), name, title: name[0]!.toUpperCase() + name.slice(1), host: hostName(name) }
   for (const file of filesBelow(templates)) {
     const path = join(target, projectPath(file))
-    mkdirSync(dirname(path), { recursive: true })
+    makeDirectorySync(dirname(path))
     const from = join(templates, file)
     // Only .env holds secrets; a script stays one.
     const mode = file === 'env' ? 0o600 : statSync(from).mode & 0o777

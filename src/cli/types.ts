@@ -1,11 +1,12 @@
 import { existsSync } from 'node:fs'
-import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { loadEnv, parseConfig } from '../config/config.ts'
 import { AppError } from '../errors.ts'
 import { catalogOfImport, typescriptOf } from '../features/data/schemas/schemas.ts'
+import { makeDirectory } from '../language/directories.ts'
 import { withoutLastSlashes } from '../language/text.ts'
 import { type Command, UsageError } from './command.ts'
 import { withRuntime } from './installation.ts'
@@ -64,7 +65,7 @@ async function write(source: DefinitionSource, out: string | undefined, watch: b
     else {
       // A compiler that runs meanwhile reads the old file or the new one.
       const draft = `${out}.${process.pid}.tmp`
-      await mkdir(dirname(out), { recursive: true })
+      await makeDirectory(dirname(out))
       await writeFile(draft, text)
       await rename(draft, out).catch(async (error: unknown) => {
         await rm(draft)

@@ -1,12 +1,13 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
-import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Config, ConfigError, loadEnv, parseConfig } from '../config/config.ts'
 import { freePort, probePort, startEmbedded } from '../db/embedded/embedded.ts'
 import { EmbeddedError } from '../db/embedded/host.ts'
 import { moduleFile } from '../language/child-process.ts'
+import { makeDirectory } from '../language/directories.ts'
 import { compiledDirectory } from '../process/start-up.ts'
 import { workersWithWork } from '../workers/names.ts'
 import { type Child, type ChildOptions, startChild, supervise } from './children.ts'
@@ -247,7 +248,7 @@ const problems: Record<string, (port: number, host: string) => string> = {
 async function secretKey({ auth, database }: Config): Promise<string> {
   if (auth.secretKey !== '') return auth.secretKey
   const file = join(database.dataDir, 'secret-key')
-  await mkdir(database.dataDir, { recursive: true })
+  await makeDirectory(database.dataDir)
   try {
     await writeFile(file, `${randomBytes(48).toString('base64url')}\n`, { flag: 'wx', mode: 0o600 })
   } catch (error) {

@@ -473,6 +473,20 @@ describe('storage', () => {
     ])
   })
 
+  it.runIf(process.platform === 'linux')(
+    'says which directories can never be made, and does not go on trying',
+    async () => {
+      const never = '/proc/nothing/x'
+      const env = { LOCAL_STORAGE_PATH: never, STORAGE_TEMP_PATH: never, ASSET_TEMP_DIR: never, MIGRATIONS_DIR: never }
+      expect(of(await look(env), 'storage')).toEqual([
+        expect.stringMatching(/^problem: local: ENOENT: .*'\/proc\/nothing'/),
+        expect.stringMatching(/^problem: STORAGE_TEMP_PATH: \/proc\/nothing\/x cannot be written to: /),
+        expect.stringMatching(/^problem: ASSET_TEMP_DIR: \/proc\/nothing\/x cannot be written to: /),
+        expect.stringMatching(/^problem: MIGRATIONS_DIR: /),
+      ])
+    },
+  )
+
   it('is tried with a probe in each service, of which nothing stays', async () => {
     const files = await mkdtemp(join(tmpdir(), 'daybook-doctor-'))
     onTestFinished(() => rm(files, { recursive: true }))

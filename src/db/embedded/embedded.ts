@@ -10,6 +10,7 @@ import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import pg from 'pg'
+import { makeDirectory } from '../../language/directories.ts'
 import { EmbeddedError, type EmbeddedHost, findHost, giveTo, hostEnvironment, type Notes, runTool } from './host.ts'
 
 export type EmbeddedOptions = {
@@ -51,7 +52,7 @@ export type EmbeddedServer = {
  */
 export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedServer> {
   const { dataDir, log } = options
-  await mkdir(dataDir, { recursive: true })
+  await makeDirectory(dataDir)
   const release = await claimDirectory(dataDir)
   try {
     const host = await findHost(dataDir, log)

@@ -21,6 +21,7 @@ import { arch, platform } from 'node:os'
 import { dirname, join, relative, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
+import { makeDirectory } from '../../language/directories.ts'
 
 /** Why the embedded server can't run here, in one sentence for the person at the terminal. */
 export class EmbeddedError extends Error {
@@ -236,7 +237,7 @@ async function canEnter(dir: string, account: SystemAccount): Promise<boolean> {
 }
 
 async function makeSystemDir(): Promise<void> {
-  await mkdir(systemDir, { recursive: true })
+  await makeDirectory(systemDir)
   await chmod(systemDir, 0o755)
 }
 

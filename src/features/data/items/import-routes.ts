@@ -1,5 +1,5 @@
 import { createHash, type Hash, randomUUID } from 'node:crypto'
-import { type FileHandle, mkdir, open, unlink } from 'node:fs/promises'
+import { type FileHandle, open, unlink } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { FastifyReply, FastifyRequest } from 'fastify'
@@ -13,6 +13,7 @@ import { rawQuery } from '../../../db/sql.ts'
 import { AppError, errors, type FieldProblem } from '../../../errors.ts'
 import { type ProgressNotices, toldOf } from '../../../events/progress.ts'
 import { type App, actorOf, identifyBody, turnOf } from '../../../http/http.ts'
+import { makeDirectory } from '../../../language/directories.ts'
 import { readBoolean, readString } from '../../../query/parse.ts'
 import { ident } from '../../../query/sql.ts'
 import { openHooks } from '../hooks/hooks.ts'
@@ -223,7 +224,7 @@ async function withUpload<Result>(
 }
 
 async function openNameless(directory = tmpdir()): Promise<FileHandle> {
-  await mkdir(directory, { recursive: true })
+  await makeDirectory(directory)
   const path = join(directory, `daybook-upload-${randomUUID()}`)
   const handle = await open(path, 'wx+', 0o600)
   await unlink(path)

@@ -1,8 +1,9 @@
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { existsSync, writeFileSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
 import type { Config } from '../../../config/config.ts'
 import { errors } from '../../../errors.ts'
 import type { MigrationType } from '../../../events/direct-session.ts'
+import { makeDirectorySync } from '../../../language/directories.ts'
 
 type NewMigration = {
   readonly name: string
@@ -37,7 +38,7 @@ export function createMigration(config: Config, migration: NewMigration, now: Da
   const { version, file, text } = migrationScript(migration, now)
   const dir = resolve(config.migrations.dir)
   const path = join(dir, file)
-  mkdirSync(dir, { recursive: true })
+  makeDirectorySync(dir)
   try {
     writeFileSync(path, text, { flag: 'wx' })
   } catch (error) {

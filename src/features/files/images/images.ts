@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { createWriteStream } from 'node:fs'
-import { mkdir, readdir, rm, stat } from 'node:fs/promises'
+import { readdir, rm, stat } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import type { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
@@ -12,6 +12,7 @@ import type { Config } from '../../../config/config.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { ChildDeathError, type ChildLine, openChildPool } from '../../../language/child-pool.ts'
 import { moduleFile } from '../../../language/child-process.ts'
+import { makeDirectory } from '../../../language/directories.ts'
 import { untilMade } from '../../../language/once.ts'
 import {
   type Fault,
@@ -178,7 +179,7 @@ const leftoverMs = 3_600_000
 /** Files in ASSET_TEMP_DIR, which is made, and rid of what killed processes have left, before the first. */
 function openTempFiles(directory: string) {
   const prepared = untilMade(async () => {
-    await mkdir(directory, { recursive: true })
+    await makeDirectory(directory)
     const old = Date.now() - leftoverMs
     for (const name of await readdir(directory)) {
       if (!name.startsWith(prefix)) continue

@@ -6,6 +6,7 @@ import { type ByteRange, openBucket, type Presigned, type StoredObject } from '.
 import type { Config } from '../../../config/config.ts'
 import { type StorageServiceConfig, variablePrefix } from '../../../config/families.ts'
 import { AppError } from '../../../errors.ts'
+import { makeDirectory } from '../../../language/directories.ts'
 
 export type { ByteRange } from '../../../adapters/s3.ts'
 
@@ -238,7 +239,7 @@ const descriptors = '/proc/self/fd'
 const hasDescriptors = existsSync(descriptors)
 
 async function enter(root: string, folders: readonly string[], mode: Mode): Promise<Folder> {
-  if (mode === 'make' && !existsSync(root)) await mkdir(root, { recursive: true, mode: 0o750 })
+  if (mode === 'make' && !existsSync(root)) await makeDirectory(root, 0o750)
   // Nothing is between the root and the file; the root itself is the operator's and may be a link.
   if (folders.length === 0) return named(root)
   if (!hasDescriptors) return enterByName(root, folders, mode)
@@ -288,7 +289,7 @@ async function enterByName(root: string, folders: readonly string[], mode: Mode)
 /** STORAGE_PATH_CONFINEMENT=false: links are followed. */
 async function plain(root: string, folders: readonly string[], mode: Mode): Promise<Folder> {
   const path = join(root, ...folders)
-  if (mode === 'make') await mkdir(path, { recursive: true, mode: 0o750 })
+  if (mode === 'make') await makeDirectory(path, 0o750)
   return named(path)
 }
 

@@ -4,6 +4,7 @@ import { type FileHandle, lstat, mkdir, open, readdir, rename, rm } from 'node:f
 import { basename, dirname, join, resolve } from 'node:path'
 import { PassThrough, type Readable } from 'node:stream'
 import { AppError } from '../../../errors.ts'
+import { makeDirectory } from '../../../language/directories.ts'
 import type { Storage, StorageServices } from '../../files/storage/storage.ts'
 import type { Pieces } from './format.ts'
 
@@ -116,7 +117,7 @@ export async function openFolder(path: string): Promise<FolderDraft> {
   return {
     write: async (file, content) => {
       const target = join(beside, file)
-      if (!folders.has(dirname(target))) await mkdir(dirname(target), { recursive: true, mode: 0o700 })
+      if (!folders.has(dirname(target))) await makeDirectory(dirname(target), 0o700)
       folders.add(dirname(target))
       return writeFile(target, content)
     },
