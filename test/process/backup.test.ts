@@ -1,12 +1,14 @@
+import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { chmod, mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { asSuperuser } from '../support/log.ts'
 import { createDatabase, createEmptyDatabase, type TestDatabase } from '../support/postgres.ts'
 import { testEnv } from '../support/prepare.ts'
-import { startProcess, waitFor } from '../support/processes.ts'
+import { root, startProcess, waitFor } from '../support/processes.ts'
 import { withClient } from '../support/server.ts'
 
 /** Backup and restore as commands, killed at every step (docs/decisions/0062). */
@@ -74,6 +76,38 @@ describe('a backup that is killed', () => {
     expect(await ended(daybook(['backup', file], env))).toMatchObject({ code: 0 })
     expect(await readdir(dir)).toEqual(['whole.daybook'])
     expect(await hashOf(file)).not.toBe(first)
+  })
+})
+
+/** A command as a shell runs it, which can limit the size of files; what it says on standard error. */
+const inShell = async (before: string, args: string, after = '') => {
+  const command = `${before} exec "$0" src/cli/main.ts ${args} ${after}`
+  const ran = promisify(execFile)('bash', ['--norc', '-c', command, process.execPath], {
+    cwd: root,
+    env: { PATH: process.env.PATH, ...testEnv(source.url) },
+  })
+  return ran.then(
+    ({ stderr }) => ({ code: 0, said: stderr }),
+    ({ code, stderr }) => ({ code, said: stderr as string }),
+  )
+}
+
+describe('a place without room', () => {
+  it('is named in one line, and nothing is left there', async () => {
+    const own = await mkdtemp(join(dir, 'full-'))
+    const place = join(own, 'whole.daybook')
+    expect(await inShell('ulimit -f 64;', `backup ${place}`)).toEqual({
+      code: 1,
+      said: `${place} cannot be written to: EFBIG: file too large, write\n`,
+    })
+    expect(await readdir(own)).toEqual([])
+  })
+
+  it.runIf(process.platform === 'linux')('is named where it is standard output', async () => {
+    expect(await inShell('', 'backup -', '> /dev/full')).toEqual({
+      code: 1,
+      said: 'standard output cannot be written to: ENOSPC: no space left on device, write\n',
+    })
   })
 })
 

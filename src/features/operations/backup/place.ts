@@ -56,10 +56,12 @@ async function readFile(path: string): Promise<Readable> {
 
 /** The trailer shows the reader of a stream whether it is complete. */
 function streamed(): BackupDraft {
+  // The write that failed is told; the event without a listener would end the process.
+  process.stdout.on('error', () => undefined)
   return {
     write: (piece) =>
       new Promise((go, fail) => {
-        process.stdout.write(piece, (error) => (error ? fail(error) : go()))
+        process.stdout.write(piece, (error) => (error ? fail(unwritten('standard output', error)) : go()))
       }),
     finish: async () => undefined,
     readAgain: undefined,
@@ -75,9 +77,9 @@ async function inFile(path: string): Promise<BackupDraft> {
   const beside = join(folder, `.${name}.${process.pid}.partial`)
   const handle = await open(beside, 'wx', 0o600)
   return {
-    write: (piece) => writeWhole(handle, piece),
+    write: (piece) => writeWhole(handle, piece).catch((error) => refuse(path, error)),
     finish: async () => {
-      await handle.sync()
+      await handle.sync().catch((error) => refuse(path, error))
       await handle.close()
     },
     readAgain: () => readFile(beside),
@@ -140,9 +142,9 @@ async function writeFile(path: string, content: Pieces | Iterable<Uint8Array>): 
     for await (const piece of content) {
       hash.update(piece)
       bytes += piece.length
-      await writeWhole(handle, piece)
+      await writeWhole(handle, piece).catch((error) => refuse(path, error))
     }
-    await handle.sync()
+    await handle.sync().catch((error) => refuse(path, error))
   } finally {
     await handle.close()
   }
@@ -187,6 +189,18 @@ function isRunning(pid: number): boolean {
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === 'EPERM'
   }
+}
+
+const full = ['ENOSPC', 'EDQUOT', 'EFBIG']
+
+/** The system does not say which file it is, where an open one cannot be written to. */
+function unwritten(place: string, error: unknown): AppError {
+  const { code = '', message } = error as NodeJS.ErrnoException
+  return new AppError(full.includes(code) ? 507 : 503, `${place} cannot be written to: ${message}`, { cause: error })
+}
+
+function refuse(place: string, error: unknown): never {
+  throw unwritten(place, error)
 }
 
 async function writeWhole(handle: FileHandle, piece: Uint8Array): Promise<void> {
