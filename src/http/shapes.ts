@@ -30,6 +30,8 @@ type ReadingAnnotations = {
   lenient?: true
   /** A value that does not fit is the handler's to judge. */
   unchecked?: true
+  /** What is added to the refusal of a member that the shape does not name. */
+  unknown?: string
 }
 
 type AnnotatedShape = TSchema &
@@ -78,10 +80,12 @@ function readSlowly(shape: TSchema, value: unknown, part: string): unknown {
   return read
 }
 
-function refuseUnknown({ properties }: TObject, members: Members): void {
-  const unknown = Object.keys(members).find((name) => !Object.hasOwn(properties, name))
-  if (unknown !== undefined)
-    throw new AppError(400, `Request body has no member ${JSON.stringify(unknown.slice(0, 64))}`)
+function refuseUnknown(shape: TObject, members: Members): void {
+  const unknown = Object.keys(members).find((name) => !Object.hasOwn(shape.properties, name))
+  if (unknown === undefined) return
+  const { unknown: more } = shape as AnnotatedShape
+  const words = `Request body has no member ${JSON.stringify(unknown.slice(0, 64))}`
+  throw new AppError(400, more === undefined ? words : `${words}: ${more}`)
 }
 
 function membersOf(shape: TObject, value: unknown, part: string): Members {

@@ -84,6 +84,11 @@ describe('making a key', () => {
       [{ name: 'x', role_Id: administrator }, 403, 'You do not have this role'],
       [{ name: 'x', role_Id: "' or 1=1" }, 403, 'You do not have this role'],
       [{ name: 'x', role_Id: 7 }, 400, 'role_Id must be the id of a role'],
+      ...['scope', 'scopes', 'expires'].map((name): [object, number, string] => [
+        { name: 'x', [name]: 'read' },
+        400,
+        `Request body has no member "${name}": a key acts with the whole present role of its user`,
+      ]),
     ]
     for (const [body, status, message] of cases) {
       const answer = await user.call('POST', '/auth/keys', body)

@@ -65,7 +65,9 @@ describe.each(makers)('%s %s', (_method, path, body, events) => {
   it('needs more than the cookie, however young its session is', async () => {
     const user = await somebody()
     const before = await api.position()
-    for (const nothing of [{}, { currentPassword: null }, { password }]) {
+    // The route of keys refuses members that it does not know.
+    const others = path === '/auth/keys' ? [] : [{ password }]
+    for (const nothing of [{}, { currentPassword: null }, ...others]) {
       const answer = await user.browser(path, { ...body, ...nothing })
       expect(answer).toMatchObject({
         status: 403,

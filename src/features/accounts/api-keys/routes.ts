@@ -167,7 +167,11 @@ const NewKeyBody = Type.Object(
     ),
     ...Proof,
   },
-  { examples: [{ name: 'Nightly import', expiresAt: '2030-01-31T12:00:00Z' }] },
+  {
+    additionalProperties: false,
+    unknown: 'a key acts with the whole present role of its user',
+    examples: [{ name: 'Nightly import', expiresAt: '2030-01-31T12:00:00Z' }],
+  },
 )
 
 const ApiKeyShape = Type.Object({

@@ -276,7 +276,7 @@ export type Json = { [member: string]: unknown }
 export type Stand = (represents: NonNullable<Representing['represents']>) => Json
 
 /** Annotations that mean nothing to others. */
-const own: ReadonlySet<string> = new Set(['refusal', 'lenient', 'unchecked', 'represents', '$id'])
+const own: ReadonlySet<string> = new Set(['refusal', 'lenient', 'unchecked', 'unknown', 'represents', '$id'])
 /** Formats that no one else knows: programs would warn of them, or refuse the shape. */
 const ownFormats: ReadonlySet<unknown> = new Set(['unicode'])
 const ofSchemas: ReadonlySet<string> = new Set([
