@@ -276,7 +276,8 @@ function belongsToEntry(context: DeclarationContext, relation: RelationIn): Read
     const message = `a relation and its column cannot both be called ${name}: name the relation, such as as: "${right}"`
     return failed([{ path: at, message }])
   }
-  const column = isTyped || isOne ? columnOf(context, relation, foreignKey) : undefined
+  const isColumn = isTyped || isOne || !isNeutral('defaultValue', json.defaultValue)
+  const column = isColumn ? columnOf(context, relation, foreignKey) : undefined
   const idle = isTyped
     ? []
     : idleProblems(context, relation, `give the entry a type, or declare the column ${foreignKey}`)
@@ -286,8 +287,8 @@ function belongsToEntry(context: DeclarationContext, relation: RelationIn): Read
     ...(column?.problems ?? []),
   ]
   if (problems.length > 0) return failed(problems)
-  const isNamed = isTyped || isOne || isGiven(json.foreignKey) || foreignKey !== `${name}_Id`
-  const rest = relationMembers(json, isTyped || isOne ? ['allowNull'] : [])
+  const isNamed = isColumn || isGiven(json.foreignKey) || foreignKey !== `${name}_Id`
+  const rest = relationMembers(json, isColumn ? ['allowNull'] : [])
   const stored = { relType: 'BelongsTo', ...rest, ...(isNamed && { foreignKey }) }
   const own: Entry[] = [[name, stored]]
   return { entries: [...(column?.entries ?? []), ...own].sort(keyFirst(key)), problems }
@@ -329,10 +330,10 @@ function columnOf(
     )
   }
   const reference = isTyped ? {} : (storedEntry(context, name) ?? keyReference(schemaOf(context, String(json.target))!))
-  const { allowNull } = json
+  const { allowNull, defaultValue } = json
   const column: FieldJson = {
     ...reference,
-    ...(isTyped && members),
+    ...(isTyped ? members : isGiven(defaultValue) && { defaultValue }),
     ...(isGiven(allowNull) && { allowNull }),
     ...(type === 'O2O' && { unique: true }),
   }
@@ -400,6 +401,9 @@ function farKeyOf(context: DeclarationContext, { at, name, json }: RelationIn): 
   return { path: `${at}.foreignKey`, message: `is needed: ${target} leads here by ${names}` }
 }
 
+/** What an entry without a type may say of the column of its relation. */
+const ofKeys = ['allowNull', 'defaultValue']
+
 /** Members of a column that have no effect where there is none, unless they say what is so anyway. */
 function idleProblems(
   context: DeclarationContext,
@@ -409,7 +413,7 @@ function idleProblems(
 ): DefinitionProblem[] {
   const words = Object.keys(changedMembers(json, storedEntry(context, key))).filter(
     (word) =>
-      (isColumnMember(word) && word !== 'SystemGenerated' && word !== 'type' && (isFar || word !== 'allowNull')) ||
+      (isColumnMember(word) && !['SystemGenerated', 'type', ...(isFar ? [] : ofKeys)].includes(word)) ||
       (word === 'type' && isTyped),
   )
   return words

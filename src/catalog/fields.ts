@@ -351,10 +351,17 @@ function readExpression(value: unknown, refuse: Refuse): string {
 }
 
 function checkLiteral(field: Field, value: unknown, refuse: Refuse): void {
+  const hint = meantDefault(value)
   if (!hasForm(value, field.kind, field.element) || !hasRoom(field, value))
-    refuse(`has a default that does not fit type ${field.type}`)
+    refuse(`has a default that does not fit type ${field.type}${hint}`)
   const problem = readingProblem(field, value) ?? ruleProblems(field, value)[0]?.message
-  if (problem !== undefined) refuse(`has a default that does not fit: ${problem}`)
+  if (problem !== undefined) refuse(`has a default that does not fit: ${problem}${hint}`)
+}
+
+/** Of a text that is the name of what makes a default: `"CURRENT_USER"`, also as rules name it. */
+function meantDefault(value: unknown): string {
+  const name = typeof value === 'string' ? value.replace(/^\$/, '').toUpperCase() : ''
+  return Object.hasOwn(namedDefaults, name) ? `, did you mean {"type": "${name}"}?` : ''
 }
 
 /** Stricter than payloads are read: a default of an Integer is a number, not its digits. */

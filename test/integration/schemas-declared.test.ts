@@ -126,6 +126,48 @@ describe('a relation and its column in one entry', () => {
     expect(await api.log(before)).toEqual([])
   })
 
+  it('gives the column a default, such as the user who creates the row, although only the relation is declared', async () => {
+    const owner = { relType: 'BelongsTo', target: 'svc_User', defaultValue: { type: 'CURRENT_USER' } }
+    await make('parcel', { fields: { title: { type: 'String' }, owner: { ...owner, allowNull: false } } })
+    const schema = await schemaOf('parcel')
+    expect(schema.fields.owner).toEqual({ relType: 'BelongsTo', target: 'svc_User', foreignKey: 'owner_Id' })
+    expect(schema.fields.owner_Id).toEqual({ type: 'UUID', allowNull: false, defaultValue: { type: 'CURRENT_USER' } })
+    const again = await api.admin('PATCH', '/schemas/parcel', {
+      schema: { fields: { owner: { ...owner, allowNull: false } } },
+    })
+    expect(again.body).toMatchObject({ dropped: [], altered: [] })
+    expect(await schemaOf('parcel')).toEqual(schema)
+
+    const customer = await api.user([
+      { collection: 'parcel', action: 'create', fields: ['title'] },
+      { collection: 'parcel', action: 'read', fields: ['*'], conditions: { owner_Id: '$CURRENT_USER' } },
+    ])
+    await create('parcel', { title: 'of others' })
+    expect((await customer.call('POST', '/items/parcel', { title: 'own' })).status).toBe(201)
+    expect((await customer.call('POST', '/items/parcel', { title: 'x', owner_Id: customer.id })).status).toBe(403)
+    expect((await customer.call('GET', '/items/parcel?fields=title,owner_Id')).body.data).toEqual([
+      { title: 'own', owner_Id: customer.id },
+    ])
+
+    const beside = { owner, owner_Id: { type: 'UUID' } }
+    expect(await problemsOf({ fields: beside })).toEqual({
+      'fields.owner.defaultValue': 'fields.owner_Id declares the column: say it there',
+    })
+    const many = { relType: 'HasMany', target: 'person', defaultValue: { type: 'CURRENT_USER' } }
+    expect(await problemsOf({ fields: { many } })).toMatchObject({
+      'fields.many.defaultValue': expect.stringContaining('has no effect'),
+    })
+  })
+
+  it('says what makes a default where only its name is given', async () => {
+    const message = async (type: string, defaultValue: unknown) =>
+      (await problemsOf({ fields: { f: { type, defaultValue } } }))['fields.f']
+    expect(await message('UUID', 'CURRENT_USER')).toMatch(/expected a UUID, did you mean {"type": "CURRENT_USER"}\?$/)
+    expect(await message('UUID', '$CURRENT_TENANT')).toMatch(/, did you mean {"type": "CURRENT_TENANT"}\?$/)
+    expect(await message('Integer', 'autoincrement')).toMatch(/, did you mean {"type": "AUTOINCREMENT"}\?$/)
+    expect(await message('UUID', 'nobody')).toMatch(/expected a UUID$/)
+  })
+
   it('says what is wrong where the two cannot be told apart or contradict each other', async () => {
     const entry = { type: 'Integer', relType: 'BelongsTo', target: 'category', foreignKey: 'categoryId' }
     expect(await problemsOf({ fields: { categoryId: entry } })).toEqual({
@@ -387,7 +429,7 @@ describe('the closed shape', () => {
         i: 'String',
         j: { type: 'Decimal', values: { size: 3 } },
         k: { relType: 'BelongsTo', target: 'person', alias: 'x', onDelet: 'CASCADE' },
-        l: { relType: 'BelongsTo', target: 'person', defaultValue: { type: 'CURRENT_USER' } },
+        l: { relType: 'BelongsTo', target: 'person', unique: true },
         m: { type: 'String', calculated: 'a' },
         n: { type: 'Integer', unique: 'yes', defaultValue: 'x' },
       },
@@ -420,7 +462,7 @@ describe('the closed shape', () => {
       'fields.j.values.size': has('did you mean stringLength?'),
       'fields.k.alias': has('did you mean as?'),
       'fields.k.onDelet': has('did you mean onDelete: "CASCADE"?'),
-      'fields.l.defaultValue': has('has no effect'),
+      'fields.l.unique': has('has no effect'),
       'fields.m.calculated': has('it needs type "VIRTUAL"'),
       'fields.n.unique': 'must be true or false',
       'fields.n': has('needs true or false as unique'),
