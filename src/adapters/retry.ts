@@ -2,7 +2,7 @@ import pLimit from 'p-limit'
 import pRetry from 'p-retry'
 
 /** Pauses between attempts, in milliseconds: each twice as long as the one before it, up to the longest. */
-type Backoff = { readonly firstMs: number; readonly longestMs: number }
+export type Backoff = { readonly firstMs: number; readonly longestMs: number }
 
 /** The pause after so many failures, 1 or more. */
 export function pauseAfter(failures: number, { firstMs, longestMs }: Backoff): number {

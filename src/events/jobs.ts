@@ -1,8 +1,10 @@
 import type { PgBoss, Queue } from 'pg-boss'
 import type { Logger } from 'pino'
 import type { Static, TSchema } from 'typebox'
+import { openFailures } from '../adapters/failures.ts'
 import { fits, problemsOf, Type } from '../adapters/typebox.ts'
 import { ConfigError } from '../config/config.ts'
+import { isPassing } from '../db/errors.ts'
 import { type Reader, rawQuery, sql, type Tx } from '../db/sql.ts'
 import { onFirstUse, openByUse } from '../language/once.ts'
 import { type Actor, type Cause, causedActor, causedBy, systemActor } from './actor.ts'
@@ -213,7 +215,13 @@ export async function startBoss({ db, log, supervise, install = false }: BossOpt
     createSchema: install,
     monitorIntervalSeconds: 60,
   })
-  boss.on('error', (error) => log.error({ err: error }, 'job queue error'))
+  const failures = openFailures({ log }, 'the job queue could not be looked after yet')
+  // What it does by itself it does again, so while the database is away its errors are no faults.
+  boss.on('error', (given) => {
+    const error = errorFrom(given)
+    if (isPassing(error)) failures.failed(error)
+    else log.error({ err: error }, 'job queue error')
+  })
   boss.on('warning', (warning) => log.warn({ warning }, 'job queue warning'))
   try {
     return await boss.start()
@@ -222,6 +230,11 @@ export async function startBoss({ db, log, supervise, install = false }: BossOpt
     await boss.stop({ graceful: false, close: false })
     throw error
   }
+}
+
+/** Of its own queues pg-boss gives errors as objects that have what an error has, and are none. */
+function errorFrom(given: Error): Error {
+  return given instanceof Error ? given : Object.assign(new Error(), given as object)
 }
 
 /**

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { openFailures } from '../adapters/failures.ts'
 import { pauseAfter } from '../adapters/retry.ts'
 import { logTable } from '../catalog/log-triggers.ts'
 import type { Listening } from '../db/listener.ts'
@@ -180,6 +181,11 @@ async function release(deps: ConsumerWrites, places: readonly ConsumerRun[]): Pr
 /** Renews what this process holds, and takes what no process does. */
 async function hold(shell: Shell): Promise<void> {
   const { deps, timing, stopping } = shell
+  const failures = openFailures(deps, 'the leases of consumers could not be renewed', {
+    get consumers() {
+      return shell.places.map(({ consumer }) => consumer.name)
+    },
+  })
   while (!stopping.signal.aborted) {
     try {
       await renew(shell)
@@ -187,8 +193,9 @@ async function hold(shell: Shell): Promise<void> {
       const claimed = free.length === 0 ? [] : await claimConsumers(deps, free, shell.holder, timing.leaseMs)
       for (const row of claimed) take(placeOf(shell, row), row)
       if (claimed.length > 0) deps.log.info({ consumers: claimed.map(({ name }) => name) }, 'consumers were taken')
+      failures.worked()
     } catch (error) {
-      deps.log.warn({ err: error }, 'the leases of consumers could not be renewed')
+      failures.failed(error)
     }
     await pause(shell, timing.leaseMs / 4)
   }
@@ -261,16 +268,16 @@ const backoff = { firstMs: 100, longestMs: 5000 }
 async function follow(shell: Shell, place: ConsumerRun): Promise<void> {
   const { deps, stopping } = shell
   const kept = { at: performance.now(), log: '' }
-  let failures = 0
+  const about = { consumer: place.consumer.name }
+  const failures = openFailures(deps, 'a consumer could not go on; it tries again', about)
   while (!stopping.signal.aborted && !place.isLeft) {
     try {
       const isDone = await advance(shell, place, kept)
-      failures = 0
+      // One that this process does not hold has shown nothing.
+      if (place.held !== undefined) failures.worked()
       if (isDone) await rest(shell, place)
     } catch (error) {
-      failures += 1
-      deps.log.warn({ err: error, consumer: place.consumer.name }, 'a consumer could not go on; it tries again')
-      await pause(shell, pauseAfter(failures, backoff))
+      await pause(shell, pauseAfter(failures.failed(error), backoff))
       // A page that takes longer than a transaction may is passed in smaller ones.
       await readAgain(shell, place, 4)
     }

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { openFailures } from '../adapters/failures.ts'
 import { type LogKeys, logKeys } from '../adapters/log-key.ts'
 import type { Logs } from '../adapters/logger.ts'
 import type { Configuration } from '../config/config.ts'
@@ -206,11 +207,11 @@ async function lookAfter(
     },
     async () => heads?.catchUp(stopping),
   ]
+  const failures = openFailures(deps, 'upkeep of the seals of the log failed; it is tried again')
   while (!stopping.aborted) {
-    for (const step of steps)
-      await step().catch((error: unknown) =>
-        deps.log.warn({ err: error }, 'upkeep of the seals of the log failed; it is tried again'),
-      )
+    const outcomes = []
+    for (const step of steps) outcomes.push(await step().then(() => undefined, failures.failed))
+    if (outcomes.every((failed) => failed === undefined)) failures.worked()
     await delay(lookMs, undefined, { signal: stopping }).catch(() => undefined)
   }
 }

@@ -1,4 +1,5 @@
 import type { JobWithMetadata } from 'pg-boss'
+import { type Failures, openFailures } from '../adapters/failures.ts'
 import type { Logs } from '../adapters/logger.ts'
 import { pauseAfter, retryTransient } from '../adapters/retry.ts'
 import type { Traces } from '../adapters/tracing.ts'
@@ -121,18 +122,20 @@ async function work<Name extends QueueName>(
 ): Promise<void> {
   const { deps, options, running } = loop
   const { queue, concurrency, batchSize = concurrency, pollMs = defaultPollMs, admission } = options
-  let failures = 0
+  const failures = openFailures(deps, 'jobs could not be fetched', { queue })
   while (!loop.isStopping) {
     const free = concurrency - running.size
     const most = Math.min(free, batchSize, admission?.room() ?? free)
-    const jobs = free === 0 ? [] : await fetchJobs<Name>(deps, queue, most, admission?.full())
-    const refused = jobs?.filter((job) => !begin(loop, job))
-    if (refused !== undefined && refused.length > 0) await putBack(deps, queue, refused)
-    failures = jobs === undefined ? failures + 1 : 0
-    if (failures > 0) await wait(pauseAfter(failures, backoff))
-    else if (jobs!.length === 0) await wait(free === 0 ? undefined : pollMs)
+    const jobs = free === 0 ? [] : await fetchJobs<Name>(deps, queue, most, failures, admission?.full())
+    if (typeof jobs === 'number') {
+      await wait(pauseAfter(jobs, backoff))
+      continue
+    }
+    const refused = jobs.filter((job) => !begin(loop, job))
+    if (refused.length > 0) await putBack(deps, queue, refused)
+    if (jobs.length === 0) await wait(free === 0 ? undefined : pollMs)
     // The next look leaves out the groups of these; where it cannot, looking again and again would not help.
-    else if (refused!.length === jobs!.length) await wait(Math.min(pollMs, afterRefusalMs))
+    else if (refused.length === jobs.length) await wait(Math.min(pollMs, afterRefusalMs))
   }
 }
 
@@ -211,22 +214,24 @@ function outcomeOf(error: Error | undefined) {
   return error instanceof PermanentError ? 'given up' : 'failed'
 }
 
-/** Undefined when the database could not answer. */
+/** When the database could not answer, how often in a row it could not. */
 async function fetchJobs<Name extends QueueName>(
-  { boss, log }: Jobs & Logs,
+  { boss }: Jobs,
   queue: Name,
   batchSize: number,
+  failures: Failures,
   ignoreGroups: readonly string[] = [],
-): Promise<FetchedJob<Name>[] | undefined> {
+): Promise<FetchedJob<Name>[] | number> {
   try {
-    return await (await boss()).fetch<JobData[Name]>(queue, {
+    const jobs = await (await boss()).fetch<JobData[Name]>(queue, {
       batchSize,
       includeMetadata: true,
       ignoreGroups: [...ignoreGroups],
     })
+    failures.worked()
+    return jobs
   } catch (error) {
-    log.warn({ err: error, queue }, 'jobs could not be fetched')
-    return undefined
+    return failures.failed(error)
   }
 }
 
@@ -279,10 +284,11 @@ function openOutcomes(deps: Jobs & Logs, queue: QueueName) {
       throw error
     }
   }
-  const onRetry = (error: unknown) =>
-    deps.log.warn({ err: error, queue, jobs: waiting.length }, 'outcomes of jobs could not be written yet')
+  const failures = openFailures(deps, 'outcomes of jobs could not be written yet', { queue })
+  const onRetry = failures.failed
   const write = async () => {
     while (waiting.length > 0) await retryTransient(writeWaiting, { backoff, unref: true, onRetry })
+    failures.worked()
     writing = undefined
   }
 
@@ -330,6 +336,7 @@ type Heartbeat = { readonly id: string; readonly retryCount: number; readonly he
  */
 function openHeartbeat(deps: Jobs & Logs, queue: QueueName, everyMs: number) {
   const beating = new Set<Heartbeat>()
+  const failures = openFailures(deps, 'heartbeats of running jobs could not be sent', { queue })
   const beat = async () => {
     if (beating.size === 0) return
     try {
@@ -337,8 +344,9 @@ function openHeartbeat(deps: Jobs & Logs, queue: QueueName, everyMs: number) {
         queue,
         [...beating].map(({ id, retryCount }) => ({ id, retryCount })),
       )
+      failures.worked()
     } catch (error) {
-      deps.log.warn({ err: error, queue }, 'heartbeats of running jobs could not be sent')
+      failures.failed(error)
     }
   }
   const timer = setInterval(beat, everyMs)

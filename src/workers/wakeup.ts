@@ -1,4 +1,6 @@
+import { type Failures, openFailures } from '../adapters/failures.ts'
 import type { Logs } from '../adapters/logger.ts'
+import { type Backoff, pauseAfter } from '../adapters/retry.ts'
 
 /** A signal for one waiter. A wakeup that comes without a waiter ends the next wait at once. */
 export function openWakeup() {
@@ -43,17 +45,39 @@ export async function endWithin(waitMs: number, work: Promise<unknown>, abort: (
   await within(graceMs, work)
 }
 
-/** Runs `work` again and again, `ms` after its last end. A failure is only logged. */
-export function repeat({ log }: Logs, ms: number, work: () => Promise<void>) {
+const afterFailure: Backoff = { firstMs: 250, longestMs: 5000 }
+
+/** Does work that says how long to wait before it is done again; where it fails, a pause that grows with each failure in a row. */
+export async function orPause<Wait extends number | undefined>(
+  failures: Failures,
+  work: () => Promise<Wait>,
+  backoff: Backoff = afterFailure,
+): Promise<Wait | number> {
+  try {
+    const ms = await work()
+    failures.worked()
+    return ms
+  } catch (error) {
+    return pauseAfter(failures.failed(error), backoff)
+  }
+}
+
+/**
+ * Runs `work` again and again, `ms` after its last end. A failure is only logged, with `problem`, and the pauses grow: not by much, as some
+ * of this work are signs of life.
+ */
+export function repeat(deps: Logs, problem: string, ms: number, work: () => Promise<void>) {
+  const failures = openFailures(deps, `${problem}; it is tried again`)
+  const backoff = { firstMs: ms, longestMs: Math.max(ms, Math.min(4 * ms, afterFailure.longestMs)) }
+  const once = async () => {
+    await work()
+    return ms
+  }
   let isClosed = false
   let timer: NodeJS.Timeout
   const run = async () => {
-    try {
-      await work()
-    } catch (error) {
-      log.warn({ err: error }, 'regular work on tasks failed; it is done again')
-    }
-    if (!isClosed) timer = setTimeout(run, ms)
+    const pauseMs = await orPause(failures, once, backoff)
+    if (!isClosed) timer = setTimeout(run, pauseMs)
   }
   timer = setTimeout(run, ms)
   return {

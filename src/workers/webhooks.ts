@@ -1,3 +1,4 @@
+import { openFailures } from '../adapters/failures.ts'
 import { dropPlacesOfWebhooks, webhooksWithWork } from '../db/unlogged/messages.ts'
 import {
   deliverTo,
@@ -8,7 +9,7 @@ import {
 } from '../features/messaging/webhooks/webhooks.ts'
 import type { OpenedService, WorkerWrites } from './capabilities.ts'
 import { openConsumers } from './consumers.ts'
-import { endWithin, openWakeup, repeat } from './wakeup.ts'
+import { endWithin, openWakeup, orPause, repeat } from './wakeup.ts'
 
 /** How often webhooks are looked for that were made, changed, paused or deleted. */
 const lookMs = 1000
@@ -29,9 +30,13 @@ export async function openWebhooks(deps: WorkerWrites): Promise<OpenedService> {
     return active.map((webhook) => webhookConsumer(deps, webhook))
   }
   const consumers = await openConsumers(deps, await consumersOf())
-  const following = repeat(deps, lookMs, async () => consumers.serve(await consumersOf()))
-  const tidying = repeat(deps, tidyMs, () => dropPlacesOfWebhooks(deps))
-  const telling = repeat(deps, tellMs, () => tellOfStopped(deps))
+  const following = repeat(deps, 'webhooks could not be read', lookMs, async () => consumers.serve(await consumersOf()))
+  const tidying = repeat(deps, 'the places of webhooks that are gone could not be dropped', tidyMs, () =>
+    dropPlacesOfWebhooks(deps),
+  )
+  const telling = repeat(deps, 'webhooks whose place is gone could not be looked for', tellMs, () =>
+    tellOfStopped(deps),
+  )
   const lanes = openLanes(deps, () => (active.length > 0 ? dueMs : lookMs))
   return {
     readiness: consumers.readiness,
@@ -56,15 +61,15 @@ function openLanes(deps: WorkerWrites, untilNextLook: () => number) {
       .finally(() => running.delete(id))
     running.set(id, lane)
   }
+  deps.listener.onReconnect(wake)
+  const failures = openFailures(deps, 'due deliveries could not be read')
+  /** Starts what is due and gives how long to wait. */
+  const look = async (): Promise<number> => {
+    for (const id of await webhooksWithWork(deps)) if (!running.has(id)) start(id)
+    return untilNextLook()
+  }
   const work = async () => {
-    while (!stopping.signal.aborted) {
-      try {
-        for (const id of await webhooksWithWork(deps)) if (!running.has(id)) start(id)
-      } catch (error) {
-        deps.log.warn({ err: error }, 'due deliveries could not be read')
-      }
-      await wait(untilNextLook())
-    }
+    while (!stopping.signal.aborted) await wait(await orPause(failures, look))
     await Promise.all(running.values())
   }
   const worked = work()

@@ -1,15 +1,15 @@
+import { openFailures } from '../adapters/failures.ts'
 import { deleteUnusedVersions, touchExecutions } from '../db/unlogged/work.ts'
 import { loadExtensions } from '../extensions/extensions.ts'
 import type { ClaimedExecution } from '../features/work/workflows/workflows.ts'
 import { oncePer } from '../language/once.ts'
 import type { OpenedService, WorkerWrites } from './capabilities.ts'
 import { openConsumers } from './consumers.ts'
-import { openWakeup, repeat, within } from './wakeup.ts'
+import { openWakeup, orPause, repeat, within } from './wakeup.ts'
 
 /** Signs of life, well within the lease of an execution. */
 const beatMs = 5000
 const longestSleepMs = 30_000
-const pauseAfterErrorMs = 2000
 /** Executions that share a transaction make more of them than of their own (group-commit.ts). */
 const transactionsAtOnce = 3
 /** While most places are taken. */
@@ -33,7 +33,7 @@ export async function openWorkflows(deps: WorkerWrites): Promise<OpenedService> 
   const consumers = await openConsumers(deps, [triggers.consumer])
   const executions = openExecutions(deps, workflows)
   const schedules = openTicks(deps, triggers.tick)
-  const tidying = repeat(deps, tidyMs, () => tidy(deps, workflows))
+  const tidying = repeat(deps, 'old executions of workflows could not be deleted', tidyMs, () => tidy(deps, workflows))
   return {
     readiness: consumers.readiness,
     stop: async (waitMs) => {
@@ -116,17 +116,15 @@ function openExecutions(deps: WorkerWrites, workflows: WorkflowsModule) {
     const ms = await nextExecutionMs(deps)
     return Math.min(longestSleepMs, ms === undefined ? longestSleepMs : ms + afterDueMs)
   }
+  const failures = openFailures(deps, 'due executions of workflows could not be claimed yet')
   const work = async () => {
     while (!stopping.signal.aborted) {
-      const ms = await look().catch((error: unknown) => {
-        deps.log.warn({ err: error }, 'due executions of workflows could not be claimed yet')
-        return pauseAfterErrorMs
-      })
+      const ms = await orPause(failures, look)
       if (ms !== 0 && !stopping.signal.aborted) await wait(ms)
     }
     await Promise.all(running.values())
   }
-  const beats = repeat(deps, beatMs, async () => {
+  const beats = repeat(deps, 'the leases of executions could not be renewed', beatMs, async () => {
     if (running.size > 0) await touchExecutions(deps, [...running.keys()])
     const recovered = await recoverExecutions(deps)
     for (const { id, status } of recovered)
@@ -151,12 +149,10 @@ function openTicks(deps: WorkerWrites, tick: () => Promise<number | undefined>) 
   let isStopping = false
   deps.listener.on('svc_workflows', wake)
   deps.listener.onReconnect(wake)
+  const failures = openFailures(deps, 'scheduled workflows could not be started yet')
   const work = async () => {
     while (!isStopping) {
-      const ms = await tick().catch((error: unknown) => {
-        deps.log.warn({ err: error }, 'scheduled workflows could not be started yet')
-        return pauseAfterErrorMs
-      })
+      const ms = await orPause(failures, tick)
       if (!isStopping) await wait(Math.min(longestSleepMs, ms ?? longestSleepMs))
     }
   }

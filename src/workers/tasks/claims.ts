@@ -60,8 +60,13 @@ export function openClaims(deps: Writes): Claims {
     }
   }
   const { stallTimeoutSeconds } = deps.config.tasks
-  const beats = repeat(deps, Math.min(longestBeatMs, (stallTimeoutSeconds * 1000) / 6), beat)
-  const saves = repeat(deps, progressMs, save)
+  const beats = repeat(
+    deps,
+    'signs of life of running tasks could not be given',
+    Math.min(longestBeatMs, (stallTimeoutSeconds * 1000) / 6),
+    beat,
+  )
+  const saves = repeat(deps, 'the progress of tasks could not be stored', progressMs, save)
 
   return {
     hold: (claim, onLost) =>

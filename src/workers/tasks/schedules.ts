@@ -1,4 +1,5 @@
 import { parseCron } from '../../adapters/cron.ts'
+import { openFailures } from '../../adapters/failures.ts'
 import type { Clock } from '../../db/clock.ts'
 import type { UnloggedWrites } from '../../db/sql.ts'
 import {
@@ -9,7 +10,7 @@ import {
   takeLock,
   takeSlot,
 } from '../../db/unlogged/work.ts'
-import { openWakeup, repeat } from '../wakeup.ts'
+import { openWakeup, orPause, repeat } from '../wakeup.ts'
 import type { ScheduleInfo } from './protocol.ts'
 import { type Calls, startRunner, type TaskRunner } from './runners.ts'
 import type { TaskWorkerWrites } from './service.ts'
@@ -21,7 +22,6 @@ const lockSeconds = 30
 const renewMs = 5000
 const longestSleepMs = 30_000
 const shortestSleepMs = 50
-const pauseAfterErrorMs = 2000
 
 /**
  * Runs the schedules: each at its time by the clock of the database, in one of all processes, and never twice at once. A
@@ -67,17 +67,14 @@ type RunningSchedules = ScheduleOptions & {
 
 async function work(schedules: RunningSchedules, wait: (ms: number) => Promise<void>): Promise<void> {
   const { deps, known } = schedules
+  const failures = openFailures(deps, 'schedules could not be read yet')
   let isRegistered = false
-  while (!schedules.isStopping) {
-    try {
-      if (!isRegistered) await register(deps, known)
-      isRegistered = true
-      await wait(await look(schedules))
-    } catch (error) {
-      deps.log.warn({ err: error }, 'schedules could not be read yet')
-      await wait(pauseAfterErrorMs)
-    }
+  const lookOnce = async () => {
+    if (!isRegistered) await register(deps, known)
+    isRegistered = true
+    return look(schedules)
   }
+  while (!schedules.isStopping) await wait(await orPause(failures, lookOnce))
 }
 
 /** For an expression that has no next time any more. */
@@ -117,7 +114,12 @@ async function run(schedules: RunningSchedules, id: string): Promise<void> {
   const lock = `schedule ${id}`
   if (!(await takeLock(deps, lock, holder, lockSeconds)))
     return deps.log.warn({ schedule: id }, 'a schedule is left out this time: its last run goes on')
-  const renewal = repeat(deps, renewMs, async () => void (await takeLock(deps, lock, holder, lockSeconds)))
+  const renewal = repeat(
+    deps,
+    `the lock of the schedule ${id} could not be renewed`,
+    renewMs,
+    async () => void (await takeLock(deps, lock, holder, lockSeconds)),
+  )
   try {
     const outcome = await (await runnerOf(schedules)).run({ kind: 'schedule', id }, () => undefined)
     if (outcome.state === 'settled') deps.log.info({ schedule: id }, 'schedule run')

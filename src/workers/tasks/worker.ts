@@ -1,3 +1,4 @@
+import { openFailures } from '../../adapters/failures.ts'
 import type { Configuration } from '../../config/config.ts'
 import type { Reads } from '../../db/pools.ts'
 import type { Writes } from '../../events/commit.ts'
@@ -10,7 +11,7 @@ import {
   nextDueMs,
   recoverTasks,
 } from '../../features/work/tasks/tasks.ts'
-import { endWithin, openWakeup, repeat } from '../wakeup.ts'
+import { endWithin, openWakeup, orPause, repeat } from '../wakeup.ts'
 import {
   type CircuitBreaker,
   type Claims,
@@ -33,7 +34,6 @@ type TaskWorker = {
   stop(waitMs: number): Promise<void>
 }
 
-const pauseAfterErrorMs = 2000
 /** Of the slots of a process; at least one. */
 const isolatedShare = 1 / 4
 
@@ -66,7 +66,12 @@ export async function openTasks(deps: TaskWorkerWrites): Promise<TaskWorker> {
   }
   deps.listener.on('svc_tasks', wake)
   deps.listener.onReconnect(wake)
-  const refreshes = repeat(deps, listRefreshIntervalSeconds * 1000, service.refresh)
+  const refreshes = repeat(
+    deps,
+    'the list of tasks could not be read',
+    listRefreshIntervalSeconds * 1000,
+    service.refresh,
+  )
   const schedules = openSchedules(deps, { openCalls, known: first.abilities.schedules })
   const worked = work(worker, wait)
 
@@ -106,11 +111,9 @@ type Worker = {
 }
 
 async function work(worker: Worker, wait: (ms: number | undefined) => Promise<void>): Promise<void> {
+  const failures = openFailures(worker.deps, 'due tasks could not be claimed yet')
   while (!worker.isStopping) {
-    const sleepMs = await look(worker).catch((error: unknown) => {
-      worker.deps.log.warn({ err: error }, 'due tasks could not be claimed yet')
-      return pauseAfterErrorMs
-    })
+    const sleepMs = await orPause(failures, () => look(worker))
     if (sleepMs !== 0 && !worker.isStopping) await wait(sleepMs)
   }
 }
