@@ -1,4 +1,5 @@
 import { open } from 'node:fs/promises'
+import { openFailures } from '../adapters/failures.ts'
 import type { Logs } from '../adapters/logger.ts'
 import type { Reads } from '../db/pools.ts'
 import { type Head, headsAfter, lastHeadIn } from '../events/seals/seals.ts'
@@ -18,23 +19,15 @@ export type HeadFile = {
  * were made while it could not be written to follow as soon as it can.
  */
 export function openHeadFile({ db, log }: Reads & Logs, path: string): HeadFile {
+  const failures = openFailures({ log }, 'LOG_SEAL_FILE cannot be appended to: heads wait until it can', { path })
   let kept: Head | undefined
-  let failures = 0
   let reason: string | undefined
   const failed = (error: unknown): void => {
-    failures += 1
+    failures.failed(error)
     reason = (error as NodeJS.ErrnoException).code ?? 'unknown'
-    if (isSaid(failures))
-      log.warn({ err: error, path, failures }, 'LOG_SEAL_FILE cannot be appended to: heads wait until it can')
-  }
-  const succeeded = (appended: number): void => {
-    if (failures > 0) log.info({ path, heads: appended }, 'LOG_SEAL_FILE is appended to again')
-    failures = 0
-    reason = undefined
   }
   return {
     catchUp: async (stopping) => {
-      let appended = 0
       try {
         // One that was moved away goes on in the new one.
         kept = (await withFile(path, async (file) => lastHeadIn(await tailOf(file)))) ?? kept
@@ -50,19 +43,13 @@ export function openHeadFile({ db, log }: Reads & Logs, path: string): HeadFile 
           return failed(error)
         }
         kept = heads.at(-1)
-        appended += heads.length
       }
-      succeeded(appended)
+      failures.worked()
+      reason = undefined
     },
     readiness: () => ({ sealFile: reason === undefined ? { ok: true } : { ok: false, reason } }),
   }
 }
-
-const saidAgainAfter = 256
-
-/** Which of a row of failures are told: the first, and then after pauses that grow, up to some minutes. */
-export const isSaid = (failures: number): boolean =>
-  failures % saidAgainAfter === 0 || Number.isInteger(Math.log2(failures))
 
 /** The last whole head in a file; undefined where there is no file, too. */
 export async function lastHeadOf(path: string): Promise<Head | undefined> {
