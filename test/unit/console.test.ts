@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { DaybookError } from '../../clients/client.ts'
 import { describedAccess, grantedAccess } from '../../console/src/app/access.ts'
 import { collectionOf } from '../../console/src/app/definition.ts'
-import { explain, problemsOfFields } from '../../console/src/app/errors.ts'
+import { inWords, ofFields } from '../../console/src/app/refusals.ts'
 import { readFilter, writeFilter } from '../../console/src/pages/data/filter.ts'
 import { readStart, recordsOf, renamed } from '../../console/src/pages/data/import-file.ts'
 import { operatorNames } from '../../console/src/pages/data/operators.ts'
@@ -313,7 +312,7 @@ describe('messages over the page', () => {
 
 describe('a refusal in words', () => {
   const refusal = (message: string, code: string, status: number, details: unknown) =>
-    new DaybookError(message, { code, status, details })
+    inWords({ message, code, status, details, requestId: 'r1' })
 
   it('says everything once, and of each field what is wrong with it', () => {
     const errors = [
@@ -323,20 +322,20 @@ describe('a refusal in words', () => {
     ]
     const words = 'Validation failed: name: is required; stock: expected an integer; stock: too many'
     const error = refusal(words, 'VALIDATION_ERROR', 400, { errors })
-    expect(explain(error)).toMatchObject({
+    expect(error).toMatchObject({
       title: 'Validation failed',
       details: ['name: is required', 'stock: expected an integer', 'stock: too many'],
     })
-    expect(problemsOfFields(error, ['name', 'stock', 'note'])).toEqual({
+    expect(ofFields(error, ['name', 'stock', 'note'])).toEqual({
       name: 'is required',
       stock: 'expected an integer; too many',
     })
     const missing = refusal('Required field missing', 'REQUIRED_FIELD_MISSING', 400, 'name')
-    expect(problemsOfFields(missing, ['name', 'names'])).toEqual({ name: 'Required field missing' })
+    expect(ofFields(missing, ['name', 'names'])).toEqual({ name: 'Required field missing' })
   })
 
   it('gives no advice where nothing is left to do, or to look at', () => {
-    const advice = (code: string, details: unknown) => explain(refusal('No', code, 409, details)).advice
+    const advice = (code: string, details: unknown) => refusal('No', code, 409, details).advice
     expect(advice('NOTHING_TO_UNDO', null)).toBeUndefined()
     expect(advice('UNDO_CONFLICT', { conflicts: [] })).toMatch(/^Open the request in the log/)
     expect(advice('UNIQUE_VIOLATION', 'A record with this value already exists')).toMatch(/^Something else/)

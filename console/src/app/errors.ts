@@ -1,80 +1,13 @@
 import { DaybookError } from '../../../clients/client.ts'
-
-export type Explanation = {
-  readonly title: string
-  /** Each problem of a refusal that names several. */
-  readonly details: readonly string[]
-  /** The remedy. */
-  readonly advice: string | undefined
-  readonly requestId: string | undefined
-}
-
-/** The remedy of a refusal, by its code or status. */
-const adviceFor: Readonly<Record<string, string>> = {
-  NO_ANSWER: 'Check that the server runs and that you are online, then try again.',
-  CROSS_SITE_REQUEST:
-    'The server does not take this address for its own: set BASE_URL, or have the proxy pass on Host.',
-  FRESH_PROOF_REQUIRED: 'Sign in again, then repeat this within a few minutes.',
-  HISTORY_GONE: 'Choose a later moment: the log does not reach so far back.',
-  '401': 'Sign in again.',
-  '403': 'Your role does not allow this. An administrator can grant it on the permissions page.',
-  '404': 'It may have been deleted or renamed. Go back to the list.',
-  '408': 'The server ended the statement. Narrow the filter, or sort by an indexed field.',
-  UNDO_CONFLICT: 'Open the request in the log: it shows which, and can undo them all the same.',
-  '412': 'Somebody has written it meanwhile. Load it again and repeat your change.',
-  '413': 'Send less at once.',
-  '429': 'The server limits how often this is tried. Wait a moment.',
-  '500': 'The server could not do it. Its log has the cause under the id below.',
-  '503': 'The server is busy or starting. Try again in a moment.',
-}
+import { type Explanation, inWords } from './refusals.ts'
 
 /** An error in words for a person: what, why, and what to do. */
 export function explain(error: unknown): Explanation {
-  if (!(error instanceof DaybookError))
-    return {
-      title: error instanceof Error ? error.message : String(error),
-      details: [],
-      advice: undefined,
-      requestId: undefined,
-    }
-  const details = detailsOf(error.details)
-  const repeated = `: ${details.join('; ')}`
+  if (error instanceof DaybookError) return inWords(error)
   return {
-    title:
-      details.length > 0 && error.message.endsWith(repeated) ? error.message.slice(0, -repeated.length) : error.message,
-    details,
-    advice:
-      adviceFor[error.code] ??
-      adviceFor[String(error.status)] ??
-      (error.status === 409 && details.length > 0 ? inTheWay : undefined),
-    requestId: error.status >= 500 ? error.requestId : undefined,
+    title: error instanceof Error ? error.message : String(error),
+    details: [],
+    advice: undefined,
+    requestId: undefined,
   }
-}
-
-const inTheWay = 'Something else stands in the way: look at what it names, then try again.'
-
-/** What a refusal says of each of these fields. */
-export function problemsOfFields(error: unknown, names: readonly string[]): Readonly<Record<string, string>> {
-  const { title, details } = explain(error)
-  const found = names.map((name) => [name, details.filter((detail) => isOf(detail, name))] as const)
-  return Object.fromEntries(
-    found
-      .filter(([, own]) => own.length > 0)
-      .map(([name, own]) => [name, own.map((detail) => detail.slice(name.length + 2) || title).join('; ')]),
-  )
-}
-
-/** Whether a detail of a refusal is about a field; one that says no more than its name is, too. */
-export const isOf = (detail: string, field: string): boolean => detail === field || detail.startsWith(`${field}: `)
-
-/** Refusals name their problems as a text, a list, or an object with a list of `errors`. */
-function detailsOf(details: unknown): readonly string[] {
-  if (typeof details === 'string') return [details]
-  if (Array.isArray(details)) return details.flatMap(detailsOf)
-  if (typeof details !== 'object' || details === null) return []
-  const { errors, path, field, collectionName, error, message = error } = details as Record<string, unknown>
-  if (Array.isArray(errors)) return errors.flatMap(detailsOf)
-  if (typeof message !== 'string') return []
-  const place = [path, field, collectionName].find((one) => typeof one === 'string' && one !== '')
-  return [place === undefined ? message : `${String(place)}: ${message}`]
 }

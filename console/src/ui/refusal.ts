@@ -1,5 +1,6 @@
 import { type RefObject, useEffect, useRef, useState } from 'react'
-import { problemsOfFields } from '../app/errors.ts'
+import { explain } from '../app/errors.ts'
+import { ofFields } from '../app/refusals.ts'
 
 export type Refusal<Form extends HTMLElement> = {
   /** Where the fields are. */
@@ -32,7 +33,7 @@ export function useRefusal<Form extends HTMLElement>(names: readonly string[]): 
     form,
     error,
     fields,
-    set: (failure) => setRefused({ error: failure, fields: problemsOfFields(failure, names) }),
+    set: (failure) => setRefused({ error: failure, fields: ofFields(explain(failure), names) }),
     clear: () => setRefused(undefined),
     forget: (field) =>
       setRefused((before) => {

@@ -1,6 +1,7 @@
 import { CircleAlert } from 'lucide-react'
 import type { ReactNode } from 'react'
-import { explain, isOf } from '../app/errors.ts'
+import { explain } from '../app/errors.ts'
+import { isOf } from '../app/refusals.ts'
 import { Button } from './button.tsx'
 import styles from './states.module.css'
 

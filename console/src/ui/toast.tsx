@@ -4,7 +4,7 @@ import { type ReactNode, useRef } from 'react'
 import { explain } from '../app/errors.ts'
 import { looks } from './button.tsx'
 import styles from './overlay.module.css'
-import { useRoom } from './room.ts'
+import { useRoom } from './use-room.ts'
 
 const manager = Toast.createToastManager()
 
