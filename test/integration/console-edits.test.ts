@@ -294,6 +294,10 @@ describeWithBrowser('rows that several users edit in the console', () => {
     await dismiss()
     await answer('Leave')
     await drawer.waitFor({ state: 'detached' })
+    await drawer.getByRole('tab', { name: 'read' }).press('ArrowRight')
+    await drawer.getByRole('tabpanel', { name: 'create' }).getByLabel('May create items').waitFor()
+    await drawer.getByRole('tab', { name: 'create' }).press('ArrowLeft')
+    await drawer.getByRole('tabpanel', { name: 'read' }).waitFor()
 
     await page.goto(`${it_.address}/console/schema/category?add=true`)
     const field = page.getByRole('dialog', { name: 'New field' })

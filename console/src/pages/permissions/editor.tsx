@@ -1,3 +1,4 @@
+import { Tabs } from '@base-ui/react/tabs'
 import { useSuspenseQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { useState } from 'react'
@@ -48,39 +49,35 @@ export function PermissionEditor({ role, collection, stored, onClose }: EditorPr
         </Link>
       }
     >
-      <div className={styles.tabs} role="tablist" aria-label="Action">
-        {actions.map((one) => (
-          <button
-            key={one}
-            type="button"
-            role="tab"
-            aria-selected={one === action}
-            className={styles.tab}
-            onClick={() => look(one)}
-          >
-            {one}
-            {edits[one] !== undefined && (
-              <span className={styles.edited} title="Not saved">
-                <span className="visually-hidden"> not saved</span>
-              </span>
-            )}
-          </button>
-        ))}
-      </div>
-      {known === undefined ? (
-        <Note>There is no collection {collection}. What is granted for it counts once there is one.</Note>
-      ) : (
-        <Rule
-          key={action}
-          role={role}
-          collection={known}
-          action={action}
-          before={before}
-          edit={edits[action] ?? startOf(before)}
-          onEdit={(change) => setEdits((all) => ({ ...all, [action]: change(all[action] ?? startOf(before)) }))}
-          onSaved={() => setEdits(({ [action]: _saved, ...others }) => others)}
-        />
-      )}
+      <Tabs.Root value={action} onValueChange={look}>
+        <Tabs.List className={styles.tabs} aria-label="Action" activateOnFocus>
+          {actions.map((one) => (
+            <Tabs.Tab key={one} value={one} className={styles.tab}>
+              {one}
+              {edits[one] !== undefined && (
+                <span className={styles.edited} title="Not saved">
+                  <span className="visually-hidden"> not saved</span>
+                </span>
+              )}
+            </Tabs.Tab>
+          ))}
+        </Tabs.List>
+        <Tabs.Panel value={action} key={action}>
+          {known === undefined ? (
+            <Note>There is no collection {collection}. What is granted for it counts once there is one.</Note>
+          ) : (
+            <Rule
+              role={role}
+              collection={known}
+              action={action}
+              before={before}
+              edit={edits[action] ?? startOf(before)}
+              onEdit={(change) => setEdits((all) => ({ ...all, [action]: change(all[action] ?? startOf(before)) }))}
+              onSaved={() => setEdits(({ [action]: _saved, ...others }) => others)}
+            />
+          )}
+        </Tabs.Panel>
+      </Tabs.Root>
     </FormDrawer>
   )
 }
