@@ -284,6 +284,10 @@ describeWithBrowser('rows that several users edit in the console', () => {
     await drawer.waitFor({ state: 'detached' })
     await page.getByRole('button', { name: /^visitor, engine:/ }).click()
     await may.check()
+    await drawer.getByRole('tab', { name: 'read' }).press('ArrowRight')
+    await drawer.getByRole('tabpanel', { name: 'create' }).getByLabel('May create items').waitFor()
+    await drawer.getByRole('tab', { name: 'create' }).press('ArrowLeft')
+    await drawer.getByRole('tabpanel', { name: 'read' }).waitFor()
     await dismiss()
     await answer('Cancel')
     expect(await may.isChecked()).toBe(true)
@@ -294,10 +298,6 @@ describeWithBrowser('rows that several users edit in the console', () => {
     await dismiss()
     await answer('Leave')
     await drawer.waitFor({ state: 'detached' })
-    await drawer.getByRole('tab', { name: 'read' }).press('ArrowRight')
-    await drawer.getByRole('tabpanel', { name: 'create' }).getByLabel('May create items').waitFor()
-    await drawer.getByRole('tab', { name: 'create' }).press('ArrowLeft')
-    await drawer.getByRole('tabpanel', { name: 'read' }).waitFor()
 
     await page.goto(`${it_.address}/console/schema/category?add=true`)
     const field = page.getByRole('dialog', { name: 'New field' })
@@ -384,6 +384,25 @@ describeWithBrowser('rows that several users edit in the console', () => {
     expect(wrong.filter((text) => !/status of 413/.test(text))).toEqual([])
   })
 
+  it('shows with a record the rows that refer to it, whether or not its collection declares that', async () => {
+    const { id } = (await it_.api.admin('POST', '/items/category', { name: 'Hydraulic' })).body.data
+    await it_.api.sql(`update engine set "category_Id" = $1 where stock between 100 and 111`, [id])
+    const { page, wrong } = await it_.visit(`/data/category/${id}`)
+    const engines = page.getByRole('region', { name: 'engine by category_Id' })
+    await engines.getByText('(12)').waitFor()
+    expect(await engines.getByRole('listitem').count()).toBe(11)
+    await expectAccessible(page)
+    await engines.getByRole('link', { name: 'All 12' }).click()
+    await cell(page, 'Engine 111').waitFor()
+    await page.goto(`${it_.address}/console/data/dog/new`)
+    await page.getByLabel(/^name/).fill('Rover')
+    await page.getByRole('button', { name: 'Create' }).click()
+    await page.getByRole('heading', { name: 'Rover' }).waitFor()
+    // What nothing refers to has no empty lists.
+    expect(await page.getByRole('region', { name: / by / }).count()).toBe(0)
+    expect(wrong).toEqual([])
+  })
+
   it('keeps messages off the buttons of a form, and offers no undo twice', async () => {
     const { page, wrong } = await it_.visit(`/data/engine/${key(12)}`)
     const [save, undo] = [page.getByRole('button', { name: 'Save' }), page.getByRole('button', { name: 'Undo' })]
@@ -454,6 +473,7 @@ describeWithBrowser('rows that several users edit in the console', () => {
     await page.getByText('is required').waitFor({ state: 'detached' })
     await page.getByRole('button', { name: 'Create' }).click()
     await page.getByRole('heading', { name: 'Electric' }).waitFor()
+    await it_.api.sql(`delete from engine where name = 'Electric'`)
 
     await page.goto(`${it_.address}/console/operations/settings`)
     const save = page.getByRole('button', { name: 'Save' })
@@ -504,7 +524,6 @@ describeWithBrowser('rows that several users edit in the console', () => {
     await page.getByLabel('Set it to').selectOption('no value (null)')
     expect(await after.textContent()).toBe('—')
     await expectAccessible(page)
-    await it_.api.sql(`delete from engine where name = 'Electric'`)
     await change.click()
     await waitFor(async () => (await read(20)).note === null)
     expect((await read(20)).name).toBe('Engine 20')

@@ -1,7 +1,17 @@
 import { useQuery } from '@tanstack/react-query'
-import { type Collection, useCatalog } from '../../app/catalog.ts'
+import { type Catalog, type Collection, useCatalog } from '../../app/catalog.ts'
 import { client } from '../../app/client.ts'
 import { Loading, Note } from '../../ui/states.tsx'
+
+/** The columns of other collections whose values are keys of this one, whether or not it declares the relation. */
+export const columnsTo = (collection: Collection, catalog: Catalog) =>
+  [...catalog.values()]
+    .filter(({ isSystem }) => !isSystem)
+    .flatMap((other) =>
+      other.fields
+        .filter(({ relation }) => relation?.target === collection.name)
+        .map((field) => ({ collection: other, field })),
+    )
 
 type Reference = { readonly collection: string; readonly label: string; readonly field: string; readonly count: number }
 
@@ -12,15 +22,12 @@ export function References({ collection, ids }: { readonly collection: Collectio
     queryKey: ['references', collection.name, ids],
     queryFn: async ({ signal }) => {
       const found: Reference[] = []
-      for (const other of catalog.values())
-        for (const { name, relation } of other.fields)
-          if (relation?.target === collection.name && !other.isSystem) {
-            const { totalCount = 0 } = await client
-              .items(other.name)
-              .list({ filter: { [name]: { in: ids } }, limit: 0, signal })
-            if (totalCount > 0)
-              found.push({ collection: other.name, label: other.label, field: name, count: totalCount })
-          }
+      for (const { collection: other, field } of columnsTo(collection, catalog)) {
+        const filter = { [field.name]: { in: ids } }
+        const { totalCount = 0 } = await client.items(other.name).list({ filter, limit: 0, signal })
+        if (totalCount > 0)
+          found.push({ collection: other.name, label: other.label, field: field.name, count: totalCount })
+      }
       return found
     },
     staleTime: 0,

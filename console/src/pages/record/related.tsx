@@ -6,6 +6,7 @@ import { client } from '../../app/client.ts'
 import { Loading, Problem } from '../../ui/states.tsx'
 import type { Filter } from '../data/filter.ts'
 import type { Row } from '../data/query.ts'
+import { columnsTo } from '../data/references.tsx'
 import { LinksToAny } from './any.tsx'
 import styles from './record.module.css'
 
@@ -18,11 +19,24 @@ type RelatedProps = {
 
 /** The content of a file, and the rows that refer to a record. */
 export function Related({ catalog, collection, row, asOf }: RelatedProps) {
-  const many = collection.relations.filter((relation) => {
+  const many = collection.relations.flatMap((relation) => {
     const target = relation.kind === 'many' ? catalog.get(relation.target) : undefined
     const column = target && columnTo(relation, target, collection)
-    return target?.fields.some(({ name, isHidden }) => name === column && !isHidden) === true
+    const isShown = target?.fields.some(({ name, isHidden }) => name === column && !isHidden) === true
+    return isShown ? [{ title: relation.name, target, column: column! }] : []
   })
+  const between = new Set(collection.relations.map(({ through }) => through))
+  const others = columnsTo(collection, catalog)
+    .filter(({ collection: { name }, field }) => {
+      const isDeclared = many.some(({ target, column }) => target.name === name && column === field.name)
+      return !field.isHidden && !between.has(name) && !isDeclared
+    })
+    .map(({ collection: target, field }) => ({
+      title: `${target.label} by ${field.name}`,
+      target,
+      column: field.name,
+      isUndeclared: true,
+    }))
   const any = collection.relations.filter(({ kind, target }) => kind === 'links to any' && catalog.has(target))
   const id = row[collection.key] as string | number
   return (
@@ -31,11 +45,8 @@ export function Related({ catalog, collection, row, asOf }: RelatedProps) {
       {any.map((relation) => (
         <LinksToAny key={relation.name} {...{ relation, id, catalog, asOf }} junction={catalog.get(relation.target)!} />
       ))}
-      {many.map((relation) => (
-        <Many
-          key={relation.name}
-          {...{ relation, id, asOf, target: catalog.get(relation.target)!, owner: collection }}
-        />
+      {[...many, ...others].map((one) => (
+        <Many key={one.title} {...one} {...{ id, asOf }} />
       ))}
     </>
   )
@@ -46,19 +57,22 @@ const columnTo = ({ foreignKey }: Relation, target: Collection, owner: Collectio
   foreignKey ?? target.fields.find((field) => field.relation?.target === owner.name)?.name ?? `${owner.name}_Id`
 
 type ManyProps = {
-  readonly relation: Relation
-  readonly owner: Collection
+  readonly title: string
   readonly target: Collection
+  /** Of the target, with the key of the record. */
+  readonly column: string
+  /** Shown only where there are such rows. */
+  readonly isUndeclared?: boolean
   readonly id: string | number
   readonly asOf: string | undefined
 }
 
 const shown = 10
 
-function Many({ relation, owner, target, id, asOf }: ManyProps) {
-  const filter: Filter = { [columnTo(relation, target, owner)]: id }
+function Many({ title, target, column, isUndeclared = false, id, asOf }: ManyProps) {
+  const filter: Filter = { [column]: id }
   const { data, error } = useQuery({
-    queryKey: ['related', owner.name, id, relation.name, asOf],
+    queryKey: ['related', target.name, column, id, asOf],
     queryFn: ({ signal }) =>
       client.items(target.name).list({
         fields: [...new Set([target.key, target.titleField])],
@@ -69,10 +83,11 @@ function Many({ relation, owner, target, id, asOf }: ManyProps) {
       }),
   })
   const total = data?.totalCount ?? 0
+  if (isUndeclared && total === 0 && error === null) return null
   return (
-    <section className={styles.card} aria-label={relation.name}>
+    <section className={styles.card} aria-label={title}>
       <h2>
-        {relation.name} {data !== undefined && <small>({total.toLocaleString()})</small>}
+        {title} {data !== undefined && <small>({total.toLocaleString()})</small>}
       </h2>
       {error !== null && <Problem error={error} />}
       {data === undefined && error === null && <Loading lines={2} />}
