@@ -45,6 +45,16 @@ describeWithBrowser('rows that several users edit in the console', () => {
       },
     })
     await it_.api.admin('POST', '/items/svc_Role', { name: 'visitor' })
+    await make('visit', {
+      fields: {
+        minutes: { type: 'Integer', defaultValue: 60, description: 'How long' },
+        state: { type: 'ENUM', values: ['asked', 'done'], allowNull: false, defaultValue: 'asked' },
+        isPaid: { type: 'Boolean', defaultValue: false },
+        host: { type: 'UUID', defaultValue: { type: 'CURRENT_USER' } },
+        at: { type: 'DateTime', defaultValue: { type: 'NOW' } },
+        note: { type: 'String' },
+      },
+    })
     await make('dog', {
       fields: {
         name: { type: 'String' },
@@ -400,6 +410,25 @@ describeWithBrowser('rows that several users edit in the console', () => {
     await page.getByRole('heading', { name: 'Rover' }).waitFor()
     // What nothing refers to has no empty lists.
     expect(await page.getByRole('region', { name: / by / }).count()).toBe(0)
+    expect(wrong).toEqual([])
+  })
+
+  it('says what a new record gets where nothing is given', async () => {
+    const { page, wrong } = await it_.visit('/data/visit/new')
+    const hintOf = (label: RegExp) =>
+      page.getByLabel(label).evaluate((control: any) => {
+        const [hint] = (control.getAttribute('aria-describedby') ?? '').split(' ')
+        return control.ownerDocument.getElementById(hint)?.textContent
+      })
+    expect(await hintOf(/^minutes/)).toBe('How long · 60 unless given')
+    expect(await hintOf(/^state/)).toBe('asked unless given')
+    expect(await hintOf(/^isPaid/)).toBe('no unless given')
+    expect(await hintOf(/^host/)).toBe('you unless given')
+    expect(await hintOf(/^at/)).toBe('now unless given')
+    expect(await hintOf(/^note/)).toBeUndefined()
+    await page.getByRole('button', { name: 'Create' }).click()
+    await page.getByRole('heading', { level: 1 }).filter({ hasNotText: 'New in' }).waitFor()
+    expect(await hintOf(/^minutes/)).toBe('How long')
     expect(wrong).toEqual([])
   })
 

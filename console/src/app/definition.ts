@@ -20,6 +20,8 @@ export type Field = {
   readonly isChangeable: boolean
   readonly options: readonly string[]
   readonly maxLength: number | undefined
+  /** The value of a new row that brings none, in words; undefined where it then has none, or a machine's. */
+  readonly unlessGiven: string | undefined
   readonly description: string | undefined
   /** The editor of an extension that forms have for it: `{extension}/{editor}`. */
   readonly editor: string | undefined
@@ -182,10 +184,24 @@ function fieldOf(name: string, entry: Entry, relations: readonly Relation[], acc
     isChangeable: !isGenerated && !isKey && access.updates?.(name) === true,
     options: optionsOf(entry.values),
     maxLength: lengthOf(entry.values),
+    unlessGiven: unlessGiven(entry.defaultValue),
     description: typeof entry.description === 'string' ? entry.description : undefined,
     editor: typeof entry.editor === 'string' ? entry.editor : undefined,
     relation: relations.find(({ kind, foreignKey }) => kind === 'one' && foreignKey === name),
   }
+}
+
+const made: Readonly<Record<string, string>> = { NOW: 'now', CURRENT_USER: 'you', CURRENT_TENANT: 'your tenant' }
+
+function unlessGiven(stated: unknown): string | undefined {
+  if (stated === undefined || stated === null) return undefined
+  const { type, value } = Object(stated) as { type?: unknown; value?: unknown }
+  const isPlain = typeof stated !== 'object' || Array.isArray(stated)
+  if (type !== undefined && !isPlain) return made[String(type)]
+  const literal = isPlain ? stated : value
+  if (literal === undefined || literal === null) return undefined
+  if (typeof literal === 'boolean') return literal ? 'yes' : 'no'
+  return typeof literal === 'string' ? literal || undefined : JSON.stringify(literal)
 }
 
 /** The list of an ENUM. */

@@ -153,7 +153,7 @@ export function RecordForm({
               key={field.name}
               label={field.name}
               note={noteOf(field)}
-              hint={hintOf(field, editors(field))}
+              hint={hintOf(field, editors(field), isNew)}
               error={errors[field.name] ?? refusal.fields[field.name]}
             >
               {(attributes) =>
@@ -248,12 +248,14 @@ function controlOf(field: FieldOf, attributes: FieldAttributes, { collection, ro
 
 const isMade = ({ isKey, kind }: FieldOf): boolean => isKey && kind === 'uuid'
 
-function hintOf(field: FieldOf, editor: FoundEditor | undefined): string | undefined {
-  const { editor: name } = field
-  const description = field.description ?? (isMade(field) ? 'Empty for a new one.' : undefined)
-  return editor === 'missing'
-    ? [description, `Its editor ${name} is not installed here, or not for you.`].filter(Boolean).join(' · ')
-    : description
+function hintOf(field: FieldOf, editor: FoundEditor | undefined, isNew: boolean): string | undefined {
+  const { editor: name, unlessGiven } = field
+  const parts = [
+    field.description ?? (isMade(field) ? 'Empty for a new one.' : undefined),
+    isNew && unlessGiven !== undefined && `${unlessGiven} unless given`,
+    editor === 'missing' && `Its editor ${name} is not installed here, or not for you.`,
+  ].filter((part) => typeof part === 'string')
+  return parts.length > 0 ? parts.join(' · ') : undefined
 }
 
 function Facts({

@@ -263,6 +263,7 @@ export function resultCollection(report: Report, collection: Collection, catalog
     isChangeable: false,
     options: [],
     maxLength: undefined,
+    unlessGiven: undefined,
     description: undefined,
     editor: undefined,
     relation: undefined,
