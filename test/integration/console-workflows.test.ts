@@ -52,6 +52,10 @@ describeWithBrowser('workflows', () => {
     const rows = page.getByLabel(/^Node /)
     await rows.getByLabel('Name', { exact: true }).fill(attack)
     await rows.getByLabel('Operation').selectOption('create')
+    const offered = await rows
+      .getByLabel('Collection')
+      .evaluate((control: any) => [...control.list.options].map(({ value }) => value))
+    expect(offered).toContain('note')
     await rows.getByLabel('Collection').fill('note')
     await rows.getByLabel('Values').fill('{"text": "{{trigger.name}}"}')
     await page.getByText('Nothing is connected', { exact: false }).waitFor({ state: 'detached' })

@@ -1,7 +1,8 @@
 import { Trash2 } from 'lucide-react'
 import { useState } from 'react'
+import { useCatalog } from '../../app/catalog.ts'
 import { Button, IconButton } from '../../ui/button.tsx'
-import { Checkbox, Field, Select, TextArea, TextField } from '../../ui/field.tsx'
+import { Checkbox, Field, type FieldAttributes, Input, Select, TextArea, TextField } from '../../ui/field.tsx'
 import { Note, Problem } from '../../ui/states.tsx'
 import { Badge } from '../../ui/table.tsx'
 import { sameValue } from '../data/values.ts'
@@ -152,6 +153,8 @@ function OptionField({ node, dispatch, option }: InspectorProps & { readonly opt
             options={[{ value: '', label: '—' }, ...new Set([...form, ...(text === '' ? [] : [text])])]}
             onChange={({ target }) => type(target.value)}
           />
+        ) : form === 'collection' ? (
+          <CollectionName attributes={attributes} value={text} onChange={type} />
         ) : (
           <TextArea
             {...attributes}
@@ -163,6 +166,37 @@ function OptionField({ node, dispatch, option }: InspectorProps & { readonly opt
         )
       }
     </Field>
+  )
+}
+
+type CollectionNameProps = {
+  readonly attributes: FieldAttributes
+  readonly value: string
+  readonly onChange: (text: string) => void
+}
+
+/** The name of a collection, of those that there are, or a template of one. */
+function CollectionName({ attributes, value, onChange }: CollectionNameProps) {
+  const catalog = useCatalog()
+  const names = `${attributes.id}-names`
+  return (
+    <>
+      <Input
+        {...attributes}
+        list={names}
+        autoComplete="off"
+        value={value}
+        onChange={({ target }) => onChange(target.value)}
+      />
+      <datalist id={names}>
+        {[...catalog.values()]
+          .filter(({ isJunction }) => !isJunction)
+          .sort((a, b) => Number(a.isSystem) - Number(b.isSystem) || a.name.localeCompare(b.name))
+          .map(({ name, label }) => (
+            <option key={name} value={name} label={label === name ? undefined : label} />
+          ))}
+      </datalist>
+    </>
   )
 }
 

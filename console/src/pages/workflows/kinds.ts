@@ -2,8 +2,8 @@
 export type Option = {
   readonly name: string
   readonly label: string
-  /** `value`: JSON where it reads as such, else a text; templates are texts. */
-  readonly form: 'text' | 'lines' | 'number' | 'check' | 'json' | 'value' | readonly string[]
+  /** `collection`: its name, or a template. `value`: JSON where it reads as such, else a text; templates are texts. */
+  readonly form: 'text' | 'collection' | 'lines' | 'number' | 'check' | 'json' | 'value' | readonly string[]
   readonly hint?: string
 }
 
@@ -24,7 +24,7 @@ const number = (name: string, label: string, hint?: string): Option => ({ ...tex
 const check = (name: string, label: string): Option => ({ ...text(name, label), form: 'check' })
 const one = (name: string, label: string, words: readonly string[]): Option => ({ ...text(name, label), form: words })
 
-const collection = text('collection', 'Collection')
+const collection: Option = { name: 'collection', label: 'Collection', form: 'collection' }
 const source = text('arraySource', 'List', 'A path: outputs.read.data')
 const conditions = [
   json('conditions', 'Conditions', '[{"field": "trigger.total", "operator": ">", "value": 100}]'),
