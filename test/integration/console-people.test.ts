@@ -40,6 +40,7 @@ describeWithBrowser('people', () => {
     const { page, wrong } = await it_.visit('/people')
     await page.getByRole('button', { name: 'New user' }).click()
     const form = dialog(page, 'New user')
+    await form.getByText('No mail is sent.').waitFor()
     await form.getByLabel('First name').fill(attack)
     await form.getByLabel('E-mail').fill('eve@example.com')
     await form.getByLabel('Password').fill(password)

@@ -212,7 +212,7 @@ function NewUser({ onClose }: { readonly onClose: () => void }) {
     <FormDialog
       onClose={onClose}
       title="New user"
-      description="They sign in with the password that you give them, or have a new one mailed."
+      description="They sign in with the password that you give them. No mail is sent."
       action="Create"
       isDisabled={values.firstName.trim() === ''}
       onConfirm={create}
@@ -230,7 +230,7 @@ function NewUser({ onClose }: { readonly onClose: () => void }) {
         <TextField
           label="Password"
           type="password"
-          hint="At least 8 characters. Without one they have it mailed by “Forgot your password?”."
+          hint="At least 8 characters. Without one, they choose “Forgot your password?” to sign in: it mails them a code to set theirs."
           autoComplete="new-password"
           value={values.password}
           onChange={set('password')}
