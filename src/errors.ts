@@ -68,6 +68,7 @@ export const errors = {
   badQuery: (details?: unknown) => new AppError(400, 'Invalid query parameters', { code: 'BAD_QUERY', details }),
   badBody: (message: string, details?: unknown) => new AppError(400, message, { details }),
   invalidUtf8: (what: string) => new AppError(400, `${what} is not valid UTF-8`, { code: 'INVALID_UTF8' }),
+  tooManyValues: () => new AppError(413, 'Request body holds too many values', { code: 'TOO_MANY_VALUES' }),
   unknownCollection: (name: string) => new AppError(404, `Model ${name} not found`, { code: 'UNKNOWN_COLLECTION' }),
   unauthorized: (message = 'Authentication required') => new AppError(401, message),
   /** A credential that opens nothing (RFC 6750 §3). `words` where a route has its own. */

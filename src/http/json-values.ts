@@ -106,7 +106,7 @@ export function excessOf(text: string): AppError | undefined {
       values += 1
       if (depth > deepestJson) return errors.badBody('The request body is nested too deeply')
     } else if (code === bracket.close || code === brace.close) depth -= 1
-    if (values > mostValues) return new AppError(413, 'Request body holds too many values', { code: 'TOO_MANY_VALUES' })
+    if (values > mostValues) return errors.tooManyValues()
   }
   return undefined
 }

@@ -675,6 +675,35 @@ describe('a webhook of a workflow', () => {
     expect((await (await api.user()).call('POST', '/webhook/in/plain', {})).status).toBe(403)
   })
 
+  it('reads no more of a form or of CSV than it can in passing, however short that is written', async () => {
+    const id = await make(chain(node('v', 'variable', { variables: { a: 1 } })), at('in/much'))
+    const form = 'application/x-www-form-urlencoded'
+    const send = (type: string, body: string) =>
+      api.anonymous('POST', '/webhook/in/much', body, { 'content-type': type })
+    const names = (count: number) => Array.from({ length: count }, (_, i) => i.toString(36))
+    for (const [type, body] of [
+      [form, 'a&'.repeat(10_001)],
+      ['text/csv', `a\n${'1\n'.repeat(50_001)}`],
+      ['text/csv', `${names(10_001).join()}\n`],
+      // It would come to a hundred times as much as it is.
+      ['text/csv', `${'a'.repeat(100_000)}\n${'1\n'.repeat(100)}`],
+    ] as const) {
+      const { status, body: refused } = await send(type, body)
+      expect([status, refused.error?.code]).toEqual([413, 'TOO_MANY_VALUES'])
+    }
+    expect(await of(id)).toEqual([])
+    const received = async (type: string, body: string) => {
+      const { status, body: begun } = await send(type, body)
+      expect(status).toBe(200)
+      return (await over(begun.execution.id)).trigger_data.body
+    }
+    expect(Object.keys(await received(form, names(10_000).join('&')))).toHaveLength(10_000)
+    expect(await received('text/csv', `a\n${'1\n'.repeat(50_000)}`)).toHaveLength(50_000)
+    // However it is cut into pieces.
+    const words = Array.from({ length: 6000 }, () => '字é𝄞')
+    expect(await received('text/csv', `w\n${words.join('\r\n')}`)).toEqual(words.map((w) => ({ w })))
+  })
+
   it('asks for no more than its filters say, whatever it is sent', async () => {
     await api.sql(`insert into "order" (id, external) values (7100, 'token-a'), (7101, 'token-b')`)
     const filter = { external: '{{trigger.body.token}}' }

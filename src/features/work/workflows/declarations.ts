@@ -271,7 +271,11 @@ export const statsRoute = declared({
 const webhook = {
   tag,
   description: 'The answer of the workflow’s node `respond`, or the execution that was started.',
-  body: Type.Unknown({ description: 'Anything.', examples: [{ orderId: 42 }] }),
+  body: Type.Unknown({
+    description:
+      'Anything of at most 1 MB. A form has at most 10,000 fields, CSV 50,000 records of 10,000 fields and 8 MB as JSON: 413 beyond.',
+    examples: [{ orderId: 42 }],
+  }),
   response: {
     200: Type.Object({
       message: Text('Workflow triggered successfully'),

@@ -1,5 +1,4 @@
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto'
-import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { FastifyReply, FastifyRequest } from 'fastify'
@@ -8,8 +7,10 @@ import { type CsvCell, readCsv } from '../../../adapters/csv.ts'
 import { unseal } from '../../../adapters/sealing.ts'
 import { rawQuery } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
-import { type App, acceptJsonUploads, actorOf, uploadedForm } from '../../../http/http.ts'
+import { type App, acceptJsonUploads, actorOf, formFields, mostFields, uploadedForm } from '../../../http/http.ts'
 import { decodeText, isTooDeep } from '../../../http/json-values.ts'
+import { breather } from '../../../language/breather.ts'
+import { oncePer } from '../../../language/once.ts'
 import { isObject } from '../../../query/guards.ts'
 import {
   answerItem,
@@ -388,29 +389,47 @@ async function bodyOf({ headers }: FastifyRequest, raw: Buffer): Promise<unknown
       throw errors.badBody('The request body is no JSON')
     }
   }
+  if (/^text\/csv\b/i.test(type)) return rowsOf(raw)
   const text = raw.toString('utf8')
-  if (/^text\/csv\b/i.test(type)) return rowsOf(text)
-  return /^application\/x-www-form-urlencoded\b/i.test(type) ? fieldsOf(text) : text
+  return /^application\/x-www-form-urlencoded\b/i.test(type) ? formFields(text) : text
 }
 
-/** A name that is repeated has the list of its values. */
-function fieldsOf(text: string): Readonly<Record<string, unknown>> {
-  const byName = Map.groupBy(new URLSearchParams(text), ([name]) => name)
-  return Object.fromEntries(
-    [...byName].map(([name, pairs]) => [name, pairs.length === 1 ? pairs[0]![1] : pairs.map(([, value]) => value)]),
-  )
-}
+const mostRecords = 50_000
+/** As JSON: each record names its fields again, so they come to more than the text has. */
+const largestRows = 8_388_608
 
-/** Objects by the names of the first record. */
-async function rowsOf(text: string): Promise<readonly Record<string, CsvCell>[]> {
+/** Objects by the names of the first record. 413 for too many, or too much of them. */
+async function rowsOf(raw: Buffer): Promise<readonly Record<string, CsvCell>[]> {
+  const rows: Record<string, CsvCell>[] = []
+  const breathe = breather()
+  let names: readonly string[] | undefined
   try {
-    const records: (readonly CsvCell[])[] = []
-    for await (const { cells } of readCsv(Readable.from([text]), { largestRecord: largestBody })) records.push(cells)
-    const [names = [], ...rows] = records
-    return rows.map((row) => Object.fromEntries(names.map((name, i) => [name ?? String(i), row[i] ?? null])))
+    for await (const { cells } of readCsv(piecesOf(raw, breathe), { largestRecord: largestBody })) {
+      if (names === undefined) names = cells.map((name, i) => name ?? String(i))
+      else rows.push(Object.fromEntries(names.map((name, i) => [name, cells[i] ?? null])))
+      const isMuch = names.length > mostFields || rows.length > mostRecords
+      if (isMuch || rows.length * sizeOf(names) > largestRows) throw errors.tooManyValues()
+      await breathe()
+    }
+    return rows
   } catch (error) {
     if (error instanceof SyntaxError) throw errors.badBody(`The request body is no CSV: ${error.message}`)
     throw error
+  }
+}
+
+/** A record of these fields as JSON without its values. */
+const sizeOf = oncePer((names: readonly string[]) =>
+  names.reduce((size, name) => size + name.length + '"":null,'.length, 0),
+)
+
+const pieceSize = 4096
+
+/** The parser reads all that it is given in one turn. */
+async function* piecesOf(raw: Buffer, breathe: ReturnType<typeof breather>): AsyncGenerator<Buffer> {
+  for (let from = 0; from < raw.length; from += pieceSize) {
+    yield raw.subarray(from, from + pieceSize)
+    await breathe()
   }
 }
 
