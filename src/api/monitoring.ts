@@ -1,8 +1,7 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import type { FastifyRequest } from 'fastify'
 import { collectionsWithRowRules } from '../access/access.ts'
 import type { CurrentAccess } from '../access/store.ts'
-import type { Logs } from '../adapters/logger.ts'
+import { type Failures, openFailures } from '../adapters/failures.ts'
 import type { Metrics, Sample } from '../adapters/metrics.ts'
 import { Type } from '../adapters/typebox.ts'
 import type { Configuration } from '../config/config.ts'
@@ -18,12 +17,14 @@ import { holdsMetricsToken, registerGauges } from '../features/operations/metric
 import type { App } from '../http/http.ts'
 import { route } from '../http/route.ts'
 import { OneOf, Text } from '../http/shapes.ts'
+import { checkPart, type PartCheck, readyDeadline } from '../process/readiness.ts'
 import { accessCheck } from './access.ts'
 import type { WebReads, WebWrites } from './capabilities.ts'
 import type { Limits } from './limits.ts'
 import type { Realtime } from './realtime.ts'
 
-type HealthCheck = { ok: boolean; [more: string]: unknown }
+/** `ok` is null where it is not known. */
+type HealthCheck = { readonly ok: boolean | null; readonly [more: string]: unknown }
 
 /**
  * `GET /health`: the process lives. `GET /ready`: it can work, part by part, 200 or 503; asked at most once a second,
@@ -35,7 +36,9 @@ export function healthRoutes(app: App, deps: WebReads, feed: Feed | undefined): 
     isDraining = true
   })
   app.get('/health', healthRoute, async () => ({ status: 'ok' }))
-  const checks = onceASecond(() => readiness(deps, feed))
+  const failuresOf = (part: string) => openFailures(deps, 'a readiness check failed', { part })
+  const failures = { database: failuresOf('database'), migrations: failuresOf('migrations') }
+  const checks = onceASecond(() => readiness(deps, feed, failures))
   app.get('/ready', readyRoute, async (_request, reply) => {
     if (isDraining) return reply.code(503).send({ status: 'draining' })
     const parts = await checks()
@@ -57,10 +60,16 @@ const healthRoute = route(
 )
 
 const Part = Type.Optional(Type.Object({ ok: Type.Boolean() }, { additionalProperties: true }))
+const MaybeUnknown = Type.Optional(
+  Type.Object(
+    { ok: Type.Union([Type.Boolean(), Type.Null()], { description: 'null where the database could not be asked' }) },
+    { additionalProperties: true },
+  ),
+)
 const Readiness = Type.Object({
   status: Text('ready', { description: 'ready, not ready or draining' }),
   database: Part,
-  migrations: Part,
+  migrations: MaybeUnknown,
   notifications: Part,
   realtime: Part,
   replicas: Part,
@@ -77,18 +86,24 @@ const readyRoute = route(
   watched,
 )
 
-async function readiness(deps: WebReads, feed: Feed | undefined): Promise<Record<string, HealthCheck>> {
-  const database = check(deps, async () => {
+async function readiness(
+  deps: WebReads,
+  feed: Feed | undefined,
+  failures: Readonly<Record<'database' | 'migrations', Failures>>,
+): Promise<Record<string, HealthCheck>> {
+  const deadline = readyDeadline()
+  const database = await checkPart(failures.database, deadline, async () => {
     await deps.reserved.one(sql`select 1 as one`)
     return { pooler: deps.line.facts().isPooled, preparedStatements: deps.line.isNamed() }
   })
-  const migrations = check(deps, async () => {
-    const pending = await pendingSystemMigrations(deps.reserved)
-    return { ok: pending.length === 0, pending }
-  })
+  const asked = database.ok
+    ? await checkPart(failures.migrations, deadline, async () => ({
+        pending: await pendingSystemMigrations(deps.reserved),
+      }))
+    : database
   return {
-    database: await database,
-    migrations: await migrations,
+    database,
+    migrations: migrationsCheck(asked),
     notifications: { ok: true, live: deps.listener.isLive() },
     realtime: realtimeCheck(deps, feed),
     replicas: replicasCheck(deps),
@@ -130,17 +145,9 @@ function replicasCheck({ replicas }: ReplicaReads): HealthCheck {
   return { ok: true, enabled: true, serving: standings.filter(({ serving }) => serving).length, replicas: standings }
 }
 
-/** A probe gives up after a few seconds, and would not learn what is wrong. */
-const timeoutMs = 5000
-
-async function check({ log }: Logs, look: () => Promise<object>): Promise<HealthCheck> {
-  const slow = delay(timeoutMs, { ok: false, reason: `no answer within ${timeoutMs} ms` }, { ref: false })
-  try {
-    return { ok: true, ...(await Promise.race([look(), slow])) }
-  } catch (error) {
-    log.warn({ err: error }, 'a readiness check failed')
-    return { ok: false }
-  }
+/** They are not bad because the database does not answer. */
+function migrationsCheck({ ok, reason, pending }: PartCheck): HealthCheck {
+  return ok ? { ok: (pending as readonly string[]).length === 0, pending } : { ok: null, reason }
 }
 
 /**

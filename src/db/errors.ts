@@ -88,6 +88,42 @@ const lossesOfSlonik = [ConnectionError, BackendTerminatedError, BackendTerminat
 const lossInWords =
   /connection (terminated|ended)|timeout (exceeded|expired)|read timeout|is not queryable|client (is|was) (pending destroy|destroyed|closed)|released connection|pool (is being|has been) shut down/i
 
+/** What is wrong with the database, for anybody: in words that name no host and quote neither SQL nor values. The log has the rest. */
+export function reasonInWords(error: unknown): string {
+  const state = sqlState(error)
+  if (state !== undefined) return troubles[state] ?? troubles[state.slice(0, 2)] ?? `error ${state} of the database`
+  const { code = '', message = '' } = databaseError(error)
+  if (troubles[code] !== undefined) return troubles[code]
+  if (/timeout|silent/i.test(message)) return 'no answer in time'
+  return isConnectionLoss(error) ? 'connection lost' : 'unexpected error'
+}
+
+const [reset, unreachable, unresolved] = ['connection reset', 'host unreachable', 'host name not resolved']
+
+const troubles: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'connection refused',
+  ECONNRESET: reset,
+  ECONNABORTED: reset,
+  EPIPE: reset,
+  ETIMEDOUT: 'no answer in time',
+  EHOSTUNREACH: unreachable,
+  EHOSTDOWN: unreachable,
+  ENETUNREACH: unreachable,
+  ENETDOWN: unreachable,
+  ENOTFOUND: unresolved,
+  EAI_AGAIN: unresolved,
+  '08': 'connection lost',
+  '28': 'sign-in refused',
+  '3D000': 'no such database',
+  '42501': 'permission denied',
+  '53': 'out of resources',
+  '53300': 'too many connections',
+  '57014': 'no answer in time',
+  '57P01': 'connection ended by the database',
+  '57P02': 'the database has crashed',
+  '57P03': 'the database is starting or stopping',
+}
+
 /** The database could not make of a value what a statement asks for: a number of a text, a pattern, a path in JSON. */
 export function isDataError(error: unknown): boolean {
   const state = sqlState(error)

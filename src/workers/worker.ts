@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
+import { type Failures, openFailures } from '../adapters/failures.ts'
 import { openLogger } from '../adapters/logger.ts'
 import { ConfigError, type Configuration, loadEnv, parseConfig } from '../config/config.ts'
 import { onceReached } from '../db/poolers/poolers.ts'
@@ -12,6 +13,7 @@ import { sql } from '../db/sql.ts'
 import { areEffectsHeld } from '../db/unlogged/holds.ts'
 import { holdsMetricsToken, registerProcessGauges } from '../features/operations/metrics/metrics.ts'
 import { createServer } from '../language/node-http.ts'
+import { checkPart, readyDeadline } from '../process/readiness.ts'
 import { openRuntime, type Runtime } from '../process/runtime.ts'
 import { exitWithParent, growWithWork } from '../process/start-up.ts'
 import type { OpenedService } from './capabilities.ts'
@@ -189,7 +191,8 @@ async function showMetrics(
   const { metricsPort } = runtime.config.observability
   if (metricsPort === undefined) return undefined
   registerProcessGauges(runtime)
-  const parts = onceASecond(() => readiness(runtime, services))
+  const failures = openFailures(runtime, 'a readiness check failed')
+  const parts = onceASecond(() => readiness(runtime, services, failures))
   const server = createServer({ requestTimeout: 5000, headersTimeout: 5000 }, (request, response) => {
     answer(runtime, parts, request, response).catch((error: unknown) => {
       runtime.log.error({ err: error }, 'the metrics could not be shown')
@@ -215,15 +218,18 @@ async function showMetrics(
 type ReadinessParts = Readonly<Record<string, { readonly ok: boolean }>>
 
 /** The readiness of the process, part by part. */
-async function readiness({ reserved, log }: Runtime, services: readonly OpenedService[]): Promise<ReadinessParts> {
-  try {
+async function readiness(
+  { reserved }: Runtime,
+  services: readonly OpenedService[],
+  failures: Failures,
+): Promise<ReadinessParts> {
+  const parts: ReadinessParts[] = []
+  const database = await checkPart(failures, readyDeadline(), async () => {
     await reserved.one(sql`select 1 as one`)
-    const found = await Promise.all(services.map((service) => service.readiness?.() ?? {}))
-    return Object.assign({ database: { ok: true } }, ...found)
-  } catch (error) {
-    log.warn({ err: error }, 'a readiness check failed')
-    return { database: { ok: false } }
-  }
+    parts.push(...(await Promise.all(services.map((service) => service.readiness?.() ?? {}))))
+    return {}
+  })
+  return Object.assign({ database }, ...parts)
 }
 
 async function answer(

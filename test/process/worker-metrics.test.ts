@@ -1,8 +1,9 @@
+import { isDeepStrictEqual } from 'node:util'
 import pino from 'pino'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { openRuntime, type Runtime } from '../../src/process/runtime.ts'
 import { samplesOf } from '../support/exposition.ts'
-import { createDatabase } from '../support/postgres.ts'
+import { createDatabase, startPrivateServer } from '../support/postgres.ts'
 import { testConfig, testEnv } from '../support/prepare.ts'
 import { startProcess, waitFor } from '../support/processes.ts'
 
@@ -47,5 +48,25 @@ it('a worker shows what it has done to the holder of METRICS_TOKEN', async () =>
   expect(await second.exited).toMatchObject({ code: 1 })
   expect(second.lines.map(({ text }) => text).join('\n')).toContain(`METRICS_PORT: 127.0.0.1:${port}`)
 
+  expect(await worker.kill()).toEqual({ code: 0, signal: null })
+})
+
+it('a worker says why it is not ready, without the place of its database, and tells its log once', async () => {
+  const server = await startPrivateServer()
+  const env = { ...testEnv(server.url), METRICS_PORT: '0', METRICS_TOKEN: token, TASK_SHUTDOWN_WAIT_TIME: '5' }
+  const worker = startProcess(script, ['mail'], env)
+  const { port } = await worker.waitForLine(({ msg }) => msg === 'metrics are shown')
+  await worker.waitForLine(({ msg }) => msg === 'ready')
+  const ready = async () => (await fetch(`http://127.0.0.1:${port}/ready`)).json()
+  await server.stop('immediate')
+  const away = { status: 'not ready', database: { ok: false, reason: 'connection refused' } }
+  for (let times = 0; times < 3; times += 1) await waitFor(async () => isDeepStrictEqual(await ready(), away))
+  await server.start()
+  await waitFor(async () => isDeepStrictEqual(await ready(), { status: 'ready', database: { ok: true } }))
+  await worker.waitForLine(({ msg }) => msg === 'works again, after: a readiness check failed')
+  const told = worker.lines
+    .filter(({ msg }) => msg === 'a readiness check failed')
+    .map(({ err }) => JSON.stringify(err))
+  expect(told).toEqual([...new Set(told)])
   expect(await worker.kill()).toEqual({ code: 0, signal: null })
 })

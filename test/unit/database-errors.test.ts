@@ -1,6 +1,14 @@
 import { BackendTerminatedError, BackendTerminatedUnexpectedlyError, ConnectionError } from 'slonik'
 import { describe, expect, it } from 'vitest'
-import { AnswerLost, clientError, exposedWords, isConnectionLoss, keyColumnsOf, sqlState } from '../../src/db/errors.ts'
+import {
+  AnswerLost,
+  clientError,
+  exposedWords,
+  isConnectionLoss,
+  keyColumnsOf,
+  reasonInWords,
+  sqlState,
+} from '../../src/db/errors.ts'
 import { errors } from '../../src/errors.ts'
 
 describe('an error of the database', () => {
@@ -89,5 +97,28 @@ describe('what is told of an error of the database', () => {
     expect(keyColumnsOf(of('23505', { detail: 'Key (a, b)=(1, 2) already exists.' }))).toEqual(['a', 'b'])
     expect(keyColumnsOf(of('23514', { detail: 'Failing row contains (a)=(b).' }))).toEqual([])
     expect(keyColumnsOf(errors.conflict('Key (a)=(b)'))).toEqual([])
+  })
+})
+
+describe('the reason that anybody is told', () => {
+  const coded = (code: string) => Object.assign(new Error('connect to db.example as app'), { code })
+
+  it.each([
+    [coded('ECONNREFUSED'), 'connection refused'],
+    [Object.assign(new AggregateError([]), { code: 'ECONNREFUSED' }), 'connection refused'],
+    [coded('ENOTFOUND'), 'host name not resolved'],
+    [coded('53300'), 'too many connections'],
+    [coded('53200'), 'out of resources'],
+    [coded('28P01'), 'sign-in refused'],
+    [coded('57P03'), 'the database is starting or stopping'],
+    [coded('42P01'), 'error 42P01 of the database'],
+    [new ConnectionError('getaddrinfo', { cause: coded('EAI_AGAIN') }), 'host name not resolved'],
+    [Object.assign(errors.unavailable(), { cause: coded('ECONNRESET') }), 'connection reset'],
+    [new Error('timeout exceeded when trying to connect'), 'no answer in time'],
+    [new Error('connection terminated: the server has been silent for 2500 ms'), 'no answer in time'],
+    [new Error('Connection terminated unexpectedly'), 'connection lost'],
+    [new Error('select secret from db.example'), 'unexpected error'],
+  ])('of %s is %s', (error, words) => {
+    expect(reasonInWords(error)).toBe(words)
   })
 })

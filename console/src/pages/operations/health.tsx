@@ -71,7 +71,7 @@ function Readiness() {
       {ready !== undefined && <Badge tone={ready.status === 'ready' ? 'good' : 'bad'}>{ready.status}</Badge>}
       {Object.entries(ready ?? {}).map(([part, state]) =>
         typeof state === 'object' && state !== null && 'ok' in state ? (
-          <Badge key={part} tone={state.ok === true ? 'good' : 'bad'}>
+          <Badge key={part} tone={state.ok === null ? 'plain' : state.ok === true ? 'good' : 'bad'}>
             {part}
           </Badge>
         ) : null,
