@@ -59,6 +59,34 @@ describe('POST /auth/password/reset', () => {
     expect([...(await mails(suspended.email)), ...(await mails('nobody@example.com'))]).toEqual([])
   })
 
+  it('mails a new user a link in the name of an administrator, who need not name the frontend', async () => {
+    const email = 'new@example.com'
+    const [role] = await api.sql(`select id from "svc_Role" where name = 'user'`)
+    const person = { firstName: 'New', lastName: 'User', email, userRoles: [{ role_Id: role.id }] }
+    expect((await api.admin('POST', '/items/svc_User', person)).status).toBe(201)
+    const user = await api.user([])
+    expect((await user.call('POST', '/auth/password/reset', { email })).status).toBe(400)
+    expect((await ask({ email })).status).toBe(400)
+    const before = await api.position()
+    const answer = await api.admin('POST', '/auth/password/reset', { email })
+    expect(answer).toMatchObject({ status: 200, body: { message: 'If an account exists, a reset link will be sent' } })
+    await afterwardsDone(api.runtime)
+    expect(await factsSince(api, before)).toEqual([
+      'svc_EmailLog create',
+      'svc_User password_reset_requested',
+      'svc_EmailLog queued',
+    ])
+    const [mail] = await mails(email)
+    expect(mail).toMatchObject({ templateName: 'password_reset', context: { mode: 'link', link } })
+    expect(await api.jobs('mail')).toEqual([{ data: { emailLogId: mail.id } }])
+    const secret = await plant(api, 'password-reset', email)
+    expect(await reset(secret, { password: next })).toMatchObject(done)
+    expect(await login(email, next)).toBe(200)
+    expect(await api.sql('select "emailVerified" as proven from "svc_User" where email = $1', [email])).toEqual([
+      { proven: true },
+    ])
+  })
+
   it('does not wait for the mail: no time to measure tells of an account', async () => {
     const { email } = await createAccount(api)
     await api.sql('alter table "svc_EmailLog" rename to away')

@@ -589,7 +589,6 @@ describe('POST /auth/switch-tenant', () => {
 
 describe('without MULTI_TENANT', () => {
   it.each([
-    ['POST', '/auth/invite', { email: 'a@example.com' }],
     ['GET', `/auth/verify-invite/${'f'.repeat(64)}`, undefined],
     ['POST', '/auth/accept-invite', { inviteToken: 'f'.repeat(64) }],
     ['GET', '/auth/tenants', undefined],
@@ -605,6 +604,27 @@ describe('without MULTI_TENANT', () => {
     expect({ status: response.statusCode, body: response.json() }).toEqual({
       status: 400,
       body: { message: 'Multi-tenant mode is not enabled', code: 'BAD_REQUEST' },
+    })
+  })
+
+  it('an invitation is refused with what to do instead', async () => {
+    const web = await configured(api.database, {})
+    const [{ id }] = await api.sql(`select id from "svc_Role" where name = 'user'`)
+    const { token } = await createUser(api, id, null)
+    const headers = { authorization: `Bearer ${token}` }
+    const response = await web.inject({
+      method: 'POST',
+      url: '/auth/invite',
+      headers,
+      payload: { email: 'a@example.com' },
+    })
+    expect({ status: response.statusCode, body: response.json() }).toEqual({
+      status: 400,
+      body: {
+        message: 'Multi-tenant mode is not enabled',
+        code: 'BAD_REQUEST',
+        details: expect.stringMatching(/POST \/items\/svc_User, .* POST \/auth\/password\/reset$/),
+      },
     })
   })
 })

@@ -135,7 +135,8 @@ async function refuse(deps: Writes, request: FastifyRequest, userId: string): Pr
 
 /**
  * Mails a link or code for a new password. Body and time of the answer are the same for every address: the mail is
- * queued beside it.
+ * queued beside it. An administrator, who has it mailed to a new user, may leave out the link: then it is the first trusted
+ * frontend.
  *
  * @throws {AppError} 400 for a missing address or an untrusted link, before any account is looked up; 403 where LOCAL is
  *   off
@@ -145,7 +146,8 @@ export async function requestPasswordReset(
   request: FastifyRequest,
   body: Static<typeof LinkBody>,
 ): Promise<{ message: string }> {
-  const wanted = linkRequestOf(deps, body)
+  const isOfAdmin = request.caller.admin && body.mode !== 'code' && body.link === undefined
+  const wanted = linkRequestOf(deps, isOfAdmin ? { ...body, link: defaultLink(deps) } : body)
   const account = await findAccount(withoutWaiting(deps), wanted.email)
   if (account?.status === 'active')
     afterwards(deps, 'queueing a password reset', () => queueReset(deps, request, account, wanted))

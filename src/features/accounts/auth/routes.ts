@@ -226,6 +226,7 @@ const openMagicLinkRoute = opened({
 })
 const askResetRoute = authRoute({
   summary: 'Forgot password: have a link or code mailed',
+  description: 'Also for a new user. An administrator may leave out the link: then it is the first trusted frontend.',
   scope: 'none',
   tag: 'Account',
   body: LinkBody,

@@ -69,7 +69,8 @@ export function tenantPublicRoutes(app: App, deps: TenantWrites): void {
 export function tenantBearerRoutes(app: App, deps: TenantWrites): void {
   prepare(app)
   const multiTenant = { preValidation: async () => checkMultiTenant(deps) }
-  app.post('/auth/invite', { ...inviteRoute, ...multiTenant }, (request) => invite(deps, request, request.body))
+  const tenantsOnly = { preValidation: async () => checkMultiTenant(deps, withoutTenants) }
+  app.post('/auth/invite', { ...inviteRoute, ...tenantsOnly }, (request) => invite(deps, request, request.body))
   app.post('/auth/accept-invite', { ...acceptRoute, ...multiTenant }, async (request, reply) => {
     const authMode = signInMode(deps, request, request.body.authMode)
     const { token, body } = await acceptInvitation(deps, request, request.body.inviteToken)
@@ -183,9 +184,14 @@ async function acceptInvitation(deps: TenantWrites, request: FastifyRequest, inv
 }
 
 /** 400 outside multi-tenant mode. */
-function checkMultiTenant({ config }: Configuration): void {
-  if (!config.tenancy.enabled) throw new AppError(400, 'Multi-tenant mode is not enabled')
+function checkMultiTenant({ config }: Configuration, details?: string): void {
+  if (config.tenancy.enabled) return
+  const more = details === undefined ? {} : { details, members: { details } }
+  throw new AppError(400, 'Multi-tenant mode is not enabled', more)
 }
+
+const withoutTenants =
+  'Invitations are to a tenant. Without tenants make the user by POST /items/svc_User, then mail a link to set a password by POST /auth/password/reset'
 
 /** The tenants where the caller has a role, in the order of joining, with what the caller is there. */
 async function listTenants({ db, catalog }: Reads & CurrentCatalog, request: FastifyRequest) {
