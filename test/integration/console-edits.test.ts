@@ -502,9 +502,9 @@ describeWithBrowser('rows that several users edit in the console', () => {
     await page.getByText('is required').waitFor({ state: 'detached' })
     await page.getByRole('button', { name: 'Create' }).click()
     await page.getByRole('heading', { name: 'Electric' }).waitFor()
-    await it_.api.sql(`delete from engine where name = 'Electric'`)
 
     await page.goto(`${it_.address}/console/operations/settings`)
+    await it_.api.sql(`delete from engine where name = 'Electric'`)
     const save = page.getByRole('button', { name: 'Save' })
     const color = page.getByLabel('project_color')
     await color.fill('red')

@@ -220,6 +220,8 @@ describeWithBrowser('the editor of permissions', () => {
     await press(page, 'Save…')
     await page.getByText('Nobody gains or loses rows or fields.').waitFor()
     await press(page, 'Cancel')
+    await press(page, 'Close')
+    await press(page, 'Leave')
 
     // A change of the rule, with what it does to both.
     await page.goto(`${console_.address}/console/permissions/rules`)

@@ -187,7 +187,7 @@ function FilePicker({ attributes, label, file, onChange }: FilePickerProps) {
         value={file === '' ? null : { id: file, title }}
         onChange={(choice) => onChange(choice === null ? '' : String(choice.id))}
       />
-      {file !== '' && <FileImage key={file} id={file} />}
+      {file !== '' && <FileImage key={`image ${file}`} id={file} />}
       <Upload onEach={(choice) => onChange(String(choice.id))} />
     </>
   )
