@@ -1,5 +1,4 @@
 import { Readable } from 'node:stream'
-import { text } from 'node:stream/consumers'
 import type { Logger } from 'pino'
 import type { Static } from 'typebox'
 import type { CurrentAccess } from '../access/store.ts'
@@ -25,6 +24,7 @@ import {
   requesterFor,
   scopeOfHook,
   updatesIn,
+  wholeText,
   writingDb,
 } from '../features/data/items/items.ts'
 import {
@@ -283,7 +283,7 @@ class Items implements ItemsService {
 
   async readByQuery(query: ItemRow = {}) {
     const list = await this.#fresh((reader) => listItems(this.#deps, reader, this.#collection, query))
-    return JSON.parse(typeof list === 'string' ? list : await text(list))
+    return JSON.parse(await wholeText(list))
   }
 
   async readOne(id: ItemId, query: ItemRow = {}) {

@@ -321,6 +321,10 @@ function find(
   return tx.any<FoundDocument>(rawQuery(text, values))
 }
 
+/** The answer of {@link listItems}, however long it is, in one piece. */
+export const wholeText = async (list: string | Readable): Promise<string> =>
+  typeof list === 'string' ? list : text(list)
+
 /**
  * As `readList`, with the hooks of the collection around it. They are given the query as plain values and may give
  * another one, which is still the caller's to read. Where a hook wants to see the result it is read whole, however long.
@@ -340,7 +344,7 @@ export async function listItems(
   const marked = tx === undefined && readBoolean('changesCursor', raw.changesCursor) === true
   const list = await readList(deps, reader.access, collection, query, { ...via, tx, marked })
   if (!hooks.has(collection, 'items.read.after')) return list
-  const body = typeof list === 'string' ? list : await text(list)
+  const body = await wholeText(list)
   await notifyAfter(deps, reader, 'items.read.after', collection, { query, result: JSON.parse(body) })
   return body
 }

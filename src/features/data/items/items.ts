@@ -57,6 +57,7 @@ export {
   readingDb,
   requesterFor,
   scopeOfHook,
+  wholeText,
   writingDb,
 } from './hooking.ts'
 export { importContent } from './import-routes.ts'

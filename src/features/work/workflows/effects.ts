@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto'
-import { text } from 'node:stream/consumers'
 import { fetchUrl, UrlFetchError } from '../../../adapters/fetch-url.ts'
 import { unseal } from '../../../adapters/sealing.ts'
 import { rawQuery } from '../../../db/sql.ts'
@@ -18,6 +17,7 @@ import {
   type Requester,
   type Run,
   readItem,
+  wholeText,
 } from '../../data/items/items.ts'
 import { queueMail } from '../../messaging/mail/mail.ts'
 import { newNotificationOf, sendNotifications } from '../../messaging/notifications/notifications.ts'
@@ -134,7 +134,7 @@ async function readList({ deps, input }: Asked, writer: Requester, collection: s
     limit: limit ?? defaultLimit,
   }
   const list = await listItems(deps, writer, collection, query)
-  return JSON.parse(typeof list === 'string' ? list : await text(list))
+  return JSON.parse(await wholeText(list))
 }
 
 function written(
@@ -227,7 +227,7 @@ async function statsOf({ deps, input }: NodeRun, writer: Requester): Promise<unk
     limit: 1000,
   }
   const list = await listItems(deps, writer, nameIn(input, 'collection'), query)
-  const { data } = JSON.parse(typeof list === 'string' ? list : await text(list))
+  const { data } = JSON.parse(await wholeText(list))
   return groupBy == null || groupBy === '' ? data[0] : data
 }
 
@@ -497,7 +497,7 @@ async function itemsAnswer(run: NodeRun, method: ItemsMethod, args: readonly unk
         nameIn({ collection }, 'collection'),
         one as Record<string, unknown>,
       )
-      return JSON.parse(typeof list === 'string' ? list : await text(list))
+      return JSON.parse(await wholeText(list))
     }
   }
 }

@@ -1,4 +1,3 @@
-import { text } from 'node:stream/consumers'
 import type { Configuration } from '../../../config/config.ts'
 import type { ReservedReads } from '../../../db/pools.ts'
 import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
@@ -9,7 +8,7 @@ import type { Access } from '../../../query/access.ts'
 import { compileCondition } from '../../../query/compile.ts'
 import { resolveCondition, resolveEnv } from '../../../query/resolve.ts'
 import { createParams } from '../../../query/sql.ts'
-import { type ItemReads, listItems, type Requester } from '../../data/items/items.ts'
+import { type ItemReads, listItems, type Requester, wholeText } from '../../data/items/items.ts'
 import type { AccessScope } from './authority.ts'
 import type { WorkflowDefinition, WorkflowWrites } from './capabilities.ts'
 import { jsonSize } from './expressions.ts'
@@ -299,7 +298,7 @@ export async function statisticsOf(deps: ItemReads, reader: Requester, workflowI
     },
     limit: -1,
   })
-  const { data } = JSON.parse(typeof list === 'string' ? list : await text(list)) as { data: readonly OfStatus[] }
+  const { data } = JSON.parse(await wholeText(list)) as { data: readonly OfStatus[] }
   const of = (status: string) => data.find((row) => row.status === status)?.n ?? 0
   const byStatus = {
     queued: of('queued'),

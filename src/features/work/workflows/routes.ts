@@ -1,5 +1,4 @@
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto'
-import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Caller } from '../../../access/principal.ts'
@@ -22,6 +21,7 @@ import {
   readItem,
   requesterOf,
   versionsOf,
+  wholeText,
 } from '../../data/items/items.ts'
 import { anonymous } from './authority.ts'
 import { sealedForWorkflows, type WorkflowWrites } from './capabilities.ts'
@@ -176,12 +176,7 @@ function executionRoutes(app: App, deps: WorkflowWrites): void {
     const nodes = mayReadLogs
       ? await listItems(deps, requesterOf(request), logs, { filter: { execution_Id: row.id }, sort: 'seq' })
       : undefined
-    const found =
-      typeof nodes === 'string'
-        ? JSON.parse(nodes).data
-        : nodes === undefined
-          ? undefined
-          : JSON.parse(await text(nodes)).data
+    const found = nodes && JSON.parse(await wholeText(nodes)).data
     return reply.type(json).send(JSON.stringify({ data: { ...row, ...(found && { logs: found }) } }))
   })
   app.get('/workflows/:id/executions/:execution/logs', logsRoute, async (request, reply) => {

@@ -1,4 +1,3 @@
-import { text } from 'node:stream/consumers'
 import { isDeepStrictEqual } from 'node:util'
 import type { TSchema } from 'typebox'
 import { fits, problemsOf } from '../../../adapters/typebox.ts'
@@ -11,7 +10,7 @@ import { AppError, errors } from '../../../errors.ts'
 import { isUuid } from '../../../language/text.ts'
 import type { Access } from '../../../query/access.ts'
 import { isObject } from '../../../query/guards.ts'
-import { type Change, changeItems, listItems, type Requester } from '../../data/items/items.ts'
+import { type Change, changeItems, listItems, type Requester, wholeText } from '../../data/items/items.ts'
 import { scriptsRefusal, type Workflows, type WorkflowWrites } from './capabilities.ts'
 import { valueAt } from './expressions.ts'
 import { type Flow, readFlow, type WorkflowProblem } from './flow.ts'
@@ -442,7 +441,7 @@ async function usersKnown(
   const asked = [...new Set(ids.filter(isUuid))]
   if (asked.length === 0) return new Set()
   const list = await listItems(deps, reader, 'svc_User', { filter: { id: { in: asked } }, fields: ['id'], limit: -1 })
-  const { data } = JSON.parse(typeof list === 'string' ? list : await text(list))
+  const { data } = JSON.parse(await wholeText(list))
   return new Set(data.map(({ id }: { readonly id: string }) => id))
 }
 
