@@ -24,8 +24,7 @@ export function readSetupFacts(db: Reader): Promise<SetupFacts> {
 }
 
 /** Why no installation can be made in an empty database, and what to do about it; undefined where it can. */
-export async function unfitness(db: Reader): Promise<string | undefined> {
-  const facts = await readSetupFacts(db)
+export function unfitness(facts: SetupFacts): string | undefined {
   const lacks = [encodingLack(facts), rightsLack(facts)].filter((lack) => lack !== undefined)
   return lacks.length === 0 ? undefined : lacks.map(({ says, remedy }) => `${says}: ${remedy}`).join('\n')
 }

@@ -26,6 +26,7 @@ import { systemActor } from '../events/types.ts'
 import {
   adoptDeveloped,
   createBaseline,
+  hasMigrationTable,
   type MigrationHost,
   type MigrationRunner,
   pendingSystemMigrations,
@@ -100,7 +101,7 @@ async function createSystemSchema(runner: MigrationRunner): Promise<void> {
 /** With BACKUP_BEFORE_UPGRADE; a database that is new has nothing to lose. */
 async function backUpFirst(session: DirectSession, config: Config, log: Logger): Promise<void> {
   if (!config.backup.beforeUpgrade) return
-  const pending = (await isKnown(session)) ? await pendingSystemMigrations(session) : []
+  const pending = (await hasMigrationTable(session)) ? await pendingSystemMigrations(session) : []
   if (pending.length === 0) return
   // Loaded by the few starts that need them.
   const { openStorages } = await import('../features/files/storage/storage.ts')
@@ -124,17 +125,11 @@ async function checkServer(session: DirectSession): Promise<void> {
 
 /** Before anything is created: half of an installation would stay. One that is there already goes on in whichever encoding it is. */
 async function checkDatabase(session: DirectSession): Promise<void> {
-  const isNew = !(await isKnown(session))
-  const lack = rightsLack({ ...(await readSetupFacts(session)), mayCreateSchemas: true })
-  const problem = isNew ? await unfitness(session) : lack && `${lack.says}: ${lack.remedy}`
+  const facts = await readSetupFacts(session)
+  const lack = rightsLack({ ...facts, mayCreateSchemas: true })
+  const isNew = !(await hasMigrationTable(session))
+  const problem = isNew ? unfitness(facts) : lack && `${lack.says}: ${lack.remedy}`
   if (problem !== undefined) throw new ConfigError(`DATABASE_URL: ${problem}`)
-}
-
-async function isKnown(session: DirectSession): Promise<boolean> {
-  const { known } = await session.one<{ known: boolean }>(
-    sql`select to_regclass('"svc_Migration"') is not null as known`,
-  )
-  return known
 }
 
 /** Those that are turned on; the database role needs the right to, unless they are there. */

@@ -43,7 +43,7 @@ import { finishRun, type MigrationHost, type MigrationRunner, migrationsOf, with
 
 export { createMigration, migrationScript } from './create.ts'
 export { lintSql, type MigrationFinding, readSubject } from './lint.ts'
-export { type MigrationRecord, migrationTypes, pendingOf, statusOf } from './records.ts'
+export { hasMigrationTable, type MigrationRecord, migrationTypes, pendingOf, statusOf } from './records.ts'
 export { findInterrupted, type MigrationHost, type MigrationRunner, readOnce, withRunner } from './runner.ts'
 
 type RunResult = {

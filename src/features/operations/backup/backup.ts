@@ -5,7 +5,7 @@ import { logKeys } from '../../../adapters/log-key.ts'
 import { compareVersions } from '../../../adapters/version-order.ts'
 import { logSchema } from '../../../catalog/log-triggers.ts'
 import { copyIn, copyOut } from '../../../db/copy.ts'
-import { unfitness } from '../../../db/needs.ts'
+import { readSetupFacts, unfitness } from '../../../db/needs.ts'
 import { type PgClient, type Reads, readerOf } from '../../../db/pools.ts'
 import { onSoleConnection } from '../../../db/sole-connection.ts'
 import { type Reader, rawQuery, type Tx, type UnloggedWrites } from '../../../db/sql.ts'
@@ -520,7 +520,7 @@ async function requireEmpty(db: Reader): Promise<void> {
         code: 'NOT_EMPTY',
       },
     )
-  const unfit = await unfitness(db)
+  const unfit = unfitness(await readSetupFacts(db))
   if (unfit !== undefined) throw new AppError(409, `The database cannot hold an installation: ${unfit}`)
 }
 
