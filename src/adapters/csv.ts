@@ -14,8 +14,8 @@ type CsvRecord = { readonly cells: readonly CsvCell[]; readonly line: number }
 type CsvLimits = { /** Bytes. */ readonly largestRecord: number }
 
 /**
- * The records of CSV text (RFC 4180; in UTF-8 where it comes as bytes), as they are read: blank lines are left out, cells without quotes trimmed. Throws a
- * SyntaxError for text that is no CSV, records of different length among it.
+ * The records of CSV text (RFC 4180; bytes are UTF-8), as they are read: blank lines are left out, cells without quotes
+ * trimmed. Throws a SyntaxError for text that is no CSV, records of different length among it.
  */
 export async function* readCsv(
   text: AsyncIterable<string | Uint8Array>,

@@ -159,7 +159,7 @@ export function url(...schemes: string[]): Parser<string> {
     parse: (text) => {
       const parsed = parseUrl(text)
       const accepted = parsed !== null && parsed.host !== '' && schemes.includes(parsed.protocol.slice(0, -1))
-      return accepted ? { value: withoutTrailingSlash(text) } : { problem: `is not a ${values}` }
+      return accepted ? { value: withoutLastSlashes(text) } : { problem: `is not a ${values}` }
     },
   }
 }
@@ -193,7 +193,7 @@ export const appUrl: Parser<string> = {
     if ('problem' in outcome) return outcome
     const { search, hash } = outcome.value
     return search === '' && hash === ''
-      ? { value: withoutTrailingSlash(text) }
+      ? { value: withoutLastSlashes(text) }
       : { problem: 'is not a frontend address: it has a query or fragment' }
   },
 }
@@ -203,7 +203,7 @@ export const urlPath: Parser<string> = {
   values: 'path that begins with /',
   parse: (text) =>
     /^\/[\w\-.~/]*$/.test(text)
-      ? { value: withoutTrailingSlash(text) || '/' }
+      ? { value: withoutLastSlashes(text) || '/' }
       : { problem: 'is not a path that begins with /' },
 }
 
@@ -265,10 +265,6 @@ function isNetwork(value: string): boolean {
 
 function parseUrl(value: string): URL | null {
   return URL.canParse(value) ? new URL(value) : null
-}
-
-function withoutTrailingSlash(value: string): string {
-  return withoutLastSlashes(value)
 }
 
 function article(noun: string): string {

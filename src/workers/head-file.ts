@@ -29,8 +29,8 @@ export function openHeadFile({ db, log }: Reads & Logs, path: string): HeadFile 
   return {
     catchUp: async (stopping) => {
       try {
-        // One that was moved away goes on in the new one.
-        kept = (await withFile(path, async (file) => lastHeadIn(await tailOf(file)))) ?? kept
+        // Makes the file where there is none: that shows whether it can be written to. One that was moved away goes on in the new one.
+        kept = (await withFile(path, 'a+', lastHead)) ?? kept
       } catch (error) {
         return failed(error)
       }
@@ -53,22 +53,18 @@ export function openHeadFile({ db, log }: Reads & Logs, path: string): HeadFile 
 
 /** The last whole head in a file; undefined where there is no file, too. */
 export async function lastHeadOf(path: string): Promise<Head | undefined> {
-  const file = await open(path, 'r').catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'ENOENT') throw error
-  })
-  if (file === undefined) return undefined
   try {
-    return lastHeadIn(await tailOf(file))
-  } finally {
-    await file.close()
+    return await withFile(path, 'r', lastHead)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
   }
 }
 
 type File = Awaited<ReturnType<typeof open>>
 
-/** Makes the file where there is none: that shows whether it can be written to. */
-async function withFile<T>(path: string, work: (file: File) => Promise<T>): Promise<T> {
-  const file = await open(path, 'a+', 0o644)
+async function withFile<T>(path: string, flags: 'r' | 'a+', work: (file: File) => Promise<T>): Promise<T> {
+  const file = await open(path, flags, 0o644)
   try {
     return await work(file)
   } finally {
@@ -86,8 +82,10 @@ async function tailOf(file: File): Promise<string> {
   return buffer.toString('utf8', 0, bytesRead)
 }
 
+const lastHead = async (file: File): Promise<Head | undefined> => lastHeadIn(await tailOf(file))
+
 const append = (path: string, heads: readonly Head[]): Promise<void> =>
-  withFile(path, async (file) => {
+  withFile(path, 'a+', async (file) => {
     const tail = await tailOf(file)
     // A line that a crash has cut off stays what it is.
     const separator = tail === '' || tail.endsWith('\n') ? '' : '\n'
