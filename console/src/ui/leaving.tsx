@@ -35,17 +35,11 @@ type FormDrawerProps = Omit<DrawerProps, 'isOpen'> & {
  * closes it by another state of the page, after that or because it is saved, does so with `ignoreBlocker`.
  */
 export function FormDrawer({ isChanged, onClose, children, ...drawer }: FormDrawerProps) {
-  const [isAsking, setAsking] = useState(false)
-  const leaveQuestion = useLeaveQuestion(isChanged, entered, 'all')
+  const { close, questions } = useAskedClose(isChanged, onClose)
   return (
-    <Drawer isOpen onClose={() => (isChanged ? setAsking(true) : onClose())} {...drawer}>
+    <Drawer isOpen onClose={close} {...drawer}>
       {children}
-      {leaveQuestion}
-      {isAsking && (
-        <LeaveDialog onStay={() => setAsking(false)} onLeave={onClose}>
-          {entered}
-        </LeaveDialog>
-      )}
+      {questions}
     </Drawer>
   )
 }
@@ -54,9 +48,7 @@ export function FormDrawer({ isChanged, onClose, children, ...drawer }: FormDraw
 export function FormDialog({ onClose, onConfirm, children, ...dialog }: Omit<ConfirmProps, 'isOpen' | 'onDismiss'>) {
   const [isChanged, setChanged] = useState(false)
   const [isConfirming, setConfirming] = useState(false)
-  const [isAsking, setAsking] = useState(false)
-  const isNeeded = isChanged && !isConfirming
-  const leaveQuestion = useLeaveQuestion(isNeeded, entered, 'all')
+  const { close, questions } = useAskedClose(isChanged && !isConfirming, onClose)
   const confirm = async () => {
     setConfirming(true)
     try {
@@ -68,24 +60,30 @@ export function FormDialog({ onClose, onConfirm, children, ...dialog }: Omit<Con
     }
   }
   return (
-    <ConfirmDialog
-      isOpen
-      onClose={onClose}
-      onDismiss={() => (isNeeded ? setAsking(true) : onClose())}
-      onConfirm={confirm}
-      {...dialog}
-    >
+    <ConfirmDialog isOpen onClose={onClose} onDismiss={close} onConfirm={confirm} {...dialog}>
       <div style={{ display: 'contents' }} onChange={() => setChanged(true)}>
         {children}
       </div>
+      {questions}
+    </ConfirmDialog>
+  )
+}
+
+/** The close of a form over the page, which asks first where that is needed, and the questions to show in it. */
+function useAskedClose(isNeeded: boolean, onClose: () => void) {
+  const [isAsking, setAsking] = useState(false)
+  const leaveQuestion = useLeaveQuestion(isNeeded, entered, 'all')
+  const questions = (
+    <>
       {leaveQuestion}
       {isAsking && (
         <LeaveDialog onStay={() => setAsking(false)} onLeave={onClose}>
           {entered}
         </LeaveDialog>
       )}
-    </ConfirmDialog>
+    </>
   )
+  return { close: () => (isNeeded ? setAsking(true) : onClose()), questions }
 }
 
 const entered = 'What was entered here is not saved. It is lost.'
