@@ -307,6 +307,51 @@ describe('the rest of the routes', () => {
     expect((await api.anonymous('POST', '/workflows/validate', { flow_data: making })).status).toBe(401)
   })
 
+  it('warns of a query that its author could not run', async () => {
+    const read = { operation: 'read', collection: 'order' }
+    const lists = [
+      node('a', 'service', { ...read, filter: { stat: { eq: '{{trigger.id}}' } } }),
+      node('b', 'service', { ...read, filter: { state: { is: 'new' } } }),
+      node('c', 'service', { ...read, sort: '-stat' }),
+      node('d', 'stats', { collection: 'order', operation: 'sum', field: 'state' }),
+      node('e', 'service', {
+        ...read,
+        filter: {
+          state: { in: ['new', '{{trigger.state}}'] },
+          OR: [{ state: { eq: '$CURRENT_USER.email' } }, { id: { eq: '{{trigger.id}}' } }],
+        },
+        sort: '-id',
+        fields: ['id'],
+      }),
+      node('f', 'stats', { collection: 'order', operation: 'count', groupBy: 'state' }),
+      node('g', 'file', { operation: 'list', filter: { sizes: 1 } }),
+    ]
+    const flow_data = chain(...lists)
+    const told = async (call: Call) => {
+      const { status, body, text } = await call('POST', '/workflows/validate', { flow_data })
+      expect([status, body.valid], text).toEqual([200, true])
+      return body.warnings.map(({ code, message, nodeId }: any) => [nodeId, code, message])
+    }
+    const bad = 'Invalid query parameters'
+    expect(await told(api.admin)).toEqual([
+      ['a', 'query', `${bad}: filter: unknown field "stat": did you mean state?`],
+      ['b', 'query', `${bad}: filter.state.is: expected null, true or false`],
+      ['c', 'query', `${bad}: sort: unknown field "stat": did you mean state?`],
+      ['d', 'query', `${bad}: aggregate: sum does not apply to "state"`],
+      ['g', 'query', `${bad}: filter: unknown field "sizes": did you mean size?`],
+    ])
+    // It says no more than a list that the author asks for themselves.
+    const reader = await api.user([{ collection: 'order', action: 'read', fields: ['id'] }])
+    const isState = "You don't have permission to read field: state"
+    expect(await told(reader.call)).toEqual([
+      ['a', 'query', `${bad}: filter: unknown field "stat"`],
+      ['b', 'query', isState],
+      ['c', 'query', `${bad}: sort: unknown field "stat"`],
+      ...['d', 'e', 'f'].map((id) => [id, 'query', isState]),
+      ['g', 'query', "You don't have permission to read items in 'svc_File'"],
+    ])
+  })
+
   it('carries workflows from one installation to another', async () => {
     const flow = flowOf(
       [node('make', 'service', { operation: 'create', collection: 'order', data: {}, bypassPermissions: true })],

@@ -380,6 +380,7 @@ const around = {
   catalog: { collections: new Map([['c', {}]]) } as never,
   scriptsRefusal: 'no scripts',
   extensionNodes: new Map(),
+  refusalOf: () => undefined,
 }
 
 describe('validation', () => {
@@ -438,6 +439,48 @@ describe('validation', () => {
         ],
       ],
     ])
+  })
+
+  it('asks whether a list can run, without what only templates will say', () => {
+    const lists: unknown[] = []
+    const refusalOf = (list: unknown) => {
+      lists.push(list)
+      return 'no'
+    }
+    const asked = (type: string, data: object) => {
+      const { warnings } = validate(chain(node('n', type, data)), { ...around, refusalOf })
+      const told = warnings.filter(({ code }) => code === 'query').map(({ message, nodeId }) => [nodeId, message])
+      expect(told).toEqual(lists.length === 0 ? [] : [['n', 'no']])
+      return lists.splice(0)
+    }
+    const read = { operation: 'read', collection: 'c' }
+    const filter = {
+      OR: [{ a: { eq: '{{trigger.a}}' } }, { b: { gt: 1, lt: '{{trigger.b}}' } }],
+      c: { in: ['x', '{{trigger.c}}'] },
+      d: { null: true },
+      e: { eq: null },
+    }
+    expect(asked('service', { ...read, filter, sort: '-b', limit: '{{trigger.n}}', page: '', itemId: ' ' })).toEqual([
+      {
+        collection: 'c',
+        query: { filter: { OR: [{ a: {} }, { b: { gt: 1 } }], c: {}, d: { null: true }, e: { eq: null } }, sort: '-b' },
+      },
+    ])
+    expect(asked('service', { ...read, itemId: '{{trigger.id}}', fields: ['a'], filter })).toEqual([
+      { collection: 'c', query: { fields: ['a'] } },
+    ])
+    const sum = { collection: 'c', operation: 'average', field: 'b', groupBy: ['a'], filter: '{{trigger.f}}' }
+    expect(asked('stats', sum)).toEqual([
+      { collection: 'c', query: { aggregate: { result: { function: 'avg', field: 'b' } }, groupBy: ['a'] } },
+    ])
+    expect(asked('stats', { ...sum, field: '{{trigger.field}}' })).toEqual([{ collection: 'c', query: {} }])
+    expect(asked('file', { operation: 'list', filter: { size: { gt: 1 } } })).toEqual([
+      { collection: 'svc_File', query: { filter: { size: { gt: 1 } } } },
+    ])
+    // With whose rights they run, or on what, is not known.
+    for (const other of [{ executeAsAnonymous: true }, { bypassPermissions: true }, { collection: '{{trigger.c}}' }])
+      expect(asked('service', { ...read, ...other })).toEqual([])
+    expect(asked('service', { operation: 'create', collection: 'c', data: {} })).toEqual([])
   })
 
   it('doubts an operator that it does not know, and needs one', () => {

@@ -26,7 +26,7 @@ import { type Authority, anonymous, platform } from './authority.ts'
 import { sealedForWorkflows, type WorkflowWrites } from './capabilities.ts'
 import { fill, parsePath, pathsIn, resolve, type TemplateScope } from './expressions.ts'
 import type { FlowNode } from './flow.ts'
-import { isFilled, type NodeData, NodeError, overBudget, placed, statsOperations } from './nodes.ts'
+import { isFilled, type NodeData, NodeError, overBudget, placed, statsOperations, statsQuery } from './nodes.ts'
 
 /** The effects of database nodes: part of the transaction that keeps their output. */
 
@@ -217,16 +217,9 @@ async function spendMails({ deps, workflowId }: NodeRun, tx: Run['tx'], count: n
 }
 
 async function statsOf({ deps, input }: NodeRun, writer: Requester): Promise<unknown> {
-  const { operation, field, groupBy, filter } = input
-  const wanted = operation === 'average' ? 'avg' : String(operation)
-  if (!statsOperations.includes(wanted)) throw new NodeError(`There is no operation ${operation}`)
-  const query = {
-    aggregate: { result: { function: wanted, field: field == null || field === '' ? '*' : field } },
-    ...(groupBy != null && groupBy !== '' && { groupBy }),
-    ...(filter != null && filter !== '' && { filter }),
-    limit: 1000,
-  }
-  const list = await listItems(deps, writer, nameIn(input, 'collection'), query)
+  const { operation, groupBy } = input
+  if (!statsOperations.includes(String(operation))) throw new NodeError(`There is no operation ${operation}`)
+  const list = await listItems(deps, writer, nameIn(input, 'collection'), { ...statsQuery(input), limit: 1000 })
   const { data } = JSON.parse(await wholeText(list))
   return groupBy == null || groupBy === '' ? data[0] : data
 }

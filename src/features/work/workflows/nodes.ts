@@ -43,6 +43,8 @@ type NodeType = {
   readonly notBefore?: (data: NodeData) => string | undefined
   /** Its `filter` is one of a query. */
   readonly filters?: true
+  /** The list that it asks for, as far as that is known before templates are replaced. */
+  readonly list?: (data: NodeData) => AskedList | undefined
   /** Members in which templates mean nothing yet, or ever. */
   readonly raw?: readonly string[]
   readonly check: (data: NodeData, report: ReportProblem) => void
@@ -51,6 +53,9 @@ type NodeType = {
   /** Throws `NodeError` for what cannot be done. Only of `none`. */
   readonly give?: (data: NodeData, scope: TemplateScope, room: ExpansionRoom) => unknown
 }
+
+/** A list of the rows of a collection; `query` as in a query string. */
+export type AskedList = { readonly collection: string; readonly query: Readonly<Record<string, unknown>> }
 
 /** Why a node failed, in words for the people who made or watch the workflow. */
 export class NodeError extends Error {
@@ -96,6 +101,23 @@ const within = (data: NodeData, name: string, [least, most]: readonly [number, n
   if (typeof value === 'boolean' || !Number.isFinite(number) || number < least || number > most)
     report(`${name} must be a number from ${least} to ${most}`)
 }
+
+const isText = (value: unknown): value is string => typeof value === 'string' && value !== ''
+
+/** The members of a query, without the empty ones, which ask for nothing. */
+const asked = (query: NodeData): NodeData =>
+  Object.fromEntries(Object.entries(query).filter(([, value]) => value != null && value !== ''))
+
+/** The list of a `stats` node: one row, or one for each group. */
+export const statsQuery = ({ operation, field, groupBy, filter }: NodeData) => ({
+  aggregate: {
+    result: {
+      function: operation === 'average' ? 'avg' : operation,
+      field: field == null || field === '' ? '*' : field,
+    },
+  },
+  ...asked({ groupBy, filter }),
+})
 
 const ofRights = ['executeAsAnonymous', 'bypassPermissions']
 const always = (reason: string) => () => reason
@@ -210,6 +232,10 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
       if ((data.operation === 'update' || data.operation === 'delete') && !isFilled(data.itemId))
         report('itemId is missing')
     },
+    list({ operation, collection, itemId, fields, filter, sort, limit, page, search }) {
+      if (operation !== 'read' || !isText(collection)) return undefined
+      return { collection, query: asked({ fields, ...(!isFilled(itemId) && { filter, sort, limit, page, search }) }) }
+    },
   },
   notification: {
     members: ['userId', 'title', 'message', 'type', 'data', ...ofRights],
@@ -234,6 +260,12 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
       oneOf(data, 'operation', statsOperations, report)
       if (data.operation !== 'count' && !isTemplate(data.operation) && !isFilled(data.field)) report('field is missing')
     },
+    list(data) {
+      const { operation, field, groupBy, collection, filter } = data
+      if (!isText(collection)) return undefined
+      const isKnown = ![operation, field, groupBy].some(isTemplate)
+      return { collection, query: isKnown ? statsQuery(data) : asked({ filter }) }
+    },
   },
   file: {
     members: ['operation', 'fileId', 'filter', 'limit', ...ofRights],
@@ -248,6 +280,8 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
       if (data.operation !== 'list' && !isFilled(data.fileId)) report('fileId is missing')
       within(data, 'limit', [1, 1000], report)
     },
+    list: ({ operation, filter }) =>
+      operation === 'list' ? { collection: 'svc_File', query: asked({ filter }) } : undefined,
   },
   http: {
     members: ['url', 'method', 'headers', 'body', 'timeout', 'retries', 'retryDelay'],

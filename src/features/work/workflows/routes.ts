@@ -113,7 +113,7 @@ export function workflowItemRoutes(app: App, deps: WorkflowWrites): void {
 export function workflowRoutes(app: App, deps: WorkflowWrites): void {
   app.post('/workflows/validate', validateRoute, async (request) => {
     const { flow_data } = request.body
-    const { warnings, ...verdict } = validate(flow_data, surroundingsOf(deps))
+    const { warnings, ...verdict } = validate(flow_data, surroundingsOf(deps, requesterOf(request).access))
     return { ...verdict, warnings: [...warnings, ...(await missingIn(deps, askingOf(deps, request), flow_data))] }
   })
   app.post('/workflows/export', { ...exportRoute, onRequest: administrator('export') }, (request) =>

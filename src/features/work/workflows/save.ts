@@ -6,10 +6,12 @@ import type { Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { type Reader, rawQuery, sql } from '../../../db/sql.ts'
-import { AppError, errors } from '../../../errors.ts'
+import { AppError, errors, inFull } from '../../../errors.ts'
 import { isUuid } from '../../../language/text.ts'
 import type { Access } from '../../../query/access.ts'
 import { isObject } from '../../../query/guards.ts'
+import { parseListQuery } from '../../../query/parse.ts'
+import { resolveEnv, resolveList } from '../../../query/resolve.ts'
 import { type Change, changeItems, listItems, type Requester, wholeText } from '../../data/items/items.ts'
 import { scriptsRefusal, type Workflows, type WorkflowWrites } from './capabilities.ts'
 import { valueAt } from './expressions.ts'
@@ -43,7 +45,7 @@ export type Saved = {
   readonly trigger_webhook_path?: string
 }
 
-type SaveReads = Reads & Configuration & CurrentCatalog & Workflows
+type SaveReads = Reads & Configuration & CurrentCatalog & Workflows & Clock
 
 /** Columns that define a workflow's behaviour, trigger and users: the user who changes one becomes its author. */
 const definition = [
@@ -77,7 +79,7 @@ export async function decideSave(
   before: StoredWorkflow | undefined,
   row: StoredWorkflow,
 ): Promise<Saved> {
-  const around = surroundingsOf(deps)
+  const around = surroundingsOf(deps, access)
   const isChanged = before === undefined || isBack(before, row) || isRewritten(before, row)
   const shape = checkShape(row.flow_data ?? {}, around)
   if (isChanged && shape.errors.length > 0) throw invalid('Invalid workflow data', shape.errors, [])
@@ -141,11 +143,26 @@ async function calledProblems(deps: SaveReads, row: StoredWorkflow): Promise<rea
   return problems
 }
 
-export function surroundingsOf(deps: CurrentCatalog & Configuration & Workflows): Surroundings {
+/** `access`: of the author, with whose rights nodes ask. */
+export function surroundingsOf(deps: CurrentCatalog & Configuration & Workflows & Clock, access: Access): Surroundings {
+  const catalog = deps.catalog.current()
   const nodes = [...deps.workflows.nodes.values()].map(
     ({ type, input }) => [type, (data: unknown) => problemsIn(input, data)] as const,
   )
-  return { catalog: deps.catalog.current(), scriptsRefusal: scriptsRefusal(deps), extensionNodes: new Map(nodes) }
+  return {
+    catalog,
+    scriptsRefusal: scriptsRefusal(deps),
+    extensionNodes: new Map(nodes),
+    refusalOf({ collection, query }) {
+      try {
+        resolveList(catalog, access, collection, parseListQuery(query), resolveEnv(deps))
+        return undefined
+      } catch (error) {
+        if (error instanceof AppError) return inFull(error)
+        throw error
+      }
+    },
+  }
 }
 
 /** Of what a template stands for nothing can be said yet. */
@@ -296,7 +313,7 @@ export async function previewImport(deps: WorkflowWrites, writer: Requester, fil
   requireAdministrator(writer, 'import')
   const wanted = workflowsIn(file)
   const known = await existing(deps.db, wanted)
-  const around = surroundingsOf(deps)
+  const around = surroundingsOf(deps, writer.access)
   const brought = new Set(wanted.map(idOf))
   const shown = []
   for (const one of wanted) {

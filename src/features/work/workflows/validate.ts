@@ -13,7 +13,7 @@ import {
   topology,
   type WorkflowProblem,
 } from './flow.ts'
-import { isScript, type NodeData, nodeTypes } from './nodes.ts'
+import { type AskedList, isScript, type NodeData, nodeTypes } from './nodes.ts'
 import { handlesOf } from './step.ts'
 
 /** Every rule that an active workflow keeps, each problem with its node. Pure. */
@@ -25,6 +25,8 @@ export type Surroundings = {
   readonly scriptsRefusal: string | undefined
   /** Types of extensions, and what each says of data. */
   readonly extensionNodes: ReadonlyMap<string, (data: unknown) => readonly string[]>
+  /** Why a list cannot be asked for; undefined where it can. */
+  readonly refusalOf: (list: AskedList) => string | undefined
 }
 
 type ValidationResult = {
@@ -145,10 +147,39 @@ function checkNode({ id, type, data }: FlowNode, { around, isBefore, errors, war
   if (
     typeof collection === 'string' &&
     collection !== '' &&
-    !collection.includes('{{') &&
+    !isTemplated(collection) &&
     !around.catalog.collections.has(collection)
-  )
+  ) {
     warnings.push({ code: 'unknown_collection', message: `There is no collection ${collection}`, nodeId: id })
+    return
+  }
+  const refusal = refusalIn(known.list?.(data), data, around)
+  if (refusal !== undefined) warnings.push({ code: 'query', message: refusal, nodeId: id })
+}
+
+/** Of a node with other rights than those of its author nothing can be said. A collection that templates name is not known yet. */
+function refusalIn(list: AskedList | undefined, data: NodeData, { refusalOf }: Surroundings): string | undefined {
+  if (list === undefined || isTemplated(list.collection)) return undefined
+  if (data.executeAsAnonymous === true || data.bypassPermissions === true) return undefined
+  return refusalOf({ ...list, query: (withoutTemplates(list.query) ?? {}) as AskedList['query'] })
+}
+
+const isTemplated = (text: string): boolean => text.includes('{{')
+
+/** The query without what is not known yet: of a condition on a field the name of the field stays. */
+function withoutTemplates(value: unknown): unknown {
+  if (typeof value === 'string') return isTemplated(value) ? undefined : value
+  if (value === null || typeof value !== 'object') return value
+  if (Array.isArray(value)) {
+    const known = value.map(withoutTemplates)
+    // A value may mean something by its place among others.
+    return known.includes(undefined) ? undefined : known
+  }
+  return Object.fromEntries(
+    Object.entries(value)
+      .map(([name, one]) => [name, withoutTemplates(one)] as const)
+      .filter(([, one]) => one !== undefined),
+  )
 }
 
 /** A warning and no error: editors keep members of their own. */
