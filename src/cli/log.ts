@@ -209,7 +209,9 @@ const problemLine = ({ kind, position, link, says }: SealProblem): string => {
 
 function headsIn(file: string) {
   try {
-    return readHeads(readFileSync(file, 'utf8'))
+    const { heads, cutOff } = readHeads(readFileSync(file, 'utf8'))
+    for (const line of cutOff) process.stderr.write(`--head ${file}: line ${line} is cut off and left out\n`)
+    return heads
   } catch (error) {
     throw new UsageError(`--head ${file}: ${(error as Error).message}`)
   }

@@ -296,7 +296,7 @@ async function stageFaults(
   const aside = await cluster.sql('select consumer, position::text, reason from svc_log.set_aside')
   const other = await cluster.sql(`select id, status, error from "svc_WebhookDelivery" where status <> 'delivered'`)
   const { problems, unsealed } = await verifySealsOf(testConfig(url), {
-    ...{ keys: [], heads: readHeads(await readFile(heads, 'utf8')) },
+    ...{ keys: [], heads: readHeads(await readFile(heads, 'utf8')).heads },
   })
   const told = events.filter(({ id }) => isDelivered(id))
   return [

@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, readFile, rename, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, readFile, rename, rm, truncate } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
@@ -37,7 +37,7 @@ const stop = () => Promise.all(open.splice(0).map((one) => one.stop(2000)))
 const insert = (from: number, to: number) =>
   api.sql(`insert into thing (id) select generate_series($1::int, $2::int)`, [from, to])
 const verify = (heads = '') =>
-  verifySealsOf(api.runtime.config, { keys: [], heads: heads === '' ? [] : readHeads(heads) })
+  verifySealsOf(api.runtime.config, { keys: [], heads: heads === '' ? [] : readHeads(heads).heads })
 const allSealed = () =>
   waitFor(async () => {
     const { unsealed, found } = await verify()
@@ -73,11 +73,11 @@ it('seals everything since setup, beside another worker, and writes the heads do
   const { number } = await sealLag(api.runtime.db)
   const heads = await waitFor(async () => {
     const text = await readFile(sealFile, 'utf8')
-    return readHeads(text).at(-1)!.number === number && text
+    return readHeads(text).heads.at(-1)!.number === number && text
   })
   const result = await verify(String(heads))
   expect(result).toMatchObject({ found: 0, verified: await events(), head: { number } })
-  expect(result.heads.compared).toBe(readHeads(String(heads)).length)
+  expect(result.heads.compared).toBe(readHeads(String(heads)).heads.length)
   expect(await findings()).toMatchObject([{ status: 'ok', says: `${number} links` }])
 })
 
@@ -89,7 +89,7 @@ it('appends every head to a file that was away, and says meanwhile that it was',
   await mkdir(mount)
   const { log, said } = loggedTo()
   const runtime: Runtime = { ...withLog({ sealFile }), instruments: openInstruments(), log }
-  const numbers = async () => readHeads(await readFile(sealFile, 'utf8')).map(({ number }) => number)
+  const numbers = async () => readHeads(await readFile(sealFile, 'utf8')).heads.map(({ number }) => number)
   const newest = async () => (await sealLag(api.runtime.db)).number
   const isWhole = async () => (await numbers().catch(() => [])).at(-1) === (await newest())
   /** Several heads. */
@@ -141,6 +141,18 @@ it('appends every head to a file that was away, and says meanwhile that it was',
   await waitFor(isWhole)
   expect(await numbers()).toEqual(Array.from({ length: (await newest()) - first + 1 }, (_, i) => first + i))
   await stop()
+
+  // Its last line is cut off in the middle: it stays, and its head is written again.
+  const text = await readFile(sealFile, 'utf8')
+  const lines = text.split('\n').length - 1
+  await truncate(sealFile, text.length - 20)
+  open.push(await openSeals({ ...runtime, instruments: openInstruments() }, { paceMs: 20, lookMs: 50 }))
+  await waitFor(isWhole)
+  await stop()
+  expect(readHeads(await readFile(sealFile, 'utf8')).cutOff).toEqual([lines])
+  expect(await numbers()).toEqual(Array.from({ length: (await newest()) - first + 1 }, (_, i) => first + i))
+  expect(() => readHeads(`${text}{"number": 1}`)).toThrow(`line ${lines + 1} of the file is no head of the log`)
+  expect(() => readHeads('{"number": 1')).toThrow('there is no head in the file')
 
   // A file of another chain: before a restore, it was longer.
   const others = { number: (await newest()) + 10, hash: 'of another chain' }

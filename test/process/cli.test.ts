@@ -150,6 +150,9 @@ it('shows, follows, exports and proves the log', async () => {
       code: 0,
       lines: expect.arrayContaining([expect.stringMatching(/^[1-9]\d* heads are in the chain/)]),
     })
+  const torn = join(dir, 'torn.ndjson')
+  await writeFile(torn, `${head.lines.join('')}\n{"number": 1, "hash"`)
+  expect((await verify(torn)).lines).toContain(`--head ${torn}: line 2 is cut off and left out`)
   const [{ position }] = await sql(
     `select position::text from "svc_AuditLog" where entity = 'svc_Role' and changes->'after'->>'name' = 'second'`,
   )

@@ -133,17 +133,33 @@ export function headOf({ statement, signature }: Pick<SealLink, 'statement' | 's
   }
 }
 
-/** The heads in a file: one JSON object, or one a line. Throws with the number of the line that is none. */
-export function readHeads(text: string): readonly Head[] {
+/**
+ * The heads in a file: one JSON object, or one a line. `cutOff` has the numbers of lines, from 1, that a crash or a full disk has ended
+ * early: whoever appends writes such a head again. Throws with the number of a line that is anything else, and where there is no head.
+ */
+export function readHeads(text: string): { readonly heads: readonly Head[]; readonly cutOff: readonly number[] } {
   const whole = headIn(text)
-  if (whole !== undefined) return [whole]
-  const lines = text.split('\n').filter((line) => line.trim() !== '')
-  if (lines.length === 0) throw new Error('there is no head in the file')
-  return lines.map((line, i) => {
+  if (whole !== undefined) return { heads: [whole], cutOff: [] }
+  const heads: Head[] = []
+  const cutOff: number[] = []
+  for (const [i, line] of text.split('\n').entries()) {
+    if (line.trim() === '') continue
     const head = headIn(line)
-    if (head === undefined) throw new Error(`line ${i + 1} of the file is no head of the log`)
-    return head
-  })
+    if (head !== undefined) heads.push(head)
+    else if (isBeginningOfJson(line)) cutOff.push(i + 1)
+    else throw new Error(`line ${i + 1} of the file is no head of the log`)
+  }
+  if (heads.length === 0) throw new Error('there is no head in the file')
+  return { heads, cutOff }
+}
+
+function isBeginningOfJson(text: string): boolean {
+  try {
+    JSON.parse(text)
+    return false
+  } catch {
+    return text.startsWith('{')
+  }
 }
 
 /** The last whole head in the end of a file of heads, whose first line may be cut off. */
