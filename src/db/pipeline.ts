@@ -160,8 +160,9 @@ function send(state: State, batch: Batch, client: pg.PoolClient): void {
       answer(state, batch, read, error ?? result),
     )
   }
-  stream.uncork()
+  // Before it is sent: afterwards this process may wait for a core, and a slow statement would seem quick.
   batch.movedAt = performance.now()
+  stream.uncork()
   if (batch.reads.length === 0) end(state, batch)
 }
 
