@@ -70,8 +70,8 @@ type FirstPath<S extends SchemaType, C extends Name<S>> =
   | RelationName<S, C>
   | `${RelationName<S, C>}.*`
 
-/** The path behind a relation; all of its fields where it is named alone, or by a wildcard over relations. */
-type Behind<P extends string, R extends string> = P extends `${R}.${infer Rest}`
+/** The path after a relation; all of its fields where it is named alone, or by a wildcard over relations. */
+type After<P extends string, R extends string> = P extends `${R}.${infer Rest}`
   ? Rest
   : P extends R | '*.*'
     ? '*'
@@ -105,8 +105,8 @@ type Related<S extends SchemaType, C extends Name<S>, P extends string, R extend
   S,
   C
 >[R] extends { many: true }
-  ? Nested<S, To<S, C, R>, Behind<P, R>>[]
-  : OrNull<Nested<S, To<S, C, R>, Behind<P, R>>, Relations<S, C>[R]['nullable']>
+  ? Nested<S, To<S, C, R>, After<P, R>>[]
+  : OrNull<Nested<S, To<S, C, R>, After<P, R>>, Relations<S, C>[R]['nullable']>
 
 /** A nested row always has its key. */
 type Nested<S extends SchemaType, C extends Name<S>, P extends string> = Simplified<

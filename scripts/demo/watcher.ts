@@ -31,7 +31,7 @@ type Subscribed = { status: 'success'; cursor: string } | { status: 'error'; mes
 
 /**
  * Subscribes to a collection over socket.io and stays subscribed: the library reconnects by itself, and each time the
- * subscription goes on behind the last change that came. Resolves when the first one has begun.
+ * subscription goes on after the last change that came. Resolves when the first one has begun.
  */
 export async function watch(url: string, token: string, collection: string): Promise<Watcher> {
   const changes: Change[] = []

@@ -50,7 +50,7 @@ export function momentText({ date, time, zone, era }: Moment, kind: Kind): strin
   return `${date}T${time}${kind === 'datetime' ? zone : ''}${era}`
 }
 
-/** A time of day and the zone behind it, which may be empty; undefined for anything else. */
+/** A time of day and the zone after it, which may be empty; undefined for anything else. */
 export function readClock(raw: unknown): { readonly time: string; readonly zone: string } | undefined {
   const match = typeof raw === 'string' ? TIME.exec(raw) : null
   return match === null ? undefined : { time: match[1]!, zone: match[2] ?? '' }

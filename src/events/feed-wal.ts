@@ -203,7 +203,7 @@ const commit = 'C'.charCodeAt(0)
 const xidInBegin = 17
 
 /**
- * The library confirms the byte behind the one it is given. A server that shuts down waits until exactly what it has
+ * The library confirms the byte after the one it is given. A server that shuts down waits until exactly what it has
  * sent is confirmed, and would wait for ever.
  */
 function byteBefore(lsn: string): string {

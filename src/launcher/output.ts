@@ -27,7 +27,7 @@ export function openOutput(raw: boolean, { stdout, stderr }: Streams = process):
   }
 }
 
-/** `12:30:01 web    info  message key=value`; what is no log line keeps its text behind the name of its source. */
+/** `12:30:01 web    info  message key=value`; what is no log line keeps its text after the name of its source. */
 export function readable(source: string, text: string): string {
   const record = parseRecord(text)
   if (record === undefined) return `${' '.repeat(8)} ${source.padEnd(sourceWidth)} ${visible(text)}`

@@ -147,7 +147,7 @@ describe('content', () => {
     expect(await due(row)).toBeUndefined()
     await removeNow()
     expect(await readFile(pathOf(row), 'utf8')).toBe('precious')
-    // And by going back behind a replacement.
+    // And by going back to before a replacement.
     await upload(api, token, `/files/${row.id}`, [part('worse')], {}, 'PATCH')
     await planned(row)
     expect(await api.admin('POST', `/items/svc_File/${row.id}/restore`, { event })).toMatchObject({ status: 200 })

@@ -218,7 +218,7 @@ describe('asOf', () => {
   it('answers 410 with the oldest moment for what the log no longer holds', async () => {
     const early = { cursor: await cursor(), time: await time() }
     await api.sql(`insert into book (title) values ('kept')`)
-    // In whole milliseconds, and behind the event even where both fall into one.
+    // In whole milliseconds, and after the event even where both fall into one.
     const boundary = new Date(Date.parse(await time()) + 1)
     const expired = await expireEvents(
       { query: async (text, values) => ({ rows: await api.sql(text, values) }) },

@@ -43,7 +43,7 @@ describe('a list without a limit', () => {
     [499, 1001],
     [1000, 1000],
     [2000, 1500],
-  ])('behind an offset of %i of %i rows has the true total', async (offset, n) => {
+  ])('after an offset of %i of %i rows has the true total', async (offset, n) => {
     const { body } = await api.admin('GET', path({ filter: upTo(n), fields: 'id', offset }))
     expect(body.totalCount).toBe(n)
     expect(body.data).toHaveLength(Math.max(0, n - offset))

@@ -37,7 +37,7 @@ describe('a word', () => {
     ['table', 'drop my_table'],
     ['dog', 'cat—dog'],
     ['192.168.1.1', 'ping 192.168.1.10 fails'],
-  ])('%j stands in %j behind or around punctuation', async (search, title) => {
+  ])('%j stands in %j after or around punctuation', async (search, title) => {
     expect(await found(search, [title, 'another'])).toEqual([title])
   })
 

@@ -99,7 +99,7 @@ describe('the example of the quickstart', () => {
 })
 
 describe('createRealtime', () => {
-  it('goes on behind its last change, tells each once, and one failure once', async () => {
+  it('goes on after its last change, tells each once, and one failure once', async () => {
     const { begun, told, errors, names, counts } = observe()
     await begun()
     const before = (await changesOf(cluster, 'country')).length

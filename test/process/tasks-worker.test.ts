@@ -148,7 +148,7 @@ describe('the task worker', () => {
     expect(starts[1].createdAt - starts[0].createdAt).toBeGreaterThanOrEqual(2000)
   })
 
-  it('runs what is likely to break apart, one at a time and behind all others', async () => {
+  it('runs what is likely to break apart, one at a time and after all others', async () => {
     const add = (crashes: number) => bed.add('at-times', { task_data: { crashes }, max_retries: 1 })
     const result = async (id: number) => (await ended(id)).result_data
     // Nothing comes after the last place, which the user who runs the tests may be near.

@@ -68,7 +68,7 @@ describe('parseCursor refuses', () => {
     ['the empty string', ''],
     ['plain text', 's/812:812://5'],
     ['base64 with padding', `${encoded('s/812:812://5')}==`],
-    ['a newline behind it', `${encoded('s/812:812://5')}\n`],
+    ['a newline after it', `${encoded('s/812:812://5')}\n`],
     ['an unknown kind', encoded('x/812:812://5')],
     ['a missing part', encoded('e/812:812:/5')],
     ['one part too many', encoded('s/812:812://5/6')],

@@ -45,7 +45,7 @@ export type EmbeddedServer = {
  * 127.0.0.1 with logical decoding on. It lives exactly as long as this process, even when this one is killed.
  *
  * `dataDir` holds `postgres/` (the rows), `postgres.log`, `database-url` (address and password, mode 0600; put
- * `-U postgres` behind it for the superuser) and `launcher.pid` while it runs. A second start finds its data again.
+ * `-U postgres` after it for the superuser) and `launcher.pid` while it runs. A second start finds its data again.
  *
  * @throws EmbeddedError with one sentence that says what to do: package missing, directory in use, data of another
  * major version, no OS user to run as, server does not start.

@@ -87,7 +87,7 @@ export async function loadWritePositions(
 export type WalPosition = bigint
 
 /**
- * SQL: where the primary's log ends. When the last record fills its page, PostgreSQL names the place behind the header of
+ * SQL: where the primary's log ends. When the last record fills its page, PostgreSQL names the place after the header of
  * the next one, which a standby reaches only with the next record; hence the two cases.
  */
 export const walEndSql = `(

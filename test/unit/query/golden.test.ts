@@ -43,7 +43,7 @@ describe('the SQL of', () => {
     await expect(readable(compilePage(first))).toMatchFileSnapshot(golden('page-first'))
     const cursor = writePageCursor(first.collection, first.sort, ['u@example.com', 'Alpha', '7'])
     await expect(readable(compilePage(planOf({ query: { ...query, cursor } }) as Page))).toMatchFileSnapshot(
-      golden('page-behind'),
+      golden('page-after'),
     )
   })
 

@@ -54,7 +54,7 @@ type List<Row> = { readonly data: readonly Row[]; readonly totalCount: number }
 const read = <Row>(collection: string, query: Readonly<Record<string, unknown>>) =>
   client.request<List<Row>>(`/items/${collection}`, { query })
 
-/** The filter behind the fields of the page: each word is in a name or the address. */
+/** The filter that the fields of the page make: each word is in a name or the address. */
 function usersFilter({ q, status, role, tenant }: UsersSearch): Readonly<Record<string, unknown>> {
   const words = (q ?? '').split(/\s+/).filter((word) => word !== '')
   const parts = [

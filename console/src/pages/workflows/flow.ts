@@ -207,7 +207,7 @@ function travelled(state: Editing, way: 'undo' | 'redo'): Editing {
   return { ...state, flow, past, future, selected, from: has(state.from?.source) ? state.from : undefined }
 }
 
-/** Another node, behind the selected one where nothing is there yet. */
+/** Another node, after the selected one where nothing is there yet. */
 function added(state: Editing, type: string): Editing {
   const { nodes } = state.flow
   const id = freeId(type, new Set(nodes.map((node) => node.id)))

@@ -176,7 +176,7 @@ ${form('sign-out', query, '<button class="link">Use another account</button>')}`
   return { title: 'Allow access?', body }
 }
 
-/** A host, or the program behind a scheme of its own. */
+/** A host, or the program of a scheme of its own. */
 function destinationOf(redirectUri: string): string {
   const { protocol, hostname, host } = new URL(redirectUri)
   if (protocol === 'https:') return host

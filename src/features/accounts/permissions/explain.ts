@@ -216,7 +216,7 @@ function grantedBy(question: ExplainQuestion): Verdict {
   }
 }
 
-/** The relation behind which the field in question is, where the permission opens it. */
+/** The relation that leads to the field in question, where the permission opens it. */
 function relationOf({ party, query }: ExplainQuestion): string | undefined {
   const { action, field = '' } = query
   const stored = action === 'read' && field.includes('.') ? storedOf(party, query) : undefined

@@ -260,13 +260,13 @@ function checkRelated(
   check: (value: unknown, of: Collection) => void,
 ): void {
   if (!isObject(relConditions)) return
-  for (const [name, behind] of Object.entries(relConditions)) {
+  for (const [name, related] of Object.entries(relConditions)) {
     const relation = collection.relations.get(name)
     const target = relation && catalog.collections.get(relation.target)
     if (target === undefined) throw errors.badQuery(`${name} is not a relation of '${collection.name}'`)
-    if (!isObject(behind)) throw errors.badQuery(`${name}: must be an object`)
-    check(rowPart(behind, target), target)
-    checkRelated(catalog, relatedPart(behind, target), target, check)
+    if (!isObject(related)) throw errors.badQuery(`${name}: must be an object`)
+    check(rowPart(related, target), target)
+    checkRelated(catalog, relatedPart(related, target), target, check)
   }
 }
 
@@ -363,7 +363,7 @@ export type Review = {
   readonly opened: readonly OpenedRelation[]
 }
 
-/** A relation that a permission opens by naming it, although the role has no such grant for the collection behind it. */
+/** A relation that a permission opens by naming it, although the role has no such grant for the collection that it leads to. */
 export type OpenedRelation = {
   /** Dotted, from the permission's collection. */
   readonly relation: string

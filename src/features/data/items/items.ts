@@ -116,11 +116,11 @@ export function rightsOf(deps: ItemReads, access: Access, collection: Collection
 
 function readRights(catalog: Catalog, access: Access, { name, relations }: Collection): ReadRights | undefined {
   if (!access.admin && access.grant(name, 'read') === undefined) return undefined
-  const behind = [...relations.values()].flatMap((relation) => {
+  const related = [...relations.values()].flatMap((relation) => {
     const fields = columnsBehind(catalog, access, name, [relation.name])
     return fields === undefined ? [] : [{ relation, fields }]
   })
-  return { fields: readableFields(catalog, access, name), relations: behind }
+  return { fields: readableFields(catalog, access, name), relations: related }
 }
 
 function writeRights(

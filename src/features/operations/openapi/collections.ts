@@ -62,20 +62,19 @@ function rowSchema(catalog: Catalog, { collection, rights }: CollectionView, rea
   const { fields, relations } = rights.read!
   const properties: Record<string, Json> = {}
   for (const field of fields) properties[field.name] = readSchema(field, descriptionOf(collection, field.name))
-  for (const { relation, fields: behind } of relations) {
+  for (const { relation, fields: shown } of relations) {
     // A declared field is a column of the row, whatever else has its name.
     if (properties[relation.name] !== undefined) continue
     const target = catalog.collections.get(relation.target)!
-    const row =
-      sameFields(behind, target) && readable.has(target.name) ? schemaRef(rowOf(target.name)) : ofFields(behind)
+    const row = sameFields(shown, target) && readable.has(target.name) ? schemaRef(rowOf(target.name)) : ofFields(shown)
     properties[relation.name] = nestedSchema(relation, row)
   }
   return { type: 'object', ...describedAs(collection), properties }
 }
 
 /** Whether the relation shows what reading the collection itself may show at most. */
-const sameFields = (behind: readonly Field[], { fields }: Collection): boolean =>
-  behind.length === [...fields.values()].filter(({ hidden }) => !hidden).length
+const sameFields = (shown: readonly Field[], { fields }: Collection): boolean =>
+  shown.length === [...fields.values()].filter(({ hidden }) => !hidden).length
 
 function ofFields(fields: readonly Field[]): Json {
   const properties = Object.fromEntries(fields.map((field) => [field.name, readSchema(field, undefined)]))

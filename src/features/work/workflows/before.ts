@@ -90,14 +90,14 @@ async function runOne(
   const startedAt = performance.now()
   const trigger = triggerOf(event, context)
   const writer = context.accountability == null ? undefined : requesterFor(context.accountability as Accountability)
-  const behind = actorOfHook(deps) ?? systemActor
+  const asker = actorOfHook(deps) ?? systemActor
   if (!isMeant(deps, workflow, writer)) return {}
   const record = context.id === undefined ? undefined : `${context.collection} ${context.id}`
   const cause = {
-    ...causeOfNext(behind, workflow.id, record),
-    ...(behind.cause && { depth: behind.cause.depth, request: behind.cause.request }),
+    ...causeOfNext(asker, workflow.id, record),
+    ...(asker.cause && { depth: asker.cause.depth, request: asker.cause.request }),
   }
-  const actor: Actor = { ...behind, cause }
+  const actor: Actor = { ...asker, cause }
   const notes: LogRow[] = []
   let definition: WorkflowDefinition | undefined
   try {
@@ -331,10 +331,10 @@ export function queueAfterRead(
   context: ChangeContext,
 ): void {
   const writer = context.accountability == null ? undefined : requesterFor(context.accountability as Accountability)
-  const behind = actorOfHook(deps) ?? systemActor
+  const asker = actorOfHook(deps) ?? systemActor
   for (const workflow of workflows) {
     if (!isMeant(deps, workflow, writer) || !mayCount(deps, workflow.id)) continue
-    const cause = causeOfNext(behind, workflow.id)
+    const cause = causeOfNext(asker, workflow.id)
     const refusal = refusedChain(cause)
     const userId = writer?.access.userId ?? null
     const execution: NewExecution = {

@@ -146,7 +146,7 @@ export function isReturn(nodes: ReadonlyMap<string, FlowNode>, { target, targetH
   return isStructure(type) && targetHandle === structures[type]!.end
 }
 
-/** The nodes so that edges lead forward, and those that are on a circle or behind one. */
+/** The nodes so that edges lead forward, and those that are on a circle or after one. */
 export function topology({ nodes, edges }: Flow): { order: readonly string[]; circle: readonly string[] } {
   const byId = new Map(nodes.map((node) => [node.id, node]))
   const forward = edges.filter((edge) => !isReturn(byId, edge))

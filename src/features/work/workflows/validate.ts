@@ -85,7 +85,7 @@ function checkGraph(flow: Flow, errors: WorkflowProblem[], warnings: WorkflowPro
   for (const { id, type } of nodes)
     if (type !== 'trigger' && incoming.has(id) && !reached.has(id))
       note('disconnected', 'The node cannot be reached from the trigger', id)
-  for (const id of topology(flow).circle) note('cycle', 'The node is part of a circle, or behind one', id)
+  for (const id of topology(flow).circle) note('cycle', 'The node is part of a circle, or after one', id)
   checkHandles(flow, byId, note)
   for (const { id, type } of nodes) {
     const into = isStructure(type) ? structures[type]!.into : []
