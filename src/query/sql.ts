@@ -37,6 +37,14 @@ export const ident = (name: string): string => `"${name.includes('"') ? name.rep
 /** A quoted string constant; for names of the catalog only, values are bound. */
 export const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`
 
+/**
+ * A row of today's table with the values of a JSON object, for a FROM; both are SQL. It names the table and not only the type of its
+ * rows: PostgreSQL makes the plan of a prepared statement anew when a table in it has changed. With a plan for columns of other types
+ * it takes a number for an address: it answers with what it finds in its memory, or ends.
+ */
+export const rowOfJson = (table: string, json: string): string =>
+  `jsonb_populate_record((select "svc$row" from ${table} "svc$row" where false), ${json})`
+
 export const statement = (text: string, values: readonly ParamValue[], dependsOn?: Dependencies): Statement => ({
   text,
   values,

@@ -12,7 +12,7 @@ import { compileCondition, compileOne } from '../../../query/compile.ts'
 import { isObject } from '../../../query/guards.ts'
 import { type Filter, parseListQuery, parseUntrustedFilter } from '../../../query/parse.ts'
 import { type ResolvedFilter, resolveEnv, resolveOne } from '../../../query/resolve.ts'
-import { createParams, ident, type Params } from '../../../query/sql.ts'
+import { createParams, ident, type Params, rowOfJson } from '../../../query/sql.ts'
 
 /**
  * A stored condition, part by part: what each compares, with which value, what the item has there, and whether it holds. Each
@@ -158,7 +158,7 @@ function sourceOf(collection: Collection, item: ExplainedItem, params: Params): 
   const unknown = Object.keys(item.record).find((name) => !collection.fields.has(name))
   if (unknown !== undefined)
     throw errors.badQuery(`record: ${JSON.stringify(unknown)} is not a field of the collection`)
-  return `jsonb_populate_record(null::public.${table}, ${params.bind(JSON.stringify(item.record), 'jsonb')}) t`
+  return `${rowOfJson(`public.${table}`, params.bind(JSON.stringify(item.record), 'jsonb'))} t`
 }
 
 /**

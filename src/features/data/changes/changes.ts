@@ -28,7 +28,7 @@ import {
   resolveCondition,
   resolveEnv,
 } from '../../../query/resolve.ts'
-import { ident, literal, type Params } from '../../../query/sql.ts'
+import { ident, literal, type Params, rowOfJson } from '../../../query/sql.ts'
 import { rowsOf } from '../../../query/variables.ts'
 
 /**
@@ -187,8 +187,7 @@ export function viewOf({ catalog, access, collection, fields, env, scoped, filte
 }
 
 /** An image of the log as a row of today's table. */
-const imageSql = ({ name }: Collection, image: string): string =>
-  `jsonb_populate_record(null::public.${ident(name)}, ${image})`
+const imageSql = ({ name }: Collection, image: string): string => rowOfJson(`public.${ident(name)}`, image)
 
 /** The whole row before an event `e`: of an update the log keeps what has changed. */
 const beforeSql = `coalesce(e.changes->'after', '{}') || coalesce(e.changes->'before', '{}')`

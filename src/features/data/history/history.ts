@@ -19,7 +19,7 @@ import { compileCondition } from '../../../query/compile.ts'
 import { projectionList } from '../../../query/compile-rows.ts'
 import { readInteger, readString } from '../../../query/parse.ts'
 import { type ResolvedFilter, readableFields, resolveCondition, resolveEnv } from '../../../query/resolve.ts'
-import { createParams, type Statement, statement } from '../../../query/sql.ts'
+import { createParams, rowOfJson, type Statement, statement } from '../../../query/sql.ts'
 import { canonicalKey, type ItemReads, type ItemWrites, readOne, type SystemRules, streamRows } from '../items/items.ts'
 
 /**
@@ -280,7 +280,7 @@ function imageSql(
 ): string {
   const where = rule === undefined ? '' : ` and ${compileCondition(rule, 't', params)}`
   return `(select to_jsonb(o.*) from (select ${projectionList(fields, 't')}
-        from jsonb_populate_record(null::public.${quoteName(collection.name)}, ${image}) t where ${image} is not null${where}) o)`
+        from ${rowOfJson(`public.${quoteName(collection.name)}`, image)} t where ${image} is not null${where}) o)`
 }
 
 const wireTime = (time: string): string => `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`

@@ -9,7 +9,7 @@ import { compileCondition } from '../../../query/compile.ts'
 import { projectionList } from '../../../query/compile-rows.ts'
 import { type Point, pointSql } from '../../../query/past.ts'
 import { type ResolvedFilter, readableFields, resolveCondition, resolveEnv } from '../../../query/resolve.ts'
-import { createParams, ident, literal, type Params } from '../../../query/sql.ts'
+import { createParams, ident, literal, type Params, rowOfJson } from '../../../query/sql.ts'
 import type { ItemReads, ItemWrites } from '../items/items.ts'
 import type { LoggedChange } from './reversal.ts'
 
@@ -297,7 +297,7 @@ export async function rowsBefore(
     rawQuery(
       `select e.position::text as position,
          (select row_to_json(o.*) from (select ${projectionList(fields, 't')}) o) as shown, ${textsSql(fields)} as exact
-       from "${logTable}" e cross join lateral jsonb_populate_record(null::public.${ident(collection.name)}, ${oldImage}) t
+       from "${logTable}" e cross join lateral ${rowOfJson(`public.${ident(collection.name)}`, oldImage)} t
        where e.id in (select ${eventIdSql('p')} from unnest($1::bigint[]) p) and e."createdAt" >= $2::timestamptz`,
       [positions, first],
     ),
@@ -425,7 +425,7 @@ export async function imagesWithin(
   const rows = await db.any<{ position: string }>(
     rawQuery(
       `select e.position::text as position from "${logTable}" e
-       cross join lateral jsonb_populate_record(null::public.${ident(collection.name)}, ${oldImage}) t
+       cross join lateral ${rowOfJson(`public.${ident(collection.name)}`, oldImage)} t
        where e.id in (select ${eventIdSql('p')} from unnest($1::bigint[]) p) and ${compileCondition(rule, 't', params)}`,
       params.values,
     ),
