@@ -123,7 +123,10 @@ function send(request: FastifyRequest, reply: FastifyReply, style: ErrorStyle, e
     .headers({ ...(error.status === 401 && { 'www-authenticate': 'Bearer' }), ...error.headers })
     .headers({ ...(challenge !== undefined && { 'www-authenticate': challenge }) })
     .type('application/json; charset=utf-8')
-  const text = JSON.stringify(bodyOf(style, error))
+  // A hook may have given a value that is no JSON, which the details show.
+  const text = JSON.stringify(bodyOf(style, error), (_name, value) =>
+    typeof value === 'bigint' ? value.toString() : value,
+  )
   return isBodyComing(request) ? sendBeforeBody(request, reply, text) : reply.send(text)
 }
 

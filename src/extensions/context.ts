@@ -16,6 +16,7 @@ import {
   changeItems,
   type HookDb,
   type ItemWrites,
+  insideScope,
   inTransaction,
   listItems,
   type Requester,
@@ -159,7 +160,12 @@ export function contextFor(
   return Object.freeze({
     db: {
       query: (text, values) => db().query(text, values),
-      transaction: (work) => inTransaction(deps, requester(), ({ scope }) => work(writingDb(scope))),
+      transaction: (work) =>
+        inTransaction(deps, requester(), ({ scope }) => {
+          const run = () => work(writingDb(scope))
+          // A hook is in it already, and acts as its caller.
+          return scopeOfHook(deps) === undefined ? insideScope(deps, scope, run) : run()
+        }),
     },
     ItemsService: itemsServiceFor(deps, actor),
     permissionService: permissionService(deps),

@@ -142,7 +142,10 @@ export const plainFilter = (raw: Readonly<Record<string, unknown>>): unknown =>
  * left out. {@link parseListQuery} understands it again.
  */
 export function plainQuery(raw: Readonly<Record<string, unknown>>): Record<string, unknown> {
-  const plain = [...collectParameters(raw, PARAMETERS, false)].map(([name, value]) => [name, plainValue(name, value)])
+  const plain = [...collectParameters(raw, LIST_PARAMETERS, false)].map(([name, value]) => [
+    name,
+    plainValue(name, value),
+  ])
   return Object.fromEntries(plain.filter(([, value]) => value !== undefined))
 }
 

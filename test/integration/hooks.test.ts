@@ -425,6 +425,29 @@ describe('a read', () => {
   })
 })
 
+it('a list is read page by page through its hooks', async () => {
+  hook('label', 'items.read', () => undefined)
+  for (const name of ['a', 'b', 'c']) await created('label', { name })
+  const names: string[] = []
+  let cursor: string | undefined = ''
+  while (cursor !== undefined) {
+    const { status, body, text } = await api.admin('GET', `/items/label?sort=name&limit=2&cursor=${cursor}`)
+    expect(status, text).toBe(200)
+    names.push(...body.data.map(({ name }: { name: string }) => name))
+    cursor = body.nextCursor ?? undefined
+  }
+  const all = await api.sql('select name from label order by name')
+  expect(names).toEqual(all.map(({ name }) => name))
+  expect((await api.admin('GET', '/items/label?cursor=eyJ2IjoxfQ')).status).toBe(400)
+})
+
+it('a value of a hook that is no JSON is refused in words', async () => {
+  hook('post', 'items.create', ({ data }) => (data.title === 'Large' ? { data: { ...data, n: 50n } } : undefined))
+  const { status, body } = await api.admin('POST', '/items/post', { title: 'Large' })
+  expect([status, body.error?.message]).toEqual([400, 'Validation failed: n: expected an integer'])
+  expect(body.error.details.errors).toMatchObject([{ field: 'n', value: '50' }])
+})
+
 describe('ItemsService', () => {
   it('does what its accountability may, or everything without one', async () => {
     const accountabilities: any[] = []
@@ -478,5 +501,27 @@ describe('ItemsService', () => {
     expect(await api.log(position)).toEqual([])
     await db.transaction((tx) => tx.query(insert))
     expect(await api.log(position)).toMatchObject([{ entity: 'trace', action: 'create' }])
+  })
+
+  it('all that is done in a transaction of an extension is part of it', async () => {
+    const { db, ItemsService } = extension
+    const traces = new ItemsService('trace')
+    const position = await api.position()
+    const id = await traces.createOne({ what: 'first' })
+    await expect(
+      db.transaction(async (tx) => {
+        // It would wait for itself on another connection.
+        await tx.query('select from "trace" where id = $1 for update', [id])
+        await traces.updateOne(id, { what: 'changed' })
+        await traces.createOne({ what: 'second' })
+        throw new Error('changed my mind')
+      }),
+    ).rejects.toThrow('changed my mind')
+    expect((await api.log(position)).map(({ action }) => action)).toEqual(['create'])
+    await db.transaction(() => traces.updateOne(id, { what: 'changed' }))
+    expect((await api.log(position)).map(({ action, userId }) => [action, userId])).toEqual([
+      ['create', null],
+      ['update', null],
+    ])
   })
 })
