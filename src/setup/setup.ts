@@ -88,7 +88,7 @@ export async function setUpAndMigrate(
   tell: (result: SetupResult) => void,
 ) {
   tell(await runSetup(config, log))
-  await runPending({ config, log, env })
+  if (config.migrations.autoRun) await runPending({ config, log, env })
 }
 
 async function createSystemSchema(runner: MigrationRunner): Promise<void> {

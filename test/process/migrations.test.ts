@@ -8,6 +8,22 @@ import { startProcess, type TestProcess, waitFor } from '../support/processes.ts
 
 const cli = 'src/cli/main.ts'
 
+it('setup leaves the migrations of the user alone without MIGRATIONS_AUTO_RUN', async () => {
+  const database = await createEmptyDatabase()
+  const dir = migrationsDir()
+  dir.write('20240101_a', noting('20240101_a'))
+  const env = { ...testEnv(database.url), MIGRATIONS_DIR: dir.path }
+  const setUp = async (more: Record<string, string> = {}) =>
+    expect(await startProcess('src/setup/main.ts', [], { ...env, ...more }).exited).toMatchObject({ code: 0 })
+  const client = await connect(database.url)
+  const ran = async () => (await client.query(`select to_regclass('ran') is not null as ran`)).rows[0].ran
+  await setUp()
+  expect(await ran()).toBe(false)
+  await setUp({ MIGRATIONS_AUTO_RUN: 'true' })
+  expect(await ran()).toBe(true)
+  await client.end()
+})
+
 describe('processes that start at once with MIGRATIONS_AUTO_RUN on an empty database', () => {
   it('set it up together and run every script once', async () => {
     const dir = migrationsDir()
