@@ -16,6 +16,7 @@ export default (hooks, { socketService: sockets, notificationService, ItemsServi
   sockets.registerMessageHandler('later', (socket, payload, ack) => { setImmediate(() => { ack('first'); ack('second') }) })
   sockets.registerMessageHandler('throws', async () => { throw new Error('a secret') })
   sockets.registerMessageHandler('refuses', async () => { throw Object.assign(new Error('Not yours'), { status: 403 }) })
+  sockets.registerMessageHandler('large', () => 10n)
   sockets.registerMessageHandler('nothing', (socket) => { socket.emit('to:you', { id: socket.id }) })
   sockets.registerMessageHandler('count', async (socket) =>
     (await new ItemsService('article', { accountability: socket.accountability }).readByQuery()).totalCount)
@@ -97,6 +98,9 @@ describe('custom messages', () => {
       refused('Internal server error', 'INTERNAL_SERVER_ERROR'),
     )
     expect(await a.emit('custom', { event: 'add' })).toEqual(refused('Internal server error', 'INTERNAL_SERVER_ERROR'))
+    expect(await a.emit('custom', { event: 'large' })).toEqual(
+      refused('Internal server error', 'INTERNAL_SERVER_ERROR'),
+    )
     expect(await a.emit('custom', { event: 'refuses' })).toEqual(refused('Not yours', 'FORBIDDEN'))
     a.socket.emit('custom', { event: 'throws' })
     expect(await a.emit('custom', { event: 'add', payload: { a: 1, b: 1 } })).toMatchObject({ status: 'success' })
@@ -198,7 +202,7 @@ describe('an extension', () => {
       uniqueUsers: expect.any(Number),
       rooms: expect.any(Number),
       customRooms: data.rooms.length,
-      registeredHandlers: 7,
+      registeredHandlers: 8,
       registeredValidators: 5,
     })
     expect(data.stats.totalConnections).toBeGreaterThanOrEqual(data.stats.uniqueUsers)

@@ -957,7 +957,10 @@ describe('a node of an extension', () => {
     const input = { type: 'object', required: ['n'], properties: { n: { type: 'number' } } }
     await writeFile(
       join(directory, 'svc-node-double', 'index.js'),
-      `export default { type: 'double', input: ${JSON.stringify(input)}, handler: ({ n }, { idempotencyKey }) => ({ twice: n * 2, idempotencyKey }) }`,
+      `export default { type: 'double', input: ${JSON.stringify(input)}, handler: ({ n }, { idempotencyKey }) => {
+        if (n === 1) throw 'no'
+        return n === 0 ? 0n : { twice: n * 2, idempotencyKey }
+      } }`,
     )
     const extended = await startApi({ EXTENSIONS_DIR: directory }, api.database)
     const flow_data = chain(node('two', 'double', { n: '{{trigger.n}}' }), node('none', 'double'))
@@ -968,6 +971,13 @@ describe('a node of an extension', () => {
     await extended.admin('POST', '/workflows', { id: 'doubling', name: 'd', flow_data })
     const run = await extended.admin('POST', '/workflows/doubling/nodes/two/execute', { inputData: { n: 4 } })
     expect(run.body.result).toEqual({ twice: 8, idempotencyKey: expect.any(String) })
+    for (const [n, message] of [
+      [0, /BigInt/],
+      [1, /"no"/],
+    ] as const) {
+      const failed = await extended.admin('POST', '/workflows/doubling/nodes/two/execute', { inputData: { n } })
+      expect([failed.status, failed.text]).toEqual([400, expect.stringMatching(message)])
+    }
     const user = await api.user(['create'].map((action) => ({ collection: 'svc_Workflow', action, fields: ['*'] })))
     expect((await api.admin('POST', '/workflows', { name: 'd', flow_data })).status).toBe(400)
     expect((await user.call('POST', '/workflows', { name: 'd', flow_data })).status).toBe(400)

@@ -33,6 +33,8 @@ beforeAll(async () => {
       gross: (net, rate) => net * (1 + rate),
       noted: async (step) => (await new ItemsService('row', { accountability: null }).createOne({ step })),
       broken: () => { throw new Error('a secret of the installation') },
+      large: () => 10n,
+      circular: () => { const one = {}; one.own = one; return one },
       closed: () => { throw Object.assign(new Error('The year is closed'), { status: 409, code: 'YEAR_CLOSED' }) },
     })`,
   )
@@ -287,9 +289,13 @@ describe('an execution', () => {
     const script = `const tax = require('tax'); return { gross: await tax.gross(100, 0.25) }`
     await save('taxing', chain(node('s', 'script', { script })))
     expect((await over(await execute('taxing'))).result_data.s.result).toEqual({ gross: 125 })
-    await save('hiding', chain(node('s', 'script', { script: `await require('tax').broken()` })))
-    const { errorMessage } = await over(await execute('hiding'))
-    expect(errorMessage).toMatch(/^s: This call has failed/)
+    for (const name of ['broken', 'large', 'circular']) {
+      const hiding = await save(
+        `hiding-${name}`,
+        chain(node('s', 'script', { script: `await require('tax').${name}()` })),
+      )
+      expect((await over(await execute(hiding))).errorMessage).toMatch(/^s: This call has failed/)
+    }
     const refusing = `return await require('tax').closed().catch(({ message, status, code }) => ({ message, status, code }))`
     await save('refusing', chain(node('s', 'script', { script: refusing })))
     expect((await over(await execute('refusing'))).result_data.s.result).toEqual({

@@ -172,9 +172,9 @@ export async function dispatchMessage(
 function once(ack: unknown): (answer: unknown) => void {
   let isAnswered = typeof ack !== 'function'
   return (answer) => {
-    if (isAnswered) return
-    isAnswered = true
+    if (isAnswered) return // Throws where the answer cannot be sent: then an error can.
     ;(ack as (answer: unknown) => void)(answer)
+    isAnswered = true
   }
 }
 

@@ -215,17 +215,18 @@ async function answerCall(
   { output }: ScriptLimits,
   stopped: AbortSignal,
 ): Promise<void> {
-  const answer = await answerOf(name, text, calls, stopped).then(
-    (value) => {
-      const answer = JSON.stringify({ value })
-      return answer.length <= output ? answer : refusedCall(`The answer has more than ${output} characters of JSON`)
-    },
-    (error: unknown) => {
-      if (!(error instanceof AppError)) return refusedCall('This call has failed')
-      const { status, code } = error
-      return JSON.stringify({ error: { message: inFull(error), status, code } })
-    },
-  )
+  const answer = await answerOf(name, text, calls, stopped)
+    // What a function of a module gives may be no JSON: that is a call that has failed, too.
+    .then((value) => JSON.stringify({ value }))
+    .then(
+      (answer) =>
+        answer.length <= output ? answer : refusedCall(`The answer has more than ${output} characters of JSON`),
+      (error: unknown) => {
+        if (!(error instanceof AppError)) return refusedCall('This call has failed')
+        const { status, code } = error
+        return JSON.stringify({ error: { message: inFull(error), status, code } })
+      },
+    )
   if (!stopped.aborted) line.send({ kind: 'answer', call, text: answer })
 }
 

@@ -24,7 +24,7 @@ import { newNotificationOf, sendNotifications } from '../../messaging/notificati
 import type { ItemsMethod, ScriptRequest } from '../scripts/scripts.ts'
 import { type Authority, anonymous, platform } from './authority.ts'
 import { sealedForWorkflows, type WorkflowWrites } from './capabilities.ts'
-import { fill, parsePath, pathsIn, resolve, type TemplateScope } from './expressions.ts'
+import { fill, parsePath, pathsIn, resolve, type TemplateScope, textOf } from './expressions.ts'
 import type { FlowNode } from './flow.ts'
 import { isFilled, type NodeData, NodeError, overBudget, placed, statsOperations, statsQuery } from './nodes.ts'
 
@@ -518,9 +518,11 @@ export async function runExtensionNode(run: NodeRun, signal: AbortSignal): Promi
   if (known === undefined) throw new NodeError(`There is no node type ${run.node.type}`)
   const { idempotencyKey } = run
   try {
-    return (await known.handler(readAs(known.input, run.input) as NodeData, { idempotencyKey, signal })) ?? null
+    const output = await known.handler(readAs(known.input, run.input) as NodeData, { idempotencyKey, signal })
+    // As it is kept: what is no JSON fails the node here, and is not done again and again.
+    return JSON.parse(JSON.stringify(output ?? null) ?? 'null')
   } catch (error) {
-    throw new NodeError((error as Error).message, undefined, error)
+    throw new NodeError(error instanceof Error ? error.message : textOf(error), undefined, error)
   }
 }
 
