@@ -364,6 +364,11 @@ describe('mark', () => {
       'migration marked_completed',
     ])
     expect((await api.admin('POST', '/migrations/mark-completed/20240201_x')).status).toBe(409)
+    // Its rollback has failed: what it did is still there.
+    await setStatus('20240201_x', 'failed')
+    const again = await api.admin('POST', '/migrations/mark-completed/20240201_x')
+    expect(again.body.data).toMatchObject({ status: 'completed', errorMessage: null })
+    expect((await ran()).at(-1)).toBe('down 20240201_x')
     expect((await api.admin('POST', '/migrations/mark-completed/20990101')).status).toBe(404)
     const polluted = '{"metadata":{"__proto__":{"x":1}}}'
     const headers = { 'content-type': 'application/json' }

@@ -25,11 +25,11 @@ import {
   type MigrationRecord,
   type MigrationRow,
   type MigrationSelection,
+  markable,
   pendingOf,
   type RunDirection,
   type Runnable,
   ranBy,
-  runnable,
   selectRun,
   storeBaseline,
   storeCompleted,
@@ -210,7 +210,7 @@ export async function markCompleted(
   version: string,
   metadata: object,
 ): Promise<MigrationRecord> {
-  const migration = runnable(findMigration(await migrationsOf(runner), version))
+  const migration = markable(findMigration(await migrationsOf(runner), version))
   if (migration.script.isSystem) throw new AppError(409, `Migration ${version} belongs to the program: setup runs it`)
   return mark(runner, migration, metadata)
 }

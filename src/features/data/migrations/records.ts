@@ -132,6 +132,16 @@ export function runnable(migration: Migration): Runnable {
   return migration
 }
 
+/**
+ * One whose changes may be there without a run: also one that has failed, such as by its rollback.
+ *
+ * @throws AppError 409 as {@link runnable}
+ */
+export function markable(migration: Migration): Runnable {
+  const { record, script } = migration
+  return record.status === 'failed' && script !== undefined ? { record, script } : runnable(migration)
+}
+
 const runnableStates: ReadonlySet<MigrationStatus> = new Set(['pending', 'rolled_back'])
 
 function isApplied({ status }: MigrationRecord): boolean {
@@ -151,7 +161,8 @@ const reasons: Readonly<Record<MigrationStatus, string>> = {
   rolled_back: 'its file is missing',
   running: 'it is running',
   completed: 'it is completed',
-  failed: 'it has failed; when its cause is mended, set its status to pending',
+  failed:
+    'it has failed; when its cause is mended, set its status to pending, or mark it as completed where its changes are there',
   skipped: 'it is skipped',
 }
 
