@@ -4,7 +4,7 @@
  * after the point: rows without such an event are read as they are, for the others the first of these events has what
  * was there before it.
  */
-import type { Collection } from '../catalog/catalog.ts'
+import type { Collection, Field } from '../catalog/catalog.ts'
 import { errors } from '../errors.ts'
 import { parseCursor, parseSnapshot } from '../events/cursor.ts'
 import { quoted } from './guards.ts'
@@ -88,6 +88,14 @@ function tableSql(collection: Collection, since: string, { reached }: PointSql):
   return `select c.* from ${table} c where ${reached} and not exists (select from ${since} s where s.id = ${key})
     union all select r.* from ${since} s, jsonb_populate_record(null::${table}, s.image) r where s.image is not null`
 }
+
+/** Those of the names (a `text[]`) that are no keys of an image, as JSON: the row had no such columns yet. */
+export const youngerSql = (image: string, names: string): string =>
+  `to_json(array(select unnest(${names}::text[]) except select jsonb_object_keys(${image})))`
+
+/** The fields to ask {@link youngerSql} for. A row from before soft delete was not deleted, which `deletedAt` says by null. */
+export const namesToLookFor = ({ paranoid }: Collection, fields: readonly Field[]): string[] =>
+  fields.flatMap(({ name }) => (paranoid && name === 'deletedAt' ? [] : [name]))
 
 const TIME = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d))?$/
 

@@ -408,6 +408,44 @@ describe('one collection', () => {
     expect(undone.body.data.counts).toEqual([{ collection: 'box', create: 1, update: 3, delete: 4, conflicts: 1 }])
   })
 
+  it('comes back by the log with the defaults of fields that are younger, which stay as they are in rows that are there', async () => {
+    const name = { type: 'String' }
+    const define = async (method: string, path: string, fields: object) => {
+      const { status, text } = await shop.admin(method, path, { collectionName: 'lid', schema: { fields } })
+      expect([status < 300, text]).toEqual([true, expect.anything()])
+    }
+    const id = { type: 'Integer', primaryKey: true, defaultValue: { type: 'AUTOINCREMENT' } }
+    await define('POST', '/schemas', { id, name })
+    await shop.sql(`insert into lid (name) values ('a'), ('b'), ('c')`)
+    const at = await now(shop)
+    await shop.sql(`delete from lid where id = 1`)
+    await shop.sql(`update lid set name = 'changed' where id = 2`)
+    await shop.sql(`delete from lid where id = 3`)
+    await define('PATCH', '/schemas/lid', {
+      state: { ...name, allowNull: false, defaultValue: 'open' },
+      note: { ...name, defaultValue: 'none' },
+    })
+    await shop.sql(`update lid set state = 'closed', note = 'mine'`)
+    await shop.sql(`insert into lid (id, name, state, note) values (3, 'again', 'closed', 'mine')`)
+    const counts = [{ collection: 'lid', create: 1, update: 2, delete: 0, skipped: 0, conflicts: 0 }]
+    const forced = { ...choices, force: true }
+    expect(await restoreCollection(shop.runtime, 'lid', { at }, { ...forced, dryRun: true })).toMatchObject({ counts })
+    const from = await shop.position()
+    expect(await restoreCollection(shop.runtime, 'lid', { at }, forced)).toMatchObject({ counts, isRefused: false })
+    expect(await shop.sql('select id, name, state, note from lid order by id')).toEqual([
+      { id: 1, name: 'a', state: 'open', note: 'none' },
+      { id: 2, name: 'b', state: 'open', note: 'none' },
+      { id: 3, name: 'c', state: 'closed', note: 'mine' },
+    ])
+    const written = await shop.log(from)
+    expect(written.map(({ action, entityId }) => `${action} ${entityId}`).sort()).toEqual([
+      'create 1',
+      'restored lid',
+      'update 2',
+      'update 3',
+    ])
+  })
+
   it('names what is gone, and what refers to rows that would go, until the caller says what is to become of them', async () => {
     const at = await now(shop)
     await damage()

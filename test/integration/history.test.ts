@@ -170,6 +170,50 @@ describe('POST /items/{collection}/{id}/restore', () => {
     expect((await reader('GET', `/items/paper/${id}?fields=title`)).body).toEqual({ data: { title: 'kept' } })
   })
 
+  it('gives fields that are younger than the version their defaults, and leaves them alone in an item that is there', async () => {
+    const define = async (method: string, path: string, schema: object) => {
+      const { status, text } = await api.admin(method, path, { collectionName: 'form', schema })
+      expect([status < 300, text]).toEqual([true, expect.anything()])
+    }
+    const name = { type: 'String' }
+    await define('POST', '/schemas', { fields: { name } })
+    const [gone, there] = await Promise.all(
+      ['a', 'b'].map(async (name) => (await api.admin('POST', '/items/form', { name })).body.data.id),
+    )
+    const { cursor, time } = (await api.anonymous('GET', '/history/now')).body.data
+    await api.admin('PATCH', `/items/form/${there}`, { name: 'changed' })
+    await api.admin('DELETE', `/items/form/${gone}`)
+    const eventsOf = async (id: string) =>
+      (await api.admin('GET', `/items/form/${id}/history`)).body.data.map((event: any) => event.id)
+    const [[deletion], [update, creation]] = [await eventsOf(gone), await eventsOf(there)]
+    await define('PATCH', '/schemas/form', {
+      paranoid: true,
+      fields: {
+        state: { ...name, allowNull: false, defaultValue: 'open' },
+        note: { ...name, defaultValue: 'none' },
+      },
+    })
+    const back = (id: string, body: object) => api.admin('POST', `/items/form/${id}/restore`, body)
+    const shown = async (id: string) => (await api.admin('GET', `/items/form/${id}?fields=name,state,note`)).body.data
+    expect((await back(gone, { before: deletion })).body).toEqual({ data: { id: gone } })
+    expect(await shown(gone)).toEqual({ name: 'a', state: 'open', note: 'none' })
+    await api.sql('delete from form where id = $1', [gone])
+    expect((await back(gone, { asOf: cursor })).body).toEqual({ data: { id: gone } })
+    expect(await shown(gone)).toEqual({ name: 'a', state: 'open', note: 'none' })
+    for (const version of [{ event: creation }, { before: update }, { asOf: cursor }, { asOf: time }]) {
+      await api.admin('PATCH', `/items/form/${there}`, { name: 'later', state: 'closed', note: 'mine' })
+      const before = await api.position()
+      expect((await back(there, version)).body).toEqual({ data: { id: there } })
+      expect(await shown(there)).toEqual({ name: 'b', state: 'closed', note: 'mine' })
+      const [event, ...more] = await api.log(before)
+      expect([Object.keys(event!.changes.before).sort(), more]).toEqual([['name', 'updatedAt'], []])
+    }
+    // It was not deleted when items could only be deleted for good.
+    await api.admin('DELETE', `/items/form/${there}`)
+    expect((await back(there, { asOf: cursor })).body).toEqual({ data: { id: there } })
+    expect(await shown(there)).toEqual({ name: 'b', state: 'closed', note: 'mine' })
+  })
+
   it('is no way past a permission', async () => {
     const id = await make({ title: 'dear', price: '70', note: 'old' })
     await change(id, { title: 'cheap', price: '2' })

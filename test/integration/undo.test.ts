@@ -448,6 +448,49 @@ describe('values that the log does not hold', () => {
   })
 })
 
+describe('fields that are younger than the changes', () => {
+  const younger = {
+    state: { ...text, allowNull: false, defaultValue: 'open' },
+    n: { type: 'Integer', allowNull: false, defaultValue: 0 },
+    note: { ...text, defaultValue: 'none' },
+  }
+
+  it('have their defaults in rows that come back, and stay as they are in rows that others made again', async () => {
+    const define = (method: string, path: string, fields: object) =>
+      ok(api.admin(method, path, { collectionName: 'ticket', schema: { fields } }))
+    await define('POST', '/schemas', { name: text })
+    const [gone, remade] = [await make('ticket', { name: 'a' }), await make('ticket', { name: 'b' })]
+    const removal = (await ok(api.admin('DELETE', '/items/ticket/bulk', [gone, remade]))).id
+    await define('PATCH', '/schemas/ticket', younger)
+    await make('ticket', { id: remade, name: 'c', state: 'closed', n: 7, note: 'mine' })
+    const force = [{ collection: 'ticket', id: remade }]
+    const { data } = await ok(undo({ requestId: removal, dryRun: true }))
+    expect(data).toMatchObject({
+      counts: [{ collection: 'ticket', create: 1, update: 1, delete: 0, conflicts: 1 }],
+      conflicts: [
+        { collection: 'ticket', id: remade, reasons: [{ reason: 'changed', fields: ['createdAt', 'name'] }] },
+      ],
+    })
+    const position = await api.position()
+    await ok(undo({ requestId: removal, force }))
+    const shown = async (id: string) =>
+      (await ok(api.admin('GET', `/items/ticket/${id}?fields=name,state,n,note`))).data
+    expect(await shown(gone)).toEqual({ name: 'a', state: 'open', n: 0, note: 'none' })
+    expect(await shown(remade)).toEqual({ name: 'b', state: 'closed', n: 7, note: 'mine' })
+    const written = await api.log(position)
+    expect(written.map(({ action, entityId }) => [action, entityId]).sort()).toEqual(
+      [
+        ['create', gone],
+        ['undone', removal],
+        ['update', remade],
+      ].sort(),
+    )
+    const update = written.find(({ action }) => action === 'update')
+    expect(update!.changes.before).toMatchObject({ name: 'c' })
+    expect(Object.keys(update!.changes.before)).not.toContain('state')
+  })
+})
+
 describe('columns that the database computes from others', () => {
   it('follows them: who was renamed is renamed back', async () => {
     const { id } = await api.user(grants('genre', ['read']))

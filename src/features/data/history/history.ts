@@ -18,6 +18,7 @@ import type { Access } from '../../../query/access.ts'
 import { compileCondition } from '../../../query/compile.ts'
 import { projectionList } from '../../../query/compile-rows.ts'
 import { readInteger, readString } from '../../../query/parse.ts'
+import { namesToLookFor, parsePoint, pointSql, youngerSql } from '../../../query/past.ts'
 import { type ResolvedFilter, readableFields, resolveCondition, resolveEnv } from '../../../query/resolve.ts'
 import { createParams, rowOfJson, type Statement, statement } from '../../../query/sql.ts'
 import { canonicalKey, type ItemReads, type ItemWrites, readOne, type SystemRules, streamRows } from '../items/items.ts'
@@ -52,6 +53,13 @@ export async function readHistory(
   return `{"data":[${page.map(({ data }) => data).join(',')}],"nextCursor":${JSON.stringify(next)}}`
 }
 
+/** An item as it was. */
+export type ItemVersion = {
+  readonly values: Readonly<Record<string, unknown>>
+  /** Fields that came to the collection later, null in `values`. */
+  readonly younger: readonly string[]
+}
+
 /**
  * The fields of an item after or before one of its events, as the caller may see them. 400 for what is no event's id, 403 where
  * there is no such version for the caller.
@@ -63,12 +71,27 @@ export async function readEventVersion(
   id: string,
   event: string,
   side: 'before' | 'after',
-): Promise<Readonly<Record<string, unknown>>> {
+): Promise<ItemVersion> {
   const sight = sightOf(deps, access, name)
   const key = canonicalKey(sight.collection, id)
-  const [row] = await run<{ data: string }>(deps.db, versionStatement(sight, key, positionOf(event), side))
+  const versioned = versionStatement(sight, key, positionOf(event), side)
+  const [row] = await run<{ data: string; younger: string[] }>(deps.db, versioned)
   if (row === undefined) throw errors.itemDenied('read')
-  return JSON.parse(row.data)
+  return { values: JSON.parse(row.data), younger: row.younger }
+}
+
+/** Those of the fields that came to the collection after a version of an item, which is that of a cursor or a time. */
+export async function youngerFields(
+  deps: HistoryReads,
+  name: string,
+  id: string,
+  asOf: string,
+  fields: readonly Field[],
+): Promise<readonly string[]> {
+  const collection = deps.catalog.current().collections.get(name)!
+  const asked = youngerStatement(collection, canonicalKey(collection, id), asOf, fields)
+  // An item without an event since then is as it was.
+  return (await run<{ younger: string[] }>(deps.db, asked))[0]?.younger ?? []
 }
 
 /** `GET /history/now`: a cursor of this moment, for `asOf`, the database's time, and the oldest moment that can be read. */
@@ -185,10 +208,23 @@ function versionStatement(sight: ItemSight, id: string, position: string, side: 
     and l.entity = ${params.bind(sight.collection.name, 'text')} and l."entityId" = ${params.bind(id, 'text')}
     and l.position = ${params.bind(position, 'bigint')}`
   const image = imageSql(sight, 'e.image', params)
+  const younger = youngerSql('e.image', params.bind(namesToLookFor(sight.collection, sight.fields), 'text[]'))
   return statement(
-    `select v.data::text as data from (select ${image} as data from (${event}) e) v where v.data is not null`,
+    `select v.data::text as data, v.younger from (select ${image} as data, ${younger} as younger from (${event}) e) v
+     where v.data is not null`,
     params.values,
   )
+}
+
+/** One row with `younger`, by the first event of the item after the moment, or no row. */
+function youngerStatement(collection: Collection, id: string, asOf: string, fields: readonly Field[]): Statement {
+  const params = createParams()
+  const { after, reached } = pointSql(parsePoint(asOf), params, 'l')
+  const event = `select ${oldImage} as image from "${logTable}" l where ${reached} and l.type = 'data'
+    and l.entity = ${params.bind(collection.name, 'text')} and l."entityId" = ${params.bind(id, 'text')}
+    and ${after} order by l.position limit 1`
+  const younger = youngerSql('e.image', params.bind(namesToLookFor(collection, fields), 'text[]'))
+  return statement(`select ${younger} as younger from (${event}) e`, params.values)
 }
 
 /** The present moment, for `cursorAt`, and as an ISO time; and the oldest one that the log reaches, null while it is empty. */

@@ -23,9 +23,11 @@ import {
   exportUser,
   type HistoryReads,
   type HistoryWrites,
+  type ItemVersion,
   readEventVersion,
   readHistory,
   readNow,
+  youngerFields,
 } from './history.ts'
 
 /** The history of items, and restore (docs/history.md). */
@@ -118,7 +120,8 @@ const RestoreBody = Type.Union(
 /**
  * `POST /items/{collection}/{id}/restore` with `{event}` or `{before}`, the id of one of the item's events, or `{asOf}`, a
  * cursor or a time: writes what differs from that version, as an ordinary update of the caller's, or creates an item that is gone
- * with its old id. Answers its id as JSON text. Fields that the caller may not read stay as they are. 400 for another
+ * with its old id. Answers its id as JSON text. Fields that the caller may not read stay as they are, and so do those that are
+ * younger than the version; a created item has their defaults. 400 for another
  * body, 403 for a version that the caller may not see or a field that it may not write, 412 when another request writes the
  * item meanwhile.
  */
@@ -130,9 +133,13 @@ async function restoreItem(
   body: unknown,
 ): Promise<string> {
   const fields = restorable(deps, requester, name)
-  const version = await versionOf(deps, requester, name, id, body, fields)
+  const { values: version, younger } = await versionOf(deps, requester, name, id, body, fields)
+  const held = fields.filter((field) => !younger.includes(field.name))
   const present = await presentOf(deps, requester, name, id, fields)
-  return write(deps, requester, name, changeBack(deps, name, id, { fields, version, present }), { version, present })
+  return write(deps, requester, name, changeBack(deps, name, id, { fields: held, version, present }), {
+    version,
+    present,
+  })
 }
 
 type ComparedVersion = { readonly version: VersionValues; readonly present: Present | undefined }
@@ -176,11 +183,13 @@ async function versionOf(
   id: string,
   body: unknown,
   fields: readonly Field[],
-): Promise<VersionValues> {
+): Promise<ItemVersion> {
   const wanted = readAs(RestoreBody, body)
   if ('event' in wanted) return readEventVersion(deps, access, name, id, wanted.event, 'after')
   if ('before' in wanted) return readEventVersion(deps, access, name, id, wanted.before, 'before')
-  return dataOf(await readOne(deps, access, name, id, { ...asked(fields), asOf: wanted.asOf }))
+  const { asOf } = wanted
+  const values = dataOf(await readOne(deps, access, name, id, { ...asked(fields), asOf }))
+  return { values, younger: await youngerFields(deps, name, id, asOf, fields) }
 }
 
 /** Undefined for an item that is gone, and for one that is not the caller's to see: its id can't be taken then. */

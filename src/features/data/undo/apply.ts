@@ -170,7 +170,10 @@ type Sources = {
   readonly action: 'create' | 'update' | 'none'
 }
 
-/** The columns to write, as a payload and as they are stored. A new row leaves out what is null by itself. */
+/**
+ * The columns to write, as a payload and as they are stored. A new row leaves out what is null by itself. Columns that the row
+ * did not have yet are no part of what it was: a new row takes their defaults.
+ */
 function valuesOf(
   { collection, image, fields: set }: PlannedRow,
   fields: readonly Field[],
@@ -185,6 +188,7 @@ function valuesOf(
     const isNull = nulls.has(name)
     if ((position === undefined && !isNull) || (only !== undefined && !only.includes(name))) continue
     const was = isNull ? undefined : before.get(position!)!
+    if (was?.younger.includes(name) === true) continue
     const value = was?.exact[name] ?? null
     // Hidden values are stored as they were, a password's hash too.
     if (isServers(collection, name) || field.hidden) servers.set(name, value)

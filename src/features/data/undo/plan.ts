@@ -274,7 +274,10 @@ async function comparedWithNow(
       return isMarked ? [] : [draft]
     }
     const wasAt = new Map(fields.flatMap(({ name }) => asPair(name, reversal.fields.get(name) ?? reversal.image)))
-    const differs = ([name, position]: [string, string]) => before.get(position)?.exact[name] !== values[name]
+    const differs = ([name, position]: [string, string]) => {
+      const was = before.get(position)
+      return was?.exact[name] !== values[name] && was?.younger.includes(name) !== true
+    }
     const changed = new Map([...wasAt].filter(differs))
     const hidden = reversal.image === undefined || past.holdsHidden(collection) ? [] : hiddenFields(collection)
     const rest = [

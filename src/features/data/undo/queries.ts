@@ -7,7 +7,7 @@ import { isUuid } from '../../../language/text.ts'
 import type { Access } from '../../../query/access.ts'
 import { compileCondition } from '../../../query/compile.ts'
 import { projectionList } from '../../../query/compile-rows.ts'
-import { type Point, pointSql } from '../../../query/past.ts'
+import { namesToLookFor, type Point, pointSql, youngerSql } from '../../../query/past.ts'
 import { type ResolvedFilter, readableFields, resolveCondition, resolveEnv } from '../../../query/resolve.ts'
 import { createParams, ident, literal, type Params, rowOfJson } from '../../../query/sql.ts'
 import type { ItemReads, ItemWrites } from '../items/items.ts'
@@ -282,6 +282,8 @@ export type RowBefore = {
   readonly position: string
   readonly shown: Readonly<Record<string, unknown>>
   readonly exact: Readonly<Record<string, string | null>>
+  /** Fields that came to the collection later: it had no value of them, and null in both of these. */
+  readonly younger: readonly string[]
 }
 
 /** By the position of the event. `first` is not after the first of them. */
@@ -295,11 +297,11 @@ export async function rowsBefore(
   if (positions.length === 0) return new Map()
   const rows = await db.any<RowBefore>(
     rawQuery(
-      `select e.position::text as position,
+      `select e.position::text as position, ${youngerSql(oldImage, '$3')} as younger,
          (select row_to_json(o.*) from (select ${projectionList(fields, 't')}) o) as shown, ${textsSql(fields)} as exact
        from "${logTable}" e cross join lateral ${rowOfJson(`public.${ident(collection.name)}`, oldImage)} t
        where e.id in (select ${eventIdSql('p')} from unnest($1::bigint[]) p) and e."createdAt" >= $2::timestamptz`,
-      [positions, first],
+      [positions, first, namesToLookFor(collection, fields)],
     ),
   )
   return new Map(rows.map((row) => [row.position, row]))
@@ -324,7 +326,7 @@ export async function rowsLoaded(
   if (ids.length === 0) return new Map()
   const rows = await db.any<RowBefore>(
     rawQuery(
-      `select ${keyText(collection)} as position,
+      `select ${keyText(collection)} as position, '[]'::json as younger,
          (select row_to_json(o.*) from (select ${projectionList(fields, 't')}) o) as shown, ${textsSql(fields)} as exact
        from ${table} t where ${keyIn(collection, '$1')}`,
       [ids],
