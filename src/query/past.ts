@@ -43,10 +43,11 @@ export function parsePoint(text: string): Point {
  */
 export function inPast(past: Past | undefined, text: string, params: Params): string {
   if (past === undefined) return text
-  const point = pointSql(past.point, params)
+  const after = afterSql(past.point, params)
+  const reached = reachedSql(past.point, params)
   const tables = past.collections.flatMap((collection, i) => [
-    `${sinceName(i)} as materialized (${sinceSql(collection, point)})`,
-    `${ident(collection.name)} as not materialized (${tableSql(collection, sinceName(i), point)})`,
+    `${sinceName(i)} as materialized (${sinceSql(collection, after)})`,
+    `${ident(collection.name)} as not materialized (${tableSql(collection, sinceName(i), reached)})`,
   ])
   return `with ${tables.join(', ')} select past.* from (${text}) past`
 }
@@ -54,35 +55,32 @@ export function inPast(past: Past | undefined, text: string, params: Params): st
 /** No collection has such a name. */
 const sinceName = (i: number): string => ident(`$since${i}`)
 
-type PointSql = {
-  /** Whether the event came after the point. */
-  readonly after: string
-  /** Refuses points that are older than the log or yet to come; true otherwise. */
-  readonly reached: string
+/* PostgreSQL refuses a statement with a value that it does not name: each condition binds its own. */
+
+/** Whether the event came after the point. Not visible in a snapshot is spelled as its definition, for the index on xid. */
+export function afterSql(point: Point, params: Params, event = 'e'): string {
+  if (point.kind === 'time') return `${event}."createdAt" > ${params.bind(point.time, 'timestamptz')}`
+  const running = params.bind(point.running, 'xid8[]')
+  return `(${event}.xid >= ${params.bind(point.xmax, 'xid8')} or ${event}.xid = any(${running}))`
 }
 
-/** Not visible in a snapshot is spelled as its definition, for the index on xid. */
-export function pointSql(point: Point, params: Params, event = 'e'): PointSql {
-  if (point.kind === 'time') {
-    const time = params.bind(point.time, 'timestamptz')
-    return { after: `${event}."createdAt" > ${time}`, reached: `(select svc_log.reach(null, null, ${time}))` }
-  }
-  const xmax = params.bind(point.xmax, 'xid8')
-  return {
-    after: `(${event}.xid >= ${xmax} or ${event}.xid = any(${params.bind(point.running, 'xid8[]')}))`,
-    reached: `(select svc_log.in_lineage(${params.bind(point.lineage ?? null, 'text')}) and svc_log.reach(${params.bind(point.xmin, 'xid8')}, ${xmax}, null))`,
-  }
+/** Refuses points that are older than the log or yet to come; true otherwise. */
+export function reachedSql(point: Point, params: Params): string {
+  if (point.kind === 'time') return `(select svc_log.reach(null, null, ${params.bind(point.time, 'timestamptz')}))`
+  const [xmin, xmax] = [params.bind(point.xmin, 'xid8'), params.bind(point.xmax, 'xid8')]
+  const lineage = params.bind(point.lineage ?? null, 'text')
+  return `(select svc_log.in_lineage(${lineage}) and svc_log.reach(${xmin}, ${xmax}, null))`
 }
 
 /** For every row changed after the point, what it was before: null where it did not exist or was erased. */
-function sinceSql(collection: Collection, { after }: PointSql): string {
+function sinceSql(collection: Collection, after: string): string {
   const image = `case when e.changes ? 'erased' then null when e.action = 'update' then (e.changes->'after') || (e.changes->'before') else e.changes->'before' end`
   return `select distinct on (e."entityId") e."entityId" as id, ${image} as image from public."svc_AuditLog" e
     where e.entity = ${literal(collection.name)} and e.type = 'data' and ${after} order by e."entityId", e.position`
 }
 
 /** The check stands beside the table, where it is made before the first row, also when nothing has changed. */
-function tableSql(collection: Collection, since: string, { reached }: PointSql): string {
+function tableSql(collection: Collection, since: string, reached: string): string {
   const table = `public.${ident(collection.name)}`
   const key = `c.${ident(collection.primaryKey.name)}::text`
   return `select c.* from ${table} c where ${reached} and not exists (select from ${since} s where s.id = ${key})

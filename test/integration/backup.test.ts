@@ -408,6 +408,18 @@ describe('one collection', () => {
     expect(undone.body.data.counts).toEqual([{ collection: 'box', create: 1, update: 3, delete: 4, conflicts: 1 }])
   })
 
+  it('comes back to a cursor', async () => {
+    const [{ id }] = await shop.sql(`insert into shelf (name) values ('old') returning id`)
+    const at = (await shop.admin('GET', '/history/now')).body.data.cursor
+    await shop.sql(`update shelf set name = 'new' where id = $1`, [id])
+    const from = await shop.position()
+    const counts = [{ collection: 'shelf', create: 0, update: 1, delete: 0 }]
+    expect(await restoreCollection(shop.runtime, 'shelf', { at }, choices)).toMatchObject({ counts, isRefused: false })
+    expect(await shop.sql('select name from shelf where id = $1', [id])).toEqual([{ name: 'old' }])
+    expect((await shop.log(from)).map(({ action }) => action)).toEqual(['update', 'restored'])
+    await shop.sql('delete from shelf where id = $1', [id])
+  })
+
   it('comes back by the log with the defaults of fields that are younger, which stay as they are in rows that are there', async () => {
     const name = { type: 'String' }
     const define = async (method: string, path: string, fields: object) => {

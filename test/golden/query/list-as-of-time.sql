@@ -9,7 +9,7 @@ with "$since0" as materialized (
   select c.*
   from public."notes" c
   where (
-    select svc_log.reach(null, null, $1::timestamptz))
+    select svc_log.reach(null, null, $2::timestamptz))
   and not exists (
     select
     from "$since0" s
@@ -28,7 +28,7 @@ with "$since0" as materialized (
   select c.*
   from public."users" c
   where (
-    select svc_log.reach(null, null, $1::timestamptz))
+    select svc_log.reach(null, null, $2::timestamptz))
   and not exists (
     select
     from "$since1" s
@@ -55,4 +55,4 @@ from (
       where t."deletedAt" is null
       order by t."id"
       limit 5) t) o) past
--- ["2024-05-01T10:00:00Z"]
+-- ["2024-05-01T10:00:00Z","2024-05-01T10:00:00Z"]

@@ -18,7 +18,7 @@ import type { Access } from '../../../query/access.ts'
 import { compileCondition } from '../../../query/compile.ts'
 import { projectionList } from '../../../query/compile-rows.ts'
 import { readInteger, readString } from '../../../query/parse.ts'
-import { namesToLookFor, parsePoint, pointSql, youngerSql } from '../../../query/past.ts'
+import { afterSql, namesToLookFor, parsePoint, youngerSql } from '../../../query/past.ts'
 import { type ResolvedFilter, readableFields, resolveCondition, resolveEnv } from '../../../query/resolve.ts'
 import { createParams, rowOfJson, type Statement, statement } from '../../../query/sql.ts'
 import { canonicalKey, type ItemReads, type ItemWrites, readOne, type SystemRules, streamRows } from '../items/items.ts'
@@ -219,10 +219,9 @@ function versionStatement(sight: ItemSight, id: string, position: string, side: 
 /** One row with `younger`, by the first event of the item after the moment, or no row. */
 function youngerStatement(collection: Collection, id: string, asOf: string, fields: readonly Field[]): Statement {
   const params = createParams()
-  const { after, reached } = pointSql(parsePoint(asOf), params, 'l')
-  const event = `select ${oldImage} as image from "${logTable}" l where ${reached} and l.type = 'data'
+  const event = `select ${oldImage} as image from "${logTable}" l where l.type = 'data'
     and l.entity = ${params.bind(collection.name, 'text')} and l."entityId" = ${params.bind(id, 'text')}
-    and ${after} order by l.position limit 1`
+    and ${afterSql(parsePoint(asOf), params, 'l')} order by l.position limit 1`
   const younger = youngerSql('e.image', params.bind(namesToLookFor(collection, fields), 'text[]'))
   return statement(`select ${younger} as younger from (${event}) e`, params.values)
 }

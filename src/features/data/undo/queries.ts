@@ -7,7 +7,7 @@ import { isUuid } from '../../../language/text.ts'
 import type { Access } from '../../../query/access.ts'
 import { compileCondition } from '../../../query/compile.ts'
 import { projectionList } from '../../../query/compile-rows.ts'
-import { namesToLookFor, type Point, pointSql, youngerSql } from '../../../query/past.ts'
+import { afterSql, namesToLookFor, type Point, reachedSql, youngerSql } from '../../../query/past.ts'
 import { type ResolvedFilter, readableFields, resolveCondition, resolveEnv } from '../../../query/resolve.ts'
 import { createParams, ident, literal, type Params, rowOfJson } from '../../../query/sql.ts'
 import type { ItemReads, ItemWrites } from '../items/items.ts'
@@ -86,7 +86,7 @@ function chosenSql(chosen: EventChoice, params: Params, event = 'l'): string {
     }
     case 'point': {
       const { point, part } = chosen
-      const { after } = pointSql(point, params, event)
+      const after = afterSql(point, params, event)
       const within = `${event}.type = 'data' and ${event}.entity = any(${params.bind([...part.collections], 'text[]')}) and ${after}`
       return part.tenant === undefined ? within : `${within} and (${ofTenant(part.tenant, params, event)})`
     }
@@ -112,7 +112,7 @@ function ofTenant({ id, home, parts }: TenantRows, params: Params, event: string
 /** @throws {AppError} 410 where the log does not reach back to the point, 400 for one that is yet to come */
 export async function requireReached(db: Reader, point: Point): Promise<void> {
   const params = createParams()
-  const { reached } = pointSql(point, params)
+  const reached = reachedSql(point, params)
   await db.any(rawQuery(`select ${reached}`, params.values))
 }
 
