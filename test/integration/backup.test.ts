@@ -458,6 +458,26 @@ describe('one collection', () => {
     ])
   })
 
+  it('is refused where rows of then no longer fit their collection, by a dry run too', async () => {
+    const define = async (method: string, path: string, fields: object) => {
+      const { status, text } = await shop.admin(method, path, { collectionName: 'tag', schema: { fields } })
+      expect([status < 300, text]).toEqual([true, expect.anything()])
+    }
+    const name = { type: 'String' }
+    await define('POST', '/schemas', { name })
+    await shop.sql(`insert into tag (name) values ('a')`)
+    const at = await now(shop)
+    await shop.sql(`delete from tag`)
+    await define('PATCH', '/schemas/tag', { colour: { ...name, allowNull: false } })
+    const from = await shop.position()
+    for (const dryRun of [true, false])
+      await expect(restoreCollection(shop.runtime, 'tag', { at }, { ...choices, dryRun })).rejects.toMatchObject({
+        status: 400,
+        message: 'tag: Validation failed: 0.colour: is required',
+      })
+    expect(await shop.log(from)).toEqual([])
+  })
+
   it('names what is gone, and what refers to rows that would go, until the caller says what is to become of them', async () => {
     const at = await now(shop)
     await damage()

@@ -105,6 +105,7 @@ it.each<[how: string, from: () => { at: string } | { file: string }]>([
     const users = await api.sql('select id from "svc_User" order by id')
     const position = await api.position()
 
+    if ('file' in from()) await api.runtime.storages.named('local').delete(picture.filename)
     const looked = await restoreTenant(api.runtime, bakery, from(), { ...choices, dryRun: true })
     expect(looked).toMatchObject({ isRefused: false, conflicts: [] })
     expect(await rowsOf('own')).toEqual(damaged)

@@ -389,7 +389,8 @@ const mostSkippedListed = 1000
  * Writes what differs from the state as ordinary changes of the requester, in one transaction, which the log can undo like any
  * other. Rows outside of the part are read only. Answers what it did, or would do: with conflicts it does nothing.
  *
- * @throws {AppError} 410 where the log does not reach back, 404 for a collection that is not there, 413 for too many rows
+ * @throws {AppError} 410 where the log does not reach back, 404 for a collection that is not there, 413 for too many rows, 400 where
+ *   a value no longer fits its field; all of them in a dry run too
  */
 export async function restoreState(
   deps: UndoWrites,
@@ -405,8 +406,15 @@ export async function restoreState(
       const { rows, past, kept, at } = await planState(deps, tx, part, state)
       const { left, skipped } = choices.skip ? await withoutImpossible(deps, tx, rows) : { left: rows, skipped: [] }
       const report = stateReportOf(part, { rows: left, skipped, kept }, { at, by: state.by, choices })
-      if (choices.dryRun || report.isRefused) throw new NothingWritten(report)
+      if (report.isRefused) throw new NothingWritten(report)
       const written = left.filter(({ action }) => action !== 'none')
+      if (choices.dryRun) {
+        // Content that only the backup has is not there in a dry run, and without it no row that names it is allowed.
+        const isWhole = ({ collection, restoring }: PlannedRow) =>
+          restoring !== undefined || deps.systemRules.get(collection.name)?.restores === undefined
+        await requireUndoable({ deps, db: tx, requester, past }, written.filter(isWhole))
+        throw new NothingWritten(report)
+      }
       if (written.length === 0) return report
       await applyPlan(deps, run, written, past, clearedOf)
       const { what, name: restored } = part
