@@ -439,6 +439,11 @@ describe('the log explorer', () => {
     expect(Object.keys(body.data.facets)).toEqual(['collection'])
     expect(body.data.facets.collection.map(({ value }: { value: string }) => value)).toEqual(['note'])
     expect((await reader.call('GET', `/log/facets?actor=${newId()}`)).status).toBe(403)
+    const timeless = await api.user([{ collection: 'svc_AuditLog', action: 'read', fields: ['id', 'entity'] }])
+    expect(await timeless.call('GET', '/log/facets')).toMatchObject({
+      status: 403,
+      body: { error: { message: "You don't have permission to read field: createdAt" } },
+    })
     expect((await (await api.user()).call('GET', '/log/facets')).status).toBe(403)
     expect((await api.anonymous('GET', '/log/facets')).status).toBe(401)
     for (const bad of [

@@ -108,6 +108,25 @@ describe('GET /log/export', () => {
   })
 
   it.each([
+    ['actor', 'userId', '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'],
+    ['tenant', 'tenant_Id', '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'],
+    ['collection', 'entity', 'paper'],
+    ['action', 'action', 'create'],
+    ['from', 'createdAt', '2026-03-14T09:26:53Z'],
+    ['to', 'createdAt', '2026-03-14T09:26:53Z'],
+  ])('refuses %s to those who may not read %s', async (filter, field, value) => {
+    const readerOfFields = async (...fields: string[]) =>
+      (await api.user([{ collection: 'svc_AuditLog', action: 'read', fields }])).call
+    const refused = await (await readerOfFields('id', 'type'))('GET', `/log/export?${filter}=${value}`)
+    expect(refused).toMatchObject({
+      status: 403,
+      body: { error: { message: `You don't have permission to read field: ${field}` } },
+    })
+    const call = await readerOfFields('id', field)
+    expect((await call('GET', `/log/export?${filter}=${value}`)).status).toBe(200)
+  })
+
+  it.each([
     ['since=nonsense', 'INVALID_CURSOR'],
     ['from=yesterday', 'BAD_QUERY'],
     ['actor=me', 'BAD_QUERY'],

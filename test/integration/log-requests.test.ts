@@ -94,7 +94,7 @@ describe('GET /log/requests', () => {
       {
         collection: 'svc_AuditLog',
         action: 'read',
-        fields: ['id', 'entity', 'action'],
+        fields: ['id', 'logRequestId', 'createdAt', 'entity', 'action'],
         conditions: { entity: 'marked' },
       },
       { collection: 'marked', action: 'create', fields: ['*'] },
@@ -116,6 +116,109 @@ describe('GET /log/requests', () => {
     )
     const one = await ok(own.call('GET', `/log/requests/${id}`))
     expect(one.data.eventList[0].changes).toBeUndefined()
+  })
+
+  describe('to a role that may read some fields of svc_AuditLog', () => {
+    const readerOfFields = async (...fields: string[]) =>
+      (await api.user([{ collection: 'svc_AuditLog', action: 'read', fields }])).call
+    const uuid = '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'
+
+    it('tells nothing of the others', async () => {
+      const call = await readerOfFields('id', 'createdAt')
+      const { id } = await ok(api.admin('POST', '/items/tree', { name: 't', leaf: { name: 'l' } }))
+      const shown = { position: expect.any(String), at: expect.any(String), until: expect.any(String), events: 2 }
+      expect((await list('limit=1', call)).data).toEqual([shown])
+      const { eventList, ...root } = (await ok(call('GET', `/log/requests/${id}`))).data
+      expect(root).toEqual(shown)
+      const event = { id: expect.any(String), position: expect.any(String), createdAt: expect.any(String) }
+      expect(eventList).toEqual([event, event])
+    })
+
+    it('tells what comes from each of these', async () => {
+      const { id } = await ok(api.admin('POST', '/items/tree', { name: 't' }))
+      const { id: undoing } = await ok(api.admin('POST', '/log/undo', { requestId: id }))
+      const of = async (...fields: string[]) =>
+        (await ok((await readerOfFields('id', ...fields))('GET', `/log/requests/${id}`))).data
+      expect(await of('entity')).toMatchObject({
+        counts: [{ collection: 'tree', events: 1 }],
+        eventList: [{ collection: 'tree' }],
+      })
+      expect((await of('entity')).counts[0]).not.toHaveProperty('action')
+      const undone = await readerOfFields('id', 'action')
+      expect((await ok(undone('GET', `/log/requests/${undoing}`))).data.counts).toEqual([
+        { action: 'delete', events: 1 },
+        { action: 'undone', events: 1 },
+      ])
+      const typed = await readerOfFields('id', 'action', 'type')
+      expect((await ok(typed('GET', `/log/requests/${undoing}`))).data.counts).toEqual([
+        { action: 'delete', events: 1 },
+        { action: 'history.undone', events: 1 },
+      ])
+      expect(Object.keys(await of('logRequestId'))).toEqual(['requestId', 'position', 'events', 'eventList'])
+      expect(await of('cause')).toMatchObject({ cause: null, caused: [], chain: [] })
+      const fields = ['type', 'action', 'entity', 'entityId', 'logRequestId']
+      expect(await of(...fields)).toMatchObject({ undoneBy: [undoing] })
+      for (const field of fields)
+        expect(await of(...fields.filter((name) => name !== field))).not.toHaveProperty('undoneBy')
+    })
+
+    it('shows what a request led to without its id', async () => {
+      const { ItemsService } = contextFor(api.runtime, 'svc-hook-marked')
+      api.runtime.hooks.register('svc-hook-marked', 'marked', 'items.create.after', async () => {
+        await new ItemsService('leaf').createOne({ name: 'by the hook' })
+      })
+      const { id } = await ok(api.admin('POST', '/items/marked', { name: 'root' }))
+      const call = await readerOfFields('id', 'entity', 'cause')
+      const { data } = await ok(call('GET', `/log/requests/${id}`))
+      expect(data.caused).toMatchObject([
+        { cause: { request: id }, counts: [{ collection: 'leaf', events: 1 }], eventList: [{ collection: 'leaf' }] },
+      ])
+      const below = await ok(call('GET', `/log/requests/${data.caused[0].position}`))
+      expect(below.data.chain).toMatchObject([{ counts: [{ collection: 'marked', events: 1 }] }])
+      expect(below.data.chain[0]).not.toHaveProperty('requestId')
+    })
+
+    it.each([
+      [`actor=${uuid}`, 'userId'],
+      [`tenant=${uuid}`, 'tenant_Id'],
+      [`cause=${uuid}`, 'cause'],
+      ['collection=tree', 'entity'],
+      ['action=create', 'action'],
+      ['requestId=x', 'requestId'],
+      ['agent=robot', 'agent'],
+    ])('refuses %s to those who may not read %s', async (query, field) => {
+      const refused = { status: 403, body: { error: { message: `You don't have permission to read field: ${field}` } } }
+      expect(await (await readerOfFields('id', 'createdAt'))('GET', `/log/requests?${query}`)).toMatchObject(refused)
+      const call = await readerOfFields('id', 'createdAt', field)
+      expect((await call('GET', `/log/requests?${query}`)).status).toBe(200)
+    })
+
+    it('refuses the list, which is in order of time, to those who may not read the time', async () => {
+      const call = await readerOfFields('id', 'entity', 'action')
+      expect(await call('GET', '/log/requests')).toMatchObject({
+        status: 403,
+        body: { error: { message: "You don't have permission to read field: createdAt" } },
+      })
+    })
+
+    it('goes on from cursors that hold no id of a request', async () => {
+      const call = await readerOfFields('id', 'createdAt')
+      for (const name of ['1', '2', '3']) await ok(api.admin('POST', '/items/leaf/bulk', [{ name }, { name }]))
+      const ids = (await api.sql('select distinct "logRequestId"::text as id from "svc_AuditLog"')).map(({ id }) => id)
+      const positions: string[] = []
+      let cursor: string | null = ''
+      while (cursor !== null && positions.length < 6) {
+        const page: any = await list(`limit=2${cursor && `&cursor=${cursor}`}`, call)
+        positions.push(...page.data.map(({ position }: any) => position))
+        cursor = page.nextCursor as string | null
+        const { seen } = JSON.parse(Buffer.from(cursor ?? '', 'base64url').toString())
+        expect(seen.length).toBeGreaterThan(0)
+        expect(seen.filter((id: string) => ids.includes(id))).toEqual([])
+      }
+      expect(new Set(positions).size).toBe(6)
+      const { data } = await list('limit=6')
+      expect(positions).toEqual(data.map(({ position }: any) => position))
+    })
   })
 })
 

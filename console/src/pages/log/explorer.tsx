@@ -104,7 +104,7 @@ export function LogExplorer() {
               <li key={entry.requestId ?? entry.position}>
                 <Entry
                   entry={entry}
-                  name={entry.userId == null ? 'the database or a job' : (names.get(entry.userId) ?? entry.userId)}
+                  name={nameOf(entry, names)}
                   onOpen={() => set({ request: entry.requestId ?? entry.position })}
                 />
               </li>
@@ -122,6 +122,12 @@ export function LogExplorer() {
       )}
     </Page>
   )
+}
+
+/** Who did it: empty for those who may not read that. */
+function nameOf({ userId }: RequestEntry, names: ReadonlyMap<string, string>): string {
+  if (userId === undefined) return ''
+  return userId === null ? 'the database or a job' : (names.get(userId) ?? userId)
 }
 
 /** The shown filters, but for the program, which the export does not filter by. */
@@ -252,21 +258,27 @@ function Entry({
   readonly name: string
   readonly onOpen: () => void
 }) {
-  const { at, counts, agent, cause } = entry
+  const { at, counts = [{ events: entry.events }], agent, cause } = entry
   return (
     <button type="button" className={styles.entry} onClick={onOpen}>
       <span className={styles.what}>
         {counts.map(({ collection, action, events }) => (
           <span key={`${collection} ${action}`}>
-            {action} {events > 1 ? `${events.toLocaleString()} ` : ''}
-            <code>{collection}</code>
+            {action ?? (collection === undefined && 'events')} {events > 1 ? `${events.toLocaleString()} ` : ''}
+            {collection !== undefined && <code>{collection}</code>}
           </span>
         ))}
       </span>
       <small>
         {name}
         {agent != null && ` by ${agent.name}`}
-        {cause != null && ` · followed by ${cause.by}`} · <time dateTime={at}>{timeText(at)}</time>
+        {cause != null && ` · followed by ${cause.by}`}
+        {at !== undefined && (
+          <>
+            {' · '}
+            <time dateTime={at}>{timeText(at)}</time>
+          </>
+        )}
       </small>
     </button>
   )

@@ -14,15 +14,16 @@ export type Facets = {
   readonly since: string
 }
 
+/** Without what comes from fields of the log that the caller may not read. */
 export type RequestEntry = {
-  readonly requestId: string | null
+  readonly requestId?: string | null
   readonly position: string
-  readonly at: string
+  readonly at?: string
   readonly userId?: string | null
   readonly agent?: { readonly name: string; readonly tool?: string } | null
   readonly cause?: { readonly by: string } | null
   readonly events: number
-  readonly counts: readonly { readonly collection: string; readonly action: string; readonly events: number }[]
+  readonly counts?: readonly { readonly collection?: string; readonly action?: string; readonly events: number }[]
 }
 
 type Values = Readonly<Record<string, unknown>>
@@ -30,13 +31,13 @@ type Values = Readonly<Record<string, unknown>>
 export type RequestTree = RequestEntry & {
   readonly eventList: readonly {
     readonly id: string
-    readonly collection: string
-    readonly item: string | null
-    readonly action: string
-    readonly type: string
+    readonly collection?: string
+    readonly item?: string | null
+    readonly action?: string
+    readonly type?: string
     readonly changes?: { readonly before?: Values | null; readonly after?: Values | null }
   }[]
-  readonly caused: readonly RequestTree[]
+  readonly caused?: readonly RequestTree[]
   readonly undoneBy?: readonly string[]
 }
 

@@ -55,7 +55,7 @@ function Tree({ node }: { readonly node: RequestTree }) {
   return (
     <div className={styles.node}>
       <p>
-        <time dateTime={node.at}>{timeText(node.at)}</time>
+        {node.at !== undefined && <time dateTime={node.at}>{timeText(node.at)}</time>}
         {node.cause != null && ` · by a ${node.cause.by}`}
         {node.agent != null && ` · ${node.agent.name}${node.agent.tool === undefined ? '' : `, ${node.agent.tool}`}`}
       </p>
@@ -66,26 +66,27 @@ function Tree({ node }: { readonly node: RequestTree }) {
           </li>
         ))}
       </ul>
-      {node.caused.map((one) => (
+      {node.caused?.map((one) => (
         <Tree key={one.requestId ?? one.position} node={one} />
       ))}
     </div>
   )
 }
 
-/** One change: of which row, and all that it says. */
+/** One change: of which row, and all that it says, as far as the caller may read the log. */
 function Change({ event }: { readonly event: Omit<RequestTree['eventList'][number], 'id'> }) {
   const { type, action, collection, item, changes } = event
-  const known = useCollection(collection)
+  const known = useCollection(collection ?? '')
   const { before, after } = changes ?? {}
   const title = known && (after?.[known.titleField] ?? before?.[known.titleField])
+  const what = type === undefined || type === 'data' ? [action] : [type, action]
   return (
     <details>
       <summary>
-        {type === 'data' ? action : `${type}.${action}`} <code>{collection}</code>{' '}
-        {item !== null && String(title ?? item)}
+        {what.filter((part) => part !== undefined).join('.') || 'event'}{' '}
+        {collection !== undefined && <code>{collection}</code>} {item != null && String(title ?? item)}
       </summary>
-      {item !== null && type === 'data' && (
+      {item != null && collection !== undefined && type === 'data' && (
         <p>
           <Link to="/data/$collection/$id" params={{ collection, id: item }}>
             Open the record
@@ -125,7 +126,7 @@ function Followed({ effects: { mails, jobs, deliveries } }: { readonly effects: 
 
 /** Looks first; what others have changed since is left alone unless it is chosen. */
 function Undo({ node, onClose }: { readonly node: RequestTree; readonly onClose: () => void }) {
-  const what = node.requestId === null ? { position: node.position } : { requestId: node.requestId }
+  const what = node.requestId == null ? { position: node.position } : { requestId: node.requestId }
   const [isForced, setForced] = useState(false)
   const { data, error } = useQuery({
     queryKey: ['log', 'undo', what],

@@ -30,7 +30,7 @@ export function Consequences({ requestId, catalog, event }: ConsequencesProps) {
         <Events title="In the same request" events={others} catalog={catalog} />
       )}
       {(data.caused ?? []).map((one) => (
-        <Caused key={one.requestId ?? one.at} request={one} />
+        <Caused key={one.requestId ?? one.position} request={one} />
       ))}
       {(data.undoneBy ?? []).length > 0 ? (
         <span>It has been undone.</span>
@@ -56,9 +56,9 @@ function Events({
   readonly catalog: Catalog
 }) {
   const groups = Map.groupBy(events, ({ collection, type, action }) =>
-    type === 'log' || collection !== null
-      ? `${action} · ${catalog.get(collection ?? '')?.label ?? collection ?? type}`
-      : `${type}.${action}`,
+    type === 'log' || collection != null
+      ? told([action, catalog.get(collection ?? '')?.label ?? collection ?? type], ' · ')
+      : told([type, action], '.'),
   )
   return (
     <div>
@@ -68,7 +68,7 @@ function Events({
           <li key={name}>
             {name} ({members.length})
             {members.slice(0, 5).map(({ id, collection, item }) =>
-              collection === null || item === null ? null : (
+              collection == null || item == null ? null : (
                 <span key={id}>
                   {' '}
                   <Link to="/data/$collection/$id" params={{ collection, id: item }}>
@@ -84,18 +84,22 @@ function Events({
   )
 }
 
+/** The parts that the caller may read. */
+const told = (parts: readonly (string | undefined)[], between: string): string =>
+  parts.filter((part) => part !== undefined).join(between) || 'events'
+
 function Caused({ request }: { readonly request: LoggedRequest }) {
   return (
     <div>
       {`By a ${request.cause?.by ?? 'job'}, afterwards`}
       <ul>
-        {request.counts.map(({ collection, action, events }) => (
+        {(request.counts ?? []).map(({ collection, action, events }) => (
           <li key={`${collection} ${action}`}>
-            {action} · {collection} ({events})
+            {told([action, collection], ' · ')} ({events})
           </li>
         ))}
         {(request.caused ?? []).map((one) => (
-          <li key={one.requestId ?? one.at}>
+          <li key={one.requestId ?? one.position}>
             <Caused request={one} />
           </li>
         ))}

@@ -31,23 +31,23 @@ export const historyQuery = (collection: string, id: string) =>
     getNextPageParam: ({ nextCursor }) => nextCursor,
   })
 
-/** The changes of a request, and their consequences. */
+/** The changes of a request, and their consequences: without what comes from fields of the log that the caller may not read. */
 export type LoggedRequest = {
-  readonly requestId: string | null
-  readonly at: string
-  readonly counts: readonly { readonly collection: string; readonly action: string; readonly events: number }[]
+  readonly requestId?: string | null
+  readonly position: string
+  readonly counts?: readonly { readonly collection?: string; readonly action?: string; readonly events: number }[]
   readonly eventList?: readonly RequestEvent[]
   readonly caused?: readonly LoggedRequest[]
-  readonly cause: { readonly by: string } | null
+  readonly cause?: { readonly by: string } | null
   readonly undoneBy?: readonly { readonly requestId: string }[]
 }
 
 export type RequestEvent = {
   readonly id: string
-  readonly type: string
-  readonly collection: string | null
-  readonly item: string | null
-  readonly action: string
+  readonly type?: string
+  readonly collection?: string | null
+  readonly item?: string | null
+  readonly action?: string
 }
 
 /** For those who may read the log. */

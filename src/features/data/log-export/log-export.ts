@@ -1,4 +1,5 @@
 import { Readable } from 'node:stream'
+import { logFieldsOf, requireLogFields } from '../../../access/log-fields.ts'
 import { logKeys } from '../../../adapters/log-key.ts'
 import { forSameAsker } from '../../../admission/asker.ts'
 import type { AdmissionLanes } from '../../../admission/lane.ts'
@@ -44,7 +45,7 @@ type LogExport = {
  * twice for who goes on from a cursor, however many write meanwhile. Read page by page as the lines are taken, so neither
  * memory nor a snapshot of the database grows with the log; holds a place for heavy work until the lines have ended.
  *
- * 403 without a read grant on svc_AuditLog, 400 for what makes no sense, 410 where the log no longer reaches back to `since`.
+ * 403 without a read grant on svc_AuditLog and for filters by fields that it leaves out, 400 for what makes no sense, 410 where the log no longer reaches back to `since`.
  */
 export async function exportLog(deps: LogReads, access: Access, request: ExportRequest): Promise<LogExport> {
   const since = request.since === undefined ? undefined : parseCursor(request.since)
@@ -209,7 +210,7 @@ const boundsSql = `select min(e.position)::text as first, max(e.position)::text 
 const smallestLook = 500
 const largestLook = 32_000
 
-/** Reads pages of a stage as the caller may see them. 403 without a read grant on the log. */
+/** Reads pages of a stage as the caller may see them. 403 for what {@link exportLog} says. */
 function openPages(deps: LogReads, access: Access, filter: ExportFilter) {
   const { columns, where, values } = selectionFor(deps, access, filter, stageParameters)
   const text = pageSql(columns, where)
@@ -248,10 +249,16 @@ async function newestEvents(
 /** Parameters of a page before those of the filter. */
 const stageParameters = 5
 
-/** The members of the events that the caller may see and wants; `own` parameters of the statement come first. */
+/**
+ * The members of the events that the caller may see and wants; `own` parameters of the statement come first.
+ *
+ * @throws {AppError} 403 for a filter by a field that the caller may not read
+ */
 function selectionFor(deps: LogReads, access: Access, filter: ExportFilter, own: number) {
   const catalog = deps.catalog.current()
   const rule = resolveCondition(catalog, access, logTable, 'read', resolveEnv(deps))
+  const readable = new Set(readableFields(catalog, access, logTable).map(({ name }) => name))
+  requireLogFields(readable, logFieldsOf({ ...filter, collection: filter.collections, action: filter.actions }))
   const params = createParams(Array.from({ length: own }, () => ''))
   const where = [
     ...(rule === undefined ? [] : [compileCondition(rule, 'e', params)]),
@@ -264,7 +271,7 @@ function selectionFor(deps: LogReads, access: Access, filter: ExportFilter, own:
   ]
   // A parameter that nothing uses has no type.
   const hidden = () => params.bind(JSON.stringify(hiddenFields(catalog)), 'jsonb')
-  return { columns: columnsFor(catalog, access, hidden), where, values: params.values }
+  return { columns: columnsFor(readable, access, hidden), where, values: params.values }
 }
 
 type EventRow = { readonly position: string; readonly data: string }
@@ -301,8 +308,7 @@ const ofCollection = [
 const beyond = ['roleId', 'userAgent']
 
 /** The columns that the caller may read, as arguments of `json_build_object`. */
-function columnsFor(catalog: Catalog, access: Access, hidden: () => string): string {
-  const readable = new Set(readableFields(catalog, access, logTable).map(({ name }) => name))
+function columnsFor(readable: ReadonlySet<string>, access: Access, hidden: () => string): string {
   const names = [...ofCollection.filter((name) => readable.has(name)), ...(access.admin ? beyond : [])]
   const values = names.map((name) => `${literal(name)}, ${columnSql(name, hidden)}`)
   return [`'position', e.position::text`, ...values].join(', ')

@@ -36,7 +36,8 @@ const exportRoute = declared({
   scope: 'read',
   description: [
     'NDJSON: an event a line, in an order from which nothing is missing and nothing comes twice. To go on after a line, send',
-    'its `cursor` as `since`; to go on after the whole answer, the header `x-log-cursor`.',
+    'its `cursor` as `since`; to go on after the whole answer, the header `x-log-cursor`. 403 for a filter by a field that the',
+    'permission to read `svc_AuditLog` does not show.',
   ].join(' '),
   query: Type.Object({
     since: Type.Optional(Text('cy84', { description: 'A cursor; without it everything that is kept.' })),

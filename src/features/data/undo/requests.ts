@@ -1,3 +1,5 @@
+import { hash } from 'node:crypto'
+import { logFieldsOf, requireLogFields } from '../../../access/log-fields.ts'
 import { admitted } from '../../../admission/lane.ts'
 import { logTable } from '../../../catalog/log-triggers.ts'
 import { type Reader, rawQuery } from '../../../db/sql.ts'
@@ -38,22 +40,23 @@ type RequestFilter = {
   readonly cursor?: string
 }
 
-/** Where a list goes on: before this event, without the requests that were listed and may have older events. */
+/** Where a list goes on: before this event, without the requests (by {@link markOf}) that were listed and may have older events. */
 type RequestCursor = { readonly at: string; readonly position: string; readonly seen: readonly string[] }
 
+/** Without what comes from fields of svc_AuditLog that the caller may not read. */
 type RequestEntry = {
-  readonly requestId: string | null
+  readonly requestId?: string | null
   readonly position: string
   readonly clientRequestId?: string | null
-  readonly at: string
-  readonly until: string
+  readonly at?: string
+  readonly until?: string
   readonly userId?: string | null
   readonly tenant_Id?: string | null
   readonly ipaddress?: string | null
   readonly agent?: Agent | null
   readonly cause?: Cause | null
   readonly events: number
-  readonly counts: readonly { readonly collection: string; readonly action: string; readonly events: number }[]
+  readonly counts?: readonly { readonly collection?: string; readonly action?: string; readonly events: number }[]
 }
 
 const defaultLimit = 25
@@ -62,7 +65,10 @@ const largestLimit = 100
 const eventsPerLook = 5_000
 const mostLooks = 20
 
-/** `GET /log/requests`: the newest first; `nextCursor` is null at the end. A page may be short, or even empty, before it. */
+/**
+ * `GET /log/requests`: the newest first; `nextCursor` is null at the end. A page may be short, or even empty, before it. 403
+ * for filters by fields that the caller may not read, and without `createdAt`, which orders the list and is in its cursors.
+ */
 export async function listRequests(
   deps: UndoReads,
   access: Access,
@@ -72,6 +78,8 @@ export async function listRequests(
   const limit = Math.min(filter.limit ?? defaultLimit, largestLimit)
   const start = filter.cursor === undefined ? undefined : readPlace(filter.cursor)
   checkFilter(filter)
+  requireLogFields(sight.names, ['createdAt', ...logFieldsOf(filter)])
+  const listed = new Set(start?.seen)
   return admitted(deps.admission, { shape: 'requests of the log', presumed: 'heavy' }, async () => {
     let place = start
     const found = new Map<string, RequestGroup>()
@@ -79,9 +87,9 @@ export async function listRequests(
     for (let look = 0; look < mostLooks && found.size < limit && !isEnd; look += 1) {
       const groups = await nextGroups(deps.db, sight, filter, place)
       isEnd = groups.length === 0
-      const known = new Set([...found.keys(), ...(start?.seen ?? [])])
       for (const group of groups) {
-        if (known.has(group.key) || group.isSeen) place = group.last
+        const isKnown = found.has(group.key) || (listed.size > 0 && listed.has(markOf(group.key)))
+        if (isKnown || group.isSeen) place = group.last
         else if (found.size === limit) break
         else {
           found.set(group.key, group)
@@ -91,13 +99,20 @@ export async function listRequests(
       const rest = groups.at(-1)
       if (found.size < limit && rest !== undefined) place = rest.place
     }
-    const data = await detailsOf(deps.db, sight, [...found.values()])
+    const data = (await detailsOf(deps.db, sight, [...found.values()])).map(({ entry }) => entry)
     if (isEnd || place === undefined) return { data, nextCursor: null }
     // A request began when its id was made: what began later has no event further on.
     const began = Date.parse(place.at)
-    const seen = [...(start?.seen ?? []), ...found.keys()].filter((key) => isUuid(key) && madeAt(key) <= began)
+    const marks = [...found.keys()].filter((key) => isUuid(key)).map(markOf)
+    const seen = [...listed, ...marks].filter((mark) => madeAt(mark) <= began)
     return { data, nextCursor: writePlace({ ...place, seen }) }
   })
+}
+
+/** Names a request in a cursor: by its time and, for the rest of its id, which a caller need not be shown, a digest. */
+function markOf(id: string): string {
+  const digest = hash('sha256', id)
+  return `${id.slice(0, 14)}${digest.slice(0, 4)}-${digest.slice(4, 8)}-${digest.slice(8, 20)}`
 }
 
 const writePlace = (place: RequestCursor): string => Buffer.from(JSON.stringify(place)).toString('base64url')
@@ -205,12 +220,15 @@ function filterSql(filter: RequestFilter, params: Params): string[] {
   ]
 }
 
+/** A request with what is shown of it. */
+type ToldRequest = { readonly group: RequestGroup; readonly entry: RequestEntry }
+
 /** The effects of requests, counted over all their events, in the given order. */
 async function detailsOf(
   db: Reader,
   sight: LogSight,
   groups: readonly RequestGroup[],
-): Promise<readonly RequestEntry[]> {
+): Promise<readonly ToldRequest[]> {
   if (groups.length === 0) return []
   const params = createParams()
   const ids = groups.flatMap(({ requestId }) => requestId ?? [])
@@ -225,48 +243,73 @@ async function detailsOf(
     own.push(`(l."logRequestId" = any(${params.bind(ids, 'uuid[]')})
       and l."createdAt" >= ${params.bind(from, 'timestamptz')} - interval '${requestWindow.before}' and l."createdAt" <= ${params.bind(to, 'timestamptz')})`)
   }
-  const shown = (name: string, sql: string) => (sight.names.has(name) ? [`'${name}', ${sql}`] : [])
+  const shown = (field: string, sql: string, member = field) => shownMember(sight, field, member, sql)
   const first = (column: string) => `(array_agg(l.${column} order by l.position))[1]`
+  const counted = countsSql(sight)
   const members = [
-    `'requestId', min(l."logRequestId"::text)`,
+    ...shown('logRequestId', 'min(l."logRequestId"::text)', 'requestId'),
     `'position', min(l.position)::text`,
-    ...shown('requestId', first('"requestId"')).map((member) => member.replace(`'requestId'`, `'clientRequestId'`)),
-    `'at', ${wireTime('min(l."createdAt")')}`,
-    `'until', ${wireTime('max(l."createdAt")')}`,
+    ...shown('requestId', first('"requestId"'), 'clientRequestId'),
+    ...shown('createdAt', wireTime('min(l."createdAt")'), 'at'),
+    ...shown('createdAt', wireTime('max(l."createdAt")'), 'until'),
     ...shown('userId', first('"userId"')),
     ...shown('tenant_Id', first('"tenant_Id"')),
     ...shown('ipaddress', first('ipaddress')),
     ...shown('agent', first('agent')),
     ...shown('cause', first('cause')),
     `'events', count(*)`,
+    ...(counted === undefined ? [] : [`'counts', (select counts from counted c where c.key = l.key)`]),
   ]
-  const rows = await db.any<{ key: string; data: Omit<RequestEntry, 'counts'>; counts: RequestEntry['counts'] }>(
+  const rows = await db.any<{ key: string; data: RequestEntry }>(
     rawQuery(
       `with own as materialized (select l.*, coalesce(l."logRequestId"::text, l.xid::text) as key from "${logTable}" l
-         where (${own.join(' or ')}) and ${sight.where(params)}),
-       counted as (select key, json_agg(json_build_object('collection', entity, 'action', case when type = 'data' then action else type || '.' || action end, 'events', n)
-           order by entity, action) as counts
-         from (select key, type, entity, action, count(*) as n from own group by 1, 2, 3, 4) c group by key)
-       select l.key, jsonb_build_object(${members.join(', ')}) as data, (select counts from counted c where c.key = l.key) as counts
-       from own l group by l.key`,
+         where (${own.join(' or ')}) and ${sight.where(params)})${counted === undefined ? '' : `, counted as (${counted})`}
+       select l.key, json_build_object(${members.join(', ')}) as data from own l group by l.key`,
       params.values,
     ),
   )
-  const byKey = new Map(rows.map(({ key, data, counts }) => [key, { ...data, counts }]))
-  return groups.flatMap(({ key }) => byKey.get(key) ?? [])
+  const byKey = new Map(rows.map(({ key, data }) => [key, data]))
+  return groups.flatMap((group) => {
+    const entry = byKey.get(group.key)
+    return entry === undefined ? [] : [{ group, entry }]
+  })
 }
 
-/** A request with its events and, below it, what it led to. */
-type RequestTree = RequestEntry & { readonly eventList: readonly ShownEvent[]; readonly caused: readonly RequestTree[] }
+/** An argument of `json_build_object`; none where the caller may not read the field that it comes from. */
+const shownMember = ({ names }: LogSight, field: string, member: string, sql: string): readonly string[] =>
+  names.has(field) ? [`'${member}', ${sql}`] : []
+
+/** The numbers of events in `own` by what the caller may read of them, for each key; undefined where that is nothing. */
+function countsSql(sight: LogSight): string | undefined {
+  const by = ['entity', 'action'].filter((field) => sight.names.has(field))
+  if (by.length === 0) return undefined
+  const columns = [...by, ...(by.includes('action') && sight.names.has('type') ? ['type'] : [])]
+  const action = columns.includes('type')
+    ? `case when type = 'data' then action else type || '.' || action end`
+    : 'action'
+  const members = [
+    ...shownMember(sight, 'entity', 'collection', 'entity'),
+    ...shownMember(sight, 'action', 'action', action),
+    `'events', n`,
+  ]
+  return `select key, json_agg(json_build_object(${members.join(', ')}) order by ${by.join(', ')}) as counts
+    from (select key, ${columns.join(', ')}, count(*) as n from own group by key, ${columns.join(', ')}) c group by key`
+}
+
+/** A request with its events and, below it, what it led to, for those who may read the causes of events. */
+type RequestTree = RequestEntry & {
+  readonly eventList: readonly ShownEvent[]
+  readonly caused?: readonly RequestTree[]
+}
 
 type ShownEvent = {
   readonly id: string
   readonly position: string
-  readonly type: string
-  readonly collection: string
-  readonly item: string | null
-  readonly action: string
-  readonly createdAt: string
+  readonly type?: string
+  readonly collection?: string
+  readonly item?: string | null
+  readonly action?: string
+  readonly createdAt?: string
   readonly changes?: unknown
 }
 
@@ -276,7 +319,7 @@ const mostCaused = 200
 /**
  * `GET /log/requests/{id}` by the log's id of a request, or the position or id of an event for the transaction of it. The
  * events of each are its first 1,000, of the requests that it led to the first 200 are told; `chain` is what led to it, the
- * first cause first, and `undoneBy` the requests that undid it.
+ * first cause first, and `undoneBy` the requests that undid it: each only for those who may read the fields that tell it.
  */
 export async function readRequest(deps: UndoReads, access: Access, id: string) {
   const sight = sightOf(deps, access)
@@ -286,19 +329,29 @@ export async function readRequest(deps: UndoReads, access: Access, id: string) {
   const [own] = root === undefined ? [] : await detailsOf(db, sight, [root])
   if (own === undefined)
     throw isRequest ? unknownRequest(id) : new AppError(404, 'The log has no event at this position')
-  const below = own.requestId === null ? [] : (await causedBy(db, [own.requestId])).slice(0, mostCaused)
-  const groups = (await Promise.all(below.map((each) => groupOfRequest(db, each)))).flatMap((group) => group ?? [])
-  const caused = await detailsOf(db, sight, groups)
-  const all = [root!, ...groups]
+  const mayReadCauses = sight.names.has('cause')
+  const caused = mayReadCauses ? await causedByRequest(db, sight, own.group) : []
   const events = new Map<string, readonly ShownEvent[]>()
-  for (const group of all) events.set(group.key, await eventsOf(db, sight, group))
-  const treeOf = (node: RequestEntry): RequestTree => ({
-    ...node,
-    eventList: events.get(node.requestId ?? root!.key)!,
-    caused: caused.filter(({ cause }) => cause?.request === node.requestId).map(treeOf),
+  for (const { group } of [own, ...caused]) events.set(group.key, await eventsOf(db, sight, group))
+  const treeOf = ({ group, entry }: ToldRequest): RequestTree => ({
+    ...entry,
+    eventList: events.get(group.key)!,
+    ...(mayReadCauses && { caused: caused.filter((one) => causeOf(one) === group.requestId).map(treeOf) }),
   })
-  const chain = await chainAbove(db, sight, own)
-  return { data: { ...treeOf(own), chain, undoneBy: await undoersOf(db, sight, own) } }
+  const chain = mayReadCauses ? { chain: await chainAbove(db, sight, own) } : {}
+  const maySeeUndoers = undoersFields.every((name) => sight.names.has(name))
+  const undoneBy = maySeeUndoers ? { undoneBy: await undoersOf(db, sight, own.group, own.entry.position) } : {}
+  return { data: { ...treeOf(own), ...chain, ...undoneBy } }
+}
+
+async function causedByRequest(
+  db: Reader,
+  sight: LogSight,
+  { requestId }: RequestGroup,
+): Promise<readonly ToldRequest[]> {
+  const below = requestId === null ? [] : (await causedBy(db, [requestId])).slice(0, mostCaused)
+  const groups = (await Promise.all(below.map((each) => groupOfRequest(db, each)))).flatMap((group) => group ?? [])
+  return detailsOf(db, sight, groups)
 }
 
 async function groupOfRequest(db: Reader, id: string): Promise<RequestGroup | undefined> {
@@ -338,11 +391,20 @@ async function eventsOf(
       ? `l."logRequestId" is null and l.xid = any(${params.bind([...xids], 'text[]')}::xid8[])`
       : `l."logRequestId" = ${params.bind(requestId, 'uuid')} and l."createdAt" <= ${params.bind(last.at, 'timestamptz')}
          and l."createdAt" >= ${params.bind(new Date(madeAt(requestId)).toISOString(), 'timestamptz')} - interval '${requestWindow.before}'`
-  const changes = sight.names.has('changes') ? `, 'changes', svc_log.shown(l.type, l.entity, l.action, l.changes)` : ''
+  const shown = (field: string, sql: string, member = field) => shownMember(sight, field, member, sql)
+  const members = [
+    `'id', l.id`,
+    `'position', l.position::text`,
+    ...shown('type', 'l.type'),
+    ...shown('entity', 'l.entity', 'collection'),
+    ...shown('entityId', 'l."entityId"', 'item'),
+    ...shown('action', 'l.action'),
+    ...shown('createdAt', wireTime('l."createdAt"')),
+    ...shown('changes', 'svc_log.shown(l.type, l.entity, l.action, l.changes)'),
+  ]
   const rows = await db.any<{ event: ShownEvent }>(
     rawQuery(
-      `select json_build_object('id', l.id, 'position', l.position::text, 'type', l.type, 'collection', l.entity, 'item', l."entityId",
-         'action', l.action, 'createdAt', ${wireTime('l."createdAt"')}${changes}) as event
+      `select json_build_object(${members.join(', ')}) as event
        from "${logTable}" l where ${own} and ${sight.where(params)} order by l.position limit ${mostEvents}`,
       params.values,
     ),
@@ -351,23 +413,28 @@ async function eventsOf(
 }
 
 /** The causes above a request, as far as the log has them; a chain is a few links long. */
-async function chainAbove(db: Reader, sight: LogSight, own: RequestEntry): Promise<readonly RequestEntry[]> {
+async function chainAbove(db: Reader, sight: LogSight, own: ToldRequest): Promise<readonly RequestEntry[]> {
   const chain: RequestEntry[] = []
-  for (let cause = causeOf(own); cause !== undefined && chain.length < 32; cause = causeOf(chain[0]!)) {
+  for (let cause = causeOf(own); cause !== undefined && chain.length < 32; ) {
     const group = await groupOfRequest(db, cause)
     const [above] = group === undefined ? [] : await detailsOf(db, sight, [group])
     if (above === undefined) break
-    chain.unshift(above)
+    chain.unshift(above.entry)
+    cause = causeOf(above)
   }
   return chain
 }
 
-const causeOf = ({ cause }: RequestEntry): string | undefined => cause?.request
+const causeOf = ({ entry: { cause } }: ToldRequest): string | undefined => cause?.request
+
+/** Fields of the events that name undone requests. */
+const undoersFields = ['type', 'action', 'entity', 'entityId', 'logRequestId']
 
 async function undoersOf(
   db: Reader,
   sight: LogSight,
-  { requestId, position }: RequestEntry,
+  { requestId }: RequestGroup,
+  position: string,
 ): Promise<readonly string[]> {
   const params = createParams()
   const undone = params.bind([...(requestId === null ? [] : [requestId]), position], 'text[]')
@@ -421,15 +488,15 @@ const dimensions: readonly { readonly name: FacetName; readonly sql: string; rea
 
 /**
  * `GET /log/facets`: how many events there are between two times (the last day without them), by their values and over time.
- * Each facet counts what the filters of the *others* leave, so that it offers what one could choose instead.
+ * Each facet counts what the filters of the *others* leave, so that it offers what one could choose instead. 403 for filters by
+ * fields that the caller may not read, and without `createdAt`, by which all of it is counted.
  */
 export async function readFacets(deps: UndoReads, access: Access, filter: FacetFilter): Promise<Facets> {
   const sight = sightOf(deps, access)
   checkFilter(filter)
   const range = rangeOf(filter, deps.clock())
   const open = dimensions.filter(({ field }) => sight.names.has(field))
-  const hidden = dimensions.find(({ name, field }) => filter[name] !== undefined && !sight.names.has(field))
-  if (hidden !== undefined) throw errors.fieldDenied('read', hidden.field)
+  requireLogFields(sight.names, ['createdAt', ...logFieldsOf(filter)])
   const { text, values } = facetsStatement(sight, open, filter, range)
   const [row] = await admitted(deps.admission, { shape: 'facets of the log', presumed: 'heavy' }, () =>
     deps.db.any<FacetRow>(rawQuery(text, [...values])),
@@ -537,10 +604,7 @@ type Moments = {
  */
 export async function readMoments(deps: UndoReads, access: Access, query: MomentsQuery): Promise<Moments> {
   const sight = sightOf(deps, access)
-  const closed = ['createdAt', 'entity', ...(query.item === undefined ? [] : ['entityId'])].find(
-    (name) => !sight.names.has(name),
-  )
-  if (closed !== undefined) throw errors.fieldDenied('read', closed)
+  requireLogFields(sight.names, ['createdAt', 'entity', ...logFieldsOf({ item: query.item })])
   const collections = query.collections.split(',').filter((name) => name !== '')
   if (collections.length === 0) throw errors.badQuery('collections: name at least one')
   if (query.item !== undefined && collections.length > 1) throw errors.badQuery('item: needs a single collection')

@@ -126,28 +126,37 @@ const undoRoute = declared({
   response: { 200: Type.Object({ data: Report }) },
 })
 
+/** Without what comes from fields of svc_AuditLog that the caller may not read. */
 const Listed = {
-  requestId: NullableId({ description: "The log's own id; null for a transaction of no request." }),
+  requestId: Type.Optional(NullableId({ description: "The log's own id; null for a transaction of no request." })),
   position: Text('4711', { description: 'Of its first event.' }),
   clientRequestId: Type.Optional(
     NullableText('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', { description: "The answer's `x-request-id`." }),
   ),
-  at: Text('2026-03-14T09:26:53.589Z'),
-  until: Text('2026-03-14T09:26:53.612Z'),
+  at: Type.Optional(Text('2026-03-14T09:26:53.589Z')),
+  until: Type.Optional(Text('2026-03-14T09:26:53.612Z')),
   userId: Type.Optional(NullableId()),
   tenant_Id: Type.Optional(NullableId()),
   ipaddress: Type.Optional(NullableText('203.0.113.7')),
   agent: Type.Optional(Anything({ name: 'claude-desktop', tool: 'items.update' })),
   cause: Type.Optional(Anything({ request: '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', depth: 1, by: 'hook' })),
   events: Count(3),
-  counts: Type.Array(Type.Object({ collection: Text('invoice'), action: Text('create'), events: Count(3) })),
+  counts: Type.Optional(
+    Type.Array(
+      Type.Object({
+        collection: Type.Optional(Text('invoice')),
+        action: Type.Optional(Text('create')),
+        events: Count(3),
+      }),
+    ),
+  ),
 }
 
 const requestsRoute = declared({
   summary: 'List requests of the log',
   scope: 'read',
   description:
-    'The newest first, of all events that the permission to read `svc_AuditLog` shows. A filter finds a request by any of its events.',
+    'The newest first, of all events that the permission to read `svc_AuditLog` shows, without what comes from fields that it does not. A filter finds a request by any of its events; 403 for one by such a field, and without `createdAt`.',
   query: Type.Object({
     actor: Type.Optional(Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', { description: 'The id of a user.' })),
     from: Type.Optional(Text('2026-03-14T09:00:00Z')),
@@ -187,7 +196,7 @@ const facetsRoute = declared({
   summary: 'Count the events of the log by their values and over time',
   scope: 'read',
   description:
-    'Of all events that the permission to read `svc_AuditLog` shows. Each facet counts what the filters of the others leave. At most 200,000 events are looked at, the newest.',
+    'Of all events that the permission to read `svc_AuditLog` shows. Each facet counts what the filters of the others leave. At most 200,000 events are looked at, the newest. 403 for a filter by a field that the permission does not show, and without `createdAt`.',
   query: Type.Object({
     from: Type.Optional(Text('2026-03-14T09:00:00Z', { description: 'A day before `to` unless given.' })),
     to: Type.Optional(Text('2026-03-14T10:00:00Z', { description: 'Now unless given.' })),
@@ -251,11 +260,11 @@ const Events = Type.Array(
   Type.Object({
     id: Text('00000000-1267-8000-8000-000000000000'),
     position: Text('4711'),
-    type: Text('data'),
-    collection: Text('invoice'),
-    item: NullableText('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'),
-    action: Text('update'),
-    createdAt: Text('2026-03-14T09:26:53.589Z'),
+    type: Type.Optional(Text('data')),
+    collection: Type.Optional(Text('invoice')),
+    item: Type.Optional(NullableText('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44')),
+    action: Type.Optional(Text('update')),
+    createdAt: Type.Optional(Text('2026-03-14T09:26:53.589Z')),
     changes: Type.Optional(Anything({ before: { price: 1200 }, after: { price: 1100 } })),
   }),
   { description: 'The first 1,000.' },
@@ -264,7 +273,8 @@ const Events = Type.Array(
 const requestRoute = declared({
   summary: 'Read a request of the log',
   scope: 'read',
-  description: 'With its events, what it led to, what led to it, and the requests that have undone it.',
+  description:
+    'With its events, what it led to, what led to it, and the requests that have undone it: each as far as the permission to read `svc_AuditLog` shows the fields that it comes from.',
   params: Type.Object({
     id: Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', {
       description: "The log's id of a request, or the position or id of an event, for its transaction.",
@@ -275,11 +285,15 @@ const requestRoute = declared({
       data: Type.Object({
         ...Listed,
         eventList: Events,
-        caused: Type.Array(Type.Object({ ...Listed, eventList: Events, caused: Type.Array(Anything({})) }), {
-          description: 'The requests that it led to, each with its own consequences.',
-        }),
-        chain: Type.Array(Type.Object(Listed), { description: 'The causes of the request, the first one first.' }),
-        undoneBy: Type.Array(Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44')),
+        caused: Type.Optional(
+          Type.Array(Type.Object({ ...Listed, eventList: Events, caused: Type.Optional(Type.Array(Anything({}))) }), {
+            description: 'The requests that it led to, each with its own consequences.',
+          }),
+        ),
+        chain: Type.Optional(
+          Type.Array(Type.Object(Listed), { description: 'The causes of the request, the first one first.' }),
+        ),
+        undoneBy: Type.Optional(Type.Array(Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'))),
       }),
     }),
   },

@@ -1,3 +1,4 @@
+import { requireLogFields } from '../../../access/log-fields.ts'
 import type { Catalog, Collection, Field } from '../../../catalog/catalog.ts'
 import type { Config } from '../../../config/config.ts'
 import type { Reader, Tx } from '../../../db/sql.ts'
@@ -177,8 +178,7 @@ function chosenUser(
 /** Counts and rows tell what a user did, and when: that is the log's to tell. */
 function sightOfOthers(deps: UndoReads, access: Access): LogSight {
   const sight = logSightOf(deps, access)
-  const closed = toldOfUsers.find((name) => !sight.names.has(name))
-  if (closed !== undefined) throw errors.fieldDenied('read', closed)
+  requireLogFields(sight.names, toldOfUsers)
   return sight
 }
 
