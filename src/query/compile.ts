@@ -37,6 +37,7 @@ import {
   type Selection,
   type SortBy,
   type SortTerm,
+  type Step,
   TEXT_PARTS,
 } from './plan.ts'
 import type { Plan, ResolvedFilter } from './resolve.ts'
@@ -391,7 +392,7 @@ const partSql = (part: DatePart, time: string): string =>
 
 function aggregateSql(
   { fn, path }: Aggregate,
-  { collection: { primaryKey } }: PlanContent,
+  { collection }: PlanContent,
   joins: Joins,
   compiling: CompilerState,
 ): string {
@@ -403,10 +404,25 @@ function aggregateSql(
     case 'avg':
       return `avg(${column})::double precision`
     case 'array_agg':
-      return `coalesce(json_agg(${wireSql(column, path.column)} order by ${compiling.column(primaryKey.name, 't')}), '[]')`
+      return `coalesce(json_agg(${wireSql(column, path.column)} order by ${rowKeys(collection, path.steps, joins, compiling).join(', ')}), '[]')`
     default:
       return `${fn}(${column})`
   }
+}
+
+/** The primary keys that tell the rows at the end of a path apart: a step to one row adds none to those before it. */
+function rowKeys(
+  { primaryKey }: Collection,
+  steps: readonly Step[],
+  joins: Joins,
+  compiling: CompilerState,
+): readonly string[] {
+  const related = steps.flatMap(({ relation, target }, place) =>
+    relation.kind === 'belongsTo'
+      ? []
+      : [compiling.column(target.primaryKey.name, joins.alias(steps.slice(0, place + 1)))],
+  )
+  return [compiling.column(primaryKey.name, 't'), ...related]
 }
 
 /** The first row of a group by primary key. PostgreSQL has no min(uuid); its text has the same order in this collation. */

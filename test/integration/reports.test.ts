@@ -144,6 +144,39 @@ describe('rule 1: the aggregates', () => {
     expect(grouped.body).toEqual({ data: [], totalCount: 0 })
   })
 
+  it('list related values in the order of the keys, however they are stored', async () => {
+    const id = { type: 'Integer', primaryKey: true }
+    const name = { type: 'String' }
+    const declare = async (collectionName: string, fields: object) =>
+      expect((await api.admin('POST', '/schemas', { collectionName, schema: { fields } })).status).toBe(201)
+    await declare('tag', { id, name })
+    await declare('part', { id, name, toy_Id: { type: 'Integer' } })
+    await declare('toy', {
+      id,
+      name,
+      box_Id: { type: 'Integer' },
+      parts: { relType: 'HasMany', target: 'part', foreignKey: 'toy_Id' },
+    })
+    await declare('box', {
+      id,
+      name,
+      toys: { relType: 'HasMany', target: 'toy', foreignKey: 'box_Id' },
+      tags: { relType: 'BelongsToMany', target: 'tag', through: 'box_tag' },
+    })
+    await api.sql(`
+      insert into box (id, name) values (2, 'b'), (1, 'a');
+      insert into toy (id, name, "box_Id") values (5, 'e', 1), (4, 'd', 2), (3, 'c', 1), (2, null, 2), (1, 'z', 1);
+      insert into part (id, name, "toy_Id") values (4, 'p4', 1), (3, 'p3', 5), (2, 'p2', 1), (1, 'p1', 5);
+      insert into tag (id, name) values (3, 't3'), (2, 't2'), (1, 't1');
+      insert into box_tag ("box_Id", "tag_Id") values (2, 3), (2, 1), (1, 3), (1, 2), (1, 1);`)
+    const listed = async (field: string) =>
+      (await report({ aggregate: { x: of('array_agg', field) } }, 'box')).body.data[0].x
+    expect(await listed('name')).toEqual(['a', 'b'])
+    expect(await listed('toys.name')).toEqual(['z', 'c', 'e', null, 'd'])
+    expect(await listed('toys.parts.name')).toEqual(['p2', 'p4', null, 'p1', 'p3', null, null])
+    expect(await listed('tags.name')).toEqual(['t1', 't2', 't3', 't1', 't3'])
+  })
+
   it('leave nulls out, also of a group that has nothing else', async () => {
     expect(
       await rows({ aggregate: { sum: of('sum', 'units'), count: of('count', 'units') }, groupBy: ['status'] }),

@@ -88,6 +88,8 @@ describe('aggregate', () => {
     ['max', 'published', 'max(t."published")'],
     ['distinct', 'owner_Id', 'count(distinct t."owner_Id")'],
     ['array_agg', 'stars', `coalesce(json_agg(t."stars" order by t."id"), '[]')`],
+    ['array_agg', 'owner.name', `coalesce(json_agg(q1."name" order by t."id"), '[]')`],
+    ['array_agg', 'comments.likes', `coalesce(json_agg(q1."likes" order by t."id", q1."id"), '[]')`],
     ['sum', 'comments.likes', 'sum(q1."likes")'],
   ])('%s of %s', (fn, field, sql) => {
     expect(groups({ aggregate: { a: { function: fn, field } } })).toContain(`select ${sql} as a1`)
