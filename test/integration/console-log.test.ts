@@ -94,6 +94,25 @@ describeWithBrowser('the log explorer', () => {
     expect([...wrong, ...other.wrong]).toEqual([])
   })
 
+  it('shows a role that may read few fields of the log what these tell', async () => {
+    await make('book', 'of few fields')
+    const few = await console_.api.user([
+      { collection: 'svc_AuditLog', action: 'read', fields: ['id', 'createdAt'], conditions: { entity: 'book' } },
+    ])
+    const as = { email: few.email, password: 'password of a user' }
+    const { page, wrong } = await console_.visit('/log', { as })
+    const newest = requests(page).first().getByRole('button')
+    await newest.filter({ hasText: 'events' }).waitFor()
+    expect(await newest.textContent()).not.toMatch(/undefined|null|book|create|the database/)
+    await expectFits(page, 'log-few-fields')
+    await newest.click()
+    const dialog = page.getByRole('dialog', { name: 'Request' })
+    await dialog.getByText('event', { exact: true }).click()
+    expect(await dialog.textContent()).not.toMatch(/undefined|null|book|create/)
+    // They may not read accounts, not even their own.
+    expect(wrong.filter((text) => !/status of 403/.test(text))).toEqual([])
+  })
+
   it('saves what is shown as lines', async () => {
     await make('book', 'exported')
     const { page, wrong } = await console_.visit('/log?collection=book&action=create')
