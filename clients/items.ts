@@ -120,7 +120,7 @@ export type Items<S extends SchemaType, C extends Name<S>> = {
   /** Each row by its key; all are changed or none. */
   updateMany(changes: readonly RowChange<S, C>[], options?: BulkOptions): Promise<void>
   /** Creates the row, or changes the one with the same values in `by` (by default its key). */
-  upsert(row: S[C]['create'], options?: WriteOptions & { readonly by?: readonly string[] }): Promise<Key<S, C>>
+  upsert(row: S[C]['create'], options?: BulkOptions & { readonly by?: readonly string[] }): Promise<Key<S, C>>
   delete(id: Key<S, C>, options?: WriteOptions): Promise<void>
   /** All are deleted or none. */
   deleteMany(ids: readonly Key<S, C>[], options?: BulkOptions): Promise<void>

@@ -239,6 +239,15 @@ describe('entity tags', () => {
     expect((await api.admin('DELETE', `/items/part/${id}`, undefined, { 'if-match': await tagOf(id) })).status).toBe(
       200,
     )
+    for (const send of [
+      () => api.admin('PUT', '/items/part?key=name', { name: 'v1' }, { 'if-match': old }),
+      () => api.admin('PATCH', '/items/part/bulk', [{ id, name: 'v6' }], { 'if-match': old }),
+      () => api.admin('DELETE', '/items/part/bulk', [id], { 'if-match': old }),
+    ])
+      await refused(send, {
+        status: 400,
+        body: { error: { message: expect.stringMatching(/^If-Match is for one item/) } },
+      })
     await refused(() => write('gone', old), { status: 403 })
     await refused(() => api.admin('DELETE', `/items/part/${id}`, undefined, { 'if-match': old }), { status: 403 })
   })

@@ -888,9 +888,16 @@ describe('a token', () => {
     const clientInfo = { name: 'a client', version: '1' }
     const params = { protocolVersion: '2025-06-18', capabilities: {}, clientInfo }
     const initialize = { jsonrpc: '2.0', id: 1, method: 'initialize', params }
-    const mcp = (headers: Record<string, string>) =>
-      api.anonymous('POST', '/mcp', initialize, { accept: 'application/json, text/event-stream', ...headers })
+    const mcp = (headers: Record<string, string>, message: object = initialize) =>
+      api.anonymous('POST', '/mcp', message, { accept: 'application/json, text/event-stream', ...headers })
     expect((await mcp({ authorization: `Bearer ${forMcp.access}` })).status).toBe(200)
+    const listed = await mcp(
+      { authorization: `Bearer ${forMcp.access}`, 'mcp-protocol-version': '2025-06-18' },
+      { jsonrpc: '2.0', id: 2, method: 'tools/list', params: {} },
+    )
+    expect(listed.text).toContain('svc_list_items')
+    // It needs a session of the user's own.
+    expect(listed.text).not.toContain('svc_logout')
     const metadata = `resource_metadata="${base}/.well-known/oauth-protected-resource/mcp"`
     for (const headers of [{}, { authorization: `Bearer ${forApi.access}` }] as Record<string, string>[])
       expect(await mcp(headers)).toMatchObject({

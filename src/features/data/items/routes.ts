@@ -132,6 +132,7 @@ export function itemBearerRoutes(app: App, deps: ItemWrites): void {
 function bulkRoutes(app: App, deps: ItemWrites): void {
   acceptBulkBodies(app, deps.config)
   app.put('/items/:collection', upsertRoute, async (request, reply) => {
+    refuseIfMatch(request)
     const isList = Array.isArray(request.body)
     const payloads = isList ? (request.body as readonly unknown[]) : [request.body]
     const query = queryOf(request)
@@ -153,6 +154,7 @@ function bulkRoutes(app: App, deps: ItemWrites): void {
     return sendJson(reply.code(201), `{"data":[${rows ?? ids}]}`)
   })
   app.patch('/items/:collection/bulk', updateAllRoute, async (request, reply) => {
+    refuseIfMatch(request)
     const changes = updatesIn(deps, request.params.collection, request.body)
     const { ids, rows } = await changeItems(
       deps,
@@ -164,10 +166,17 @@ function bulkRoutes(app: App, deps: ItemWrites): void {
     return sendJson(reply, `{"data":[${rows ?? ids}]}`)
   })
   app.delete('/items/:collection/bulk', deleteAllRoute, async (request, reply) => {
+    refuseIfMatch(request)
     const ids = request.body
     await changeItems(deps, requesterOf(request), request.params.collection, { action: 'delete', ids })
     return reply.code(204).send()
   })
+}
+
+/** Whoever sends it would believe that no newer version is overwritten. */
+function refuseIfMatch({ headers }: FastifyRequest): void {
+  if (headers['if-match'] !== undefined)
+    throw errors.badBody('If-Match is for one item: PATCH or DELETE /items/{collection}/{id}')
 }
 
 export function requesterOf(request: FastifyRequest): Requester {

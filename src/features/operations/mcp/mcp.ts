@@ -53,13 +53,14 @@ const routesByName = oncePer(
   (routes: readonly DeclaredRoute[]) => new Map(routes.map((route) => [`${route.method} ${route.url}`, route])),
 )
 
-/** No caller may use a route that is switched off. A client's token opens what its scope covers. */
+/** No caller may use a route that is switched off. A client's token opens what its scope covers, and is no session of a user. */
 function isOpen(route: DeclaredRoute | undefined, caller: Caller): boolean {
   const { admin, sessionId, userId } = caller
   if (route === undefined || !hasScope(caller.access, route.scope)) return false
   const { access } = route
   if (access.startsWith('admin') && !admin) return false
-  if (access.endsWith('session') || access === 'leaving') return sessionId !== undefined
+  if (access.endsWith('session') || access === 'leaving')
+    return sessionId !== undefined && caller.access.scope === undefined
   return access === 'public' || userId !== undefined
 }
 
