@@ -19,6 +19,7 @@ import {
   insideScope,
   inTransaction,
   listItems,
+  type OpenTransaction,
   type Requester,
   readItem,
   readingDb,
@@ -164,7 +165,9 @@ export function contextFor(
         inTransaction(deps, requester(), ({ scope }) => {
           const run = () => work(writingDb(scope))
           // A hook is in it already, and acts as its caller.
-          return scopeOfHook(deps) === undefined ? insideScope(deps, scope, run) : run()
+          if (scopeOfHook(deps) !== undefined) return run()
+          begun.add(scope)
+          return insideScope(deps, scope, run)
         }),
     },
     ItemsService: itemsServiceFor(deps, actor),
@@ -333,16 +336,25 @@ class Items implements ItemsService {
     return requester.scope === undefined ? withFreshCatalog(this.#deps.catalog, () => work(requester)) : work(requester)
   }
 
-  /** In a transaction the log names the one whose change it is. */
+  /** In the transaction of a change the log names the one whose change it is. */
   #requester(): Requester {
     const scope = scopeOfHook(this.#deps)
     const own =
       this.#accountability === null
         ? { actor: this.#actor(), access: systemAccess }
         : requesterFor(this.#accountability)
-    return { ...own, actor: scope === undefined ? own.actor : (actorOfHook(this.#deps) ?? scope.actor), scope }
+    if (scope === undefined || this.#isAsCaller(scope)) return { ...own, scope }
+    return { ...own, actor: actorOfHook(this.#deps) ?? scope.actor, scope }
+  }
+
+  /** Whether it acts for somebody in a transaction that the extension has begun, and not for a hook within that. */
+  #isAsCaller(scope: OpenTransaction): boolean {
+    return this.#accountability !== null && begun.has(scope) && actorOfHook(this.#deps) === scope.actor
   }
 }
+
+/** The transactions that extensions have begun. */
+const begun = new WeakSet<OpenTransaction>()
 
 /** A waiting task, with the columns of svc_Tasks. */
 export type WaitingTask = { readonly id: number; readonly type: string; readonly scheduled_time: string } & Readonly<

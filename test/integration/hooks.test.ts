@@ -519,8 +519,20 @@ describe('ItemsService', () => {
     ).rejects.toThrow('changed my mind')
     expect((await api.log(position)).map(({ action }) => action)).toEqual(['create'])
     await db.transaction(() => traces.updateOne(id, { what: 'changed' }))
-    expect((await api.log(position)).map(({ action, userId }) => [action, userId])).toEqual([
+    const caller = await api.user(['read', 'update'].map((action) => ({ collection: 'trace', action, fields: ['*'] })))
+    const given: any[] = []
+    hook('trace', 'items.read', (asked) => void given.push(asked.accountability))
+    await caller.call('GET', '/items/trace')
+    const accountability = given.find(({ user }) => user?.id === caller.id)
+    await db.transaction(async (tx) => {
+      await new ItemsService('trace', { accountability }).updateOne(id, { what: 'by the caller' })
+      await tx.query(`update "trace" set what = 'by the platform' where id = $1`, [id])
+    })
+    const ofTraces = (await api.log(position)).filter(({ entity }) => entity === 'trace')
+    expect(ofTraces.map(({ action, userId: by }) => [action, by])).toEqual([
       ['create', null],
+      ['update', null],
+      ['update', caller.id],
       ['update', null],
     ])
   })

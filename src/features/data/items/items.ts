@@ -19,6 +19,7 @@ export {
   type ItemWrites,
   keyCell,
   type LastingEffect,
+  type OpenTransaction,
   openProblems,
   type PayloadContext,
   type Requester,
