@@ -243,6 +243,41 @@ describe('GET /openapi', () => {
     })
   })
 
+  it('says of lists how they are taken: to fields by commas, to extensions by repetition, and to new rows whole', async () => {
+    const directory = await mkdtemp(join(tmpdir(), 'daybook-extensions-'))
+    onTestFinished(() => rm(directory, { recursive: true }))
+    await mkdir(join(directory, 'svc-endpoint-count'))
+    await writeFile(
+      join(directory, 'svc-endpoint-count/index.js'),
+      `const querystring = { type: 'object', properties: { day: { type: 'array', items: { type: 'string' } } } }
+      export default { id: 'count', handler: (app) => app.get('/days', { schema: { querystring } }, async ({ query }) => query.day) }`,
+    )
+    const crates = await startApi({ EXTENSIONS_DIR: directory })
+    const crate = { relType: 'BelongsTo', target: 'crate', foreignKey: 'crate_id' }
+    const boxes = { relType: 'HasMany', target: 'box', foreignKey: 'crate_id' }
+    for (const [collectionName, fields] of [
+      ['crate', { name: { type: 'String' } }],
+      ['box', { name: { type: 'String' }, crate }],
+    ] as const)
+      expect((await crates.admin('POST', '/schemas', { collectionName, schema: { fields } })).status).toBe(201)
+    expect((await crates.admin('PATCH', '/schemas/crate', { schema: { fields: { boxes } } })).status).toBe(200)
+    const { paths, components } = await documentOf(crates.admin)
+    const listed = ({ parameters }: any) => parameters.find(({ schema }: any) => schema?.type === 'array')
+    expect(listed(paths['/count/days'].get)).toEqual({
+      ...{ name: 'day', in: 'query', required: false },
+      schema: { type: 'array', items: { type: 'string' } },
+    })
+    expect((await crates.anonymous('GET', '/count/days?day=a&day=b')).body).toEqual(['a', 'b'])
+    const forms = (row: string) => components.schemas[row].properties.boxes.anyOf.map(({ type }: any) => type)
+    expect([forms('crate.new'), forms('crate.change')]).toEqual([
+      ['array', 'null'],
+      ['array', 'object', 'null'],
+    ])
+    const name = 'made'
+    expect((await crates.admin('POST', '/items/crate', { boxes: { create: [{ name }] } })).status).toBe(400)
+    expect((await crates.admin('POST', '/items/crate', { boxes: [{ name }] })).status).toBe(201)
+  })
+
   it('is answered from memory with two hundred collections, also compressed', async () => {
     const large = await startApi()
     const fields = { name: { type: 'String' }, number: { type: 'Integer' }, at: { type: 'DateTime' } }

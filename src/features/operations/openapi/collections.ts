@@ -27,8 +27,8 @@ export function collectionSchemas(
   const { name } = collection
   const { read, create, update } = rights
   if (read !== undefined) schemas[rowOf(name)] = rowSchema(catalog, { collection, rights }, readable)
-  if (create !== undefined) schemas[newRowOf(name)] = writtenSchema(catalog, collection, create)
-  if (update !== undefined) schemas[changedRowOf(name)] = writtenSchema(catalog, collection, update)
+  if (create !== undefined) schemas[newRowOf(name)] = writtenSchema(catalog, collection, create, 'new')
+  if (update !== undefined) schemas[changedRowOf(name)] = writtenSchema(catalog, collection, update, 'changed')
   return schemas
 }
 
@@ -87,11 +87,16 @@ function nestedSchema(relation: Relation, row: Json): Json {
   return { anyOf: [row, { type: 'null' }], description }
 }
 
-function writtenSchema(catalog: Catalog, collection: Collection, { fields, relations, required }: WriteRights): Json {
+function writtenSchema(
+  catalog: Catalog,
+  collection: Collection,
+  { fields, relations, required }: WriteRights,
+  row: 'new' | 'changed',
+): Json {
   const properties: Record<string, Json> = {}
   for (const field of fields) properties[field.name] = writeSchema(field, descriptionOf(collection, field.name))
   for (const relation of relations)
-    properties[relation.name] ??= writtenRelation(relation, catalog.collections.get(relation.target))
+    properties[relation.name] ??= writtenRelation(relation, catalog.collections.get(relation.target), row)
   // A row of the relation, or its key by the relation's name, will do as well.
   const replaceable = new Set(relations.filter(({ kind }) => kind === 'belongsTo').map(({ foreignKey }) => foreignKey))
   const needed = [...required].filter((name) => properties[name] !== undefined && !replaceable.has(name))
@@ -103,7 +108,7 @@ function writtenSchema(catalog: Catalog, collection: Collection, { fields, relat
   }
 }
 
-function writtenRelation(relation: Relation, target: Collection | undefined): Json {
+function writtenRelation(relation: Relation, target: Collection | undefined, of: 'new' | 'changed'): Json {
   const key = target === undefined ? {} : keySchema(target.primaryKey)
   const row = { anyOf: [key, { type: 'object' }] }
   if (!isToMany(relation))
@@ -111,8 +116,10 @@ function writtenRelation(relation: Relation, target: Collection | undefined): Js
       ...orNull(row),
       description: `The key of a row of ${relation.target}, or a row; may stand for \`${relation.foreignKey}\`.`,
     }
+  const list = { type: 'array', items: row }
+  if (of === 'new') return { anyOf: [list, { type: 'null' }], description: `Rows of ${relation.target} or their keys.` }
   const description = `Rows of ${relation.target} or their keys: a list replaces all, \`{create, update, delete}\` changes some.`
-  return { anyOf: [{ type: 'array', items: row }, { type: 'object' }, { type: 'null' }], description }
+  return { anyOf: [list, { type: 'object' }, { type: 'null' }], description }
 }
 
 function describedAs({ definition, name }: Collection): Json {

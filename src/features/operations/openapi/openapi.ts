@@ -327,7 +327,7 @@ function operationOf(route: DeclaredRoute, place: OperationContext): Json {
 }
 
 function parametersOf(route: DeclaredRoute, { collection, share }: OperationContext): Json[] {
-  const { params, querystring, method, url } = route
+  const { params, querystring, method, url, endpoint } = route
   const inPath = [...url.matchAll(/:(\w+)|(\*)/g)].map(([, name]) => name ?? 'path')
   const declared = membersOf(params, collection?.stand)
   const named = inPath
@@ -338,13 +338,22 @@ function parametersOf(route: DeclaredRoute, { collection, share }: OperationCont
       const schema = isKey ? collection.stand('key') : (declared.get(name)?.schema ?? { type: 'string' })
       return parameter('path', name, { schema, isRequired: true })
     })
-  const asked = querystring === undefined ? [] : parametersAsked(querystring)
+  // Only the platform takes lists apart by commas.
+  const asked =
+    querystring === undefined ? [] : (endpoint === undefined ? splitParameters : plainParameters)(querystring)
   const isWriting = method !== 'GET' && !url.startsWith('/auth/')
   return [...named, ...asked.map(share), ...(isWriting ? [share(idempotencyKey)] : [])]
 }
 
 /** No query string speaks of rows, so they are the same for every collection. */
-const parametersAsked = oncePer((querystring: TSchema): readonly Json[] =>
+const splitParameters = oncePer((querystring: TSchema): readonly Json[] =>
+  plainParameters(querystring).map((asked) =>
+    // Repeated names are understood as well.
+    (asked.schema as Json).type === 'array' ? { ...asked, style: 'form', explode: false } : asked,
+  ),
+)
+
+const plainParameters = oncePer((querystring: TSchema): readonly Json[] =>
   [...membersOf(querystring, undefined)].map(([name, member]) => parameter('query', name, member)),
 )
 
@@ -376,8 +385,6 @@ function parameter(place: 'path' | 'query', name: string, { schema, isRequired }
     in: place,
     required: isRequired,
     ...(description !== undefined && { description }),
-    // Lists by commas; repeated names are understood as well.
-    ...(place === 'query' && rest.type === 'array' && { style: 'form', explode: false }),
     schema: rest,
   }
 }
