@@ -173,7 +173,7 @@ function bulkRoutes(app: App, deps: ItemWrites): void {
   })
 }
 
-/** Whoever sends it would believe that no newer version is overwritten. */
+/** A client that sends it would believe that no newer version is overwritten. */
 function refuseIfMatch({ headers }: FastifyRequest): void {
   if (headers['if-match'] !== undefined)
     throw errors.badBody('If-Match is for one item: PATCH or DELETE /items/{collection}/{id}')

@@ -216,7 +216,7 @@ async function answerCall(
   stopped: AbortSignal,
 ): Promise<void> {
   const answer = await answerOf(name, text, calls, stopped)
-    // What a function of a module gives may be no JSON: that is a call that has failed, too.
+    // A function of a module may give what is no JSON: then the call has failed, too.
     .then((value) => JSON.stringify({ value }))
     .then(
       (answer) =>

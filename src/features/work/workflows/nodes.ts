@@ -79,7 +79,7 @@ export const placed = (message: string, place: string | undefined): string =>
 /** The message alone, for those who are refused by it. */
 export const withoutPlace = (message: string): string => message.replace(/ \(script\.js:\d+(:\d+)?\)$/, '')
 
-const isTemplate = (value: unknown): boolean => typeof value === 'string' && value.includes('{{')
+export const isTemplate = (value: unknown): boolean => typeof value === 'string' && value.includes('{{')
 export const isFilled = (value: unknown): boolean => (typeof value === 'string' ? value.trim() !== '' : value != null)
 
 const needs =

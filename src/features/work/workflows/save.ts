@@ -16,7 +16,7 @@ import { type Change, changeItems, listItems, type Requester, wholeText } from '
 import { scriptsRefusal, type Workflows, type WorkflowWrites } from './capabilities.ts'
 import { valueAt } from './expressions.ts'
 import { type Flow, readFlow, type WorkflowProblem } from './flow.ts'
-import { isScript, nodeTypes } from './nodes.ts'
+import { isScript, isTemplate, nodeTypes } from './nodes.ts'
 import {
   checkShape,
   optionsOf,
@@ -169,12 +169,10 @@ export function surroundingsOf(deps: CurrentCatalog & Configuration & Workflows 
 function problemsIn(input: TSchema, data: unknown): readonly string[] {
   const { label: _label, ...own } = isObject(data) ? data : {}
   if (fits(input, own)) return []
-  const isTemplate = ({ instancePath }: { instancePath: string }) => {
-    const value = valueAt(own, instancePath.split('/').slice(1))
-    return typeof value === 'string' && value.includes('{{')
-  }
+  const isOfTemplate = ({ instancePath }: { instancePath: string }) =>
+    isTemplate(valueAt(own, instancePath.split('/').slice(1)))
   return problemsOf(input, own)
-    .filter((problem) => !isTemplate(problem))
+    .filter((problem) => !isOfTemplate(problem))
     .map(wordsOf)
 }
 

@@ -13,7 +13,7 @@ import {
   topology,
   type WorkflowProblem,
 } from './flow.ts'
-import { type AskedList, isScript, type NodeData, nodeTypes } from './nodes.ts'
+import { type AskedList, isScript, isTemplate, type NodeData, nodeTypes } from './nodes.ts'
 import { handlesOf } from './step.ts'
 
 /** Every rule that an active workflow keeps, each problem with its node. Pure. */
@@ -147,7 +147,7 @@ function checkNode({ id, type, data }: FlowNode, { around, isBefore, errors, war
   if (
     typeof collection === 'string' &&
     collection !== '' &&
-    !isTemplated(collection) &&
+    !isTemplate(collection) &&
     !around.catalog.collections.has(collection)
   ) {
     warnings.push({ code: 'unknown_collection', message: `There is no collection ${collection}`, nodeId: id })
@@ -159,16 +159,14 @@ function checkNode({ id, type, data }: FlowNode, { around, isBefore, errors, war
 
 /** Of a node with other rights than those of its author nothing can be said. A collection that templates name is not known yet. */
 function refusalIn(list: AskedList | undefined, data: NodeData, { refusalOf }: Surroundings): string | undefined {
-  if (list === undefined || isTemplated(list.collection)) return undefined
+  if (list === undefined || isTemplate(list.collection)) return undefined
   if (data.executeAsAnonymous === true || data.bypassPermissions === true) return undefined
-  return refusalOf({ ...list, query: (withoutTemplates(list.query) ?? {}) as AskedList['query'] })
+  return refusalOf({ ...list, query: withoutTemplates(list.query) as AskedList['query'] })
 }
-
-const isTemplated = (text: string): boolean => text.includes('{{')
 
 /** The query without what is not known yet: of a condition on a field the name of the field stays. */
 function withoutTemplates(value: unknown): unknown {
-  if (typeof value === 'string') return isTemplated(value) ? undefined : value
+  if (isTemplate(value)) return undefined
   if (value === null || typeof value !== 'object') return value
   if (Array.isArray(value)) {
     const known = value.map(withoutTemplates)
