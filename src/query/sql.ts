@@ -38,12 +38,12 @@ export const ident = (name: string): string => `"${name.includes('"') ? name.rep
 export const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`
 
 /**
- * A row of today's table with the values of a JSON object, for a FROM; both are SQL. It names the table and not only the type of its
+ * A row of a collection's table of today with the values of a JSON object (SQL), for a FROM. It names the table and not only the type of its
  * rows: PostgreSQL makes the plan of a prepared statement anew when a table in it has changed. With a plan for columns of other types
  * it takes a number for an address: it answers with what it finds in its memory, or ends.
  */
-export const rowOfJson = (table: string, json: string): string =>
-  `jsonb_populate_record((select "svc$row" from ${table} "svc$row" where false), ${json})`
+export const rowOfJson = (collection: string, json: string): string =>
+  `jsonb_populate_record((select "svc$row" from public.${ident(collection)} "svc$row" where false), ${json})`
 
 export const statement = (text: string, values: readonly ParamValue[], dependsOn?: Dependencies): Statement => ({
   text,

@@ -158,7 +158,7 @@ function sourceOf(collection: Collection, item: ExplainedItem, params: Params): 
   const unknown = Object.keys(item.record).find((name) => !collection.fields.has(name))
   if (unknown !== undefined)
     throw errors.badQuery(`record: ${JSON.stringify(unknown)} is not a field of the collection`)
-  return `${rowOfJson(`public.${table}`, params.bind(JSON.stringify(item.record), 'jsonb'))} t`
+  return `${rowOfJson(collection.name, params.bind(JSON.stringify(item.record), 'jsonb'))} t`
 }
 
 /**

@@ -187,7 +187,7 @@ export function viewOf({ catalog, access, collection, fields, env, scoped, filte
 }
 
 /** An image of the log as a row of today's table. */
-const imageSql = ({ name }: Collection, image: string): string => rowOfJson(`public.${ident(name)}`, image)
+const imageSql = ({ name }: Collection, image: string): string => rowOfJson(name, image)
 
 /** The whole row before an event `e`: of an update the log keeps what has changed. */
 const beforeSql = `coalesce(e.changes->'after', '{}') || coalesce(e.changes->'before', '{}')`

@@ -7,7 +7,7 @@ import type { Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
 import type { Database, Reads } from '../../../db/pools.ts'
 import { readAnywhere } from '../../../db/replicas/replicas.ts'
-import { quoteName, rawQuery, type Tx } from '../../../db/sql.ts'
+import { rawQuery, type Tx } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { commit, type Writes } from '../../../events/commit.ts'
 import { cursorAt, encodeCursor, momentSql } from '../../../events/cursor.ts'
@@ -315,7 +315,7 @@ function imageSql(
 ): string {
   const where = rule === undefined ? '' : ` and ${compileCondition(rule, 't', params)}`
   return `(select to_jsonb(o.*) from (select ${projectionList(fields, 't')}
-        from ${rowOfJson(`public.${quoteName(collection.name)}`, image)} t where ${image} is not null${where}) o)`
+        from ${rowOfJson(collection.name, image)} t where ${image} is not null${where}) o)`
 }
 
 const wireTime = (time: string): string => `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`

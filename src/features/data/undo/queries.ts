@@ -299,7 +299,7 @@ export async function rowsBefore(
     rawQuery(
       `select e.position::text as position, ${youngerSql(oldImage, '$3')} as younger,
          (select row_to_json(o.*) from (select ${projectionList(fields, 't')}) o) as shown, ${textsSql(fields)} as exact
-       from "${logTable}" e cross join lateral ${rowOfJson(`public.${ident(collection.name)}`, oldImage)} t
+       from "${logTable}" e cross join lateral ${rowOfJson(collection.name, oldImage)} t
        where e.id in (select ${eventIdSql('p')} from unnest($1::bigint[]) p) and e."createdAt" >= $2::timestamptz`,
       [positions, first, namesToLookFor(collection, fields)],
     ),
@@ -427,7 +427,7 @@ export async function imagesWithin(
   const rows = await db.any<{ position: string }>(
     rawQuery(
       `select e.position::text as position from "${logTable}" e
-       cross join lateral ${rowOfJson(`public.${ident(collection.name)}`, oldImage)} t
+       cross join lateral ${rowOfJson(collection.name, oldImage)} t
        where e.id in (select ${eventIdSql('p')} from unnest($1::bigint[]) p) and ${compileCondition(rule, 't', params)}`,
       params.values,
     ),

@@ -11,7 +11,7 @@ import { compileCondition } from '../../../query/compile.ts'
 import { projectionList } from '../../../query/compile-rows.ts'
 import { readInteger, readString } from '../../../query/parse.ts'
 import { readableFields, resolveCondition, resolveEnv } from '../../../query/resolve.ts'
-import { createParams, ident, rowOfJson, type Statement, statement } from '../../../query/sql.ts'
+import { createParams, rowOfJson, type Statement, statement } from '../../../query/sql.ts'
 import { type UndoReads, wireTime } from './queries.ts'
 import { positionOf } from './undo.ts'
 
@@ -65,7 +65,7 @@ function deletedStatement(
         select ${projectionList([collection.primaryKey], 't')}) k), 'event', e.id, 'deletedAt', ${wireTime('e."createdAt"')},
       'deletedBy', e."userId", 'requestId', e."logRequestId", 'item', o.item)::text as data
     from "${logTable}" e
-    cross join lateral ${rowOfJson(`public.${ident(name)}`, goneImage(collection))} t
+    cross join lateral ${rowOfJson(name, goneImage(collection))} t
     cross join lateral (select to_jsonb(i.*) as item from (select ${projectionList(fields, 't')}) i) o
     where e.type = 'data' and e.entity = ${entity} and ${isDeletion(collection)}${before}
       and not exists (select from "${logTable}" l where l.type = 'data' and l.entity = ${entity} and l."entityId" = e."entityId"
