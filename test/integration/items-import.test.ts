@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
 import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import type { Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -7,6 +9,7 @@ import { type Answer, type Api, startApi } from '../support/api.ts'
 import { connect } from '../support/log.ts'
 import { administrator } from '../support/prepare.ts'
 import { type Part, upload } from '../support/upload.ts'
+import { waitFor } from '../support/wait.ts'
 
 /** Files as items, all or none (docs/import-export.md). */
 
@@ -395,12 +398,9 @@ describe('many rows', () => {
   })
 
   it('are waited for, longer than a silent connection lives', async () => {
-    const { server } = api.app
     const address = await api.app.listen({ port: 0, host: '127.0.0.1' })
-    server.setTimeout(100)
-    const silent = new Promise<void>((resolve) => {
-      server.on('connection', (socket) => socket.on('timeout', resolve))
-    })
+    const sockets: Socket[] = []
+    api.app.server.on('connection', (socket) => sockets.push(socket))
     const client = await connect(api.database.url)
     await client.query('begin; lock table step in exclusive mode')
     const form = new FormData()
@@ -410,7 +410,11 @@ describe('many rows', () => {
       headers: { authorization: `Bearer ${admin}` },
       body: form,
     })
-    await silent
+    const blocked = `select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`
+    await waitFor(async () => (await client.query(blocked)).rowCount)
+    // Only from here on: a busy machine may be silent for as long before the import has begun.
+    for (const socket of sockets) socket.setTimeout(100)
+    await Promise.all(sockets.map((socket) => once(socket, 'timeout')))
     await client.query('commit')
     await client.end()
     expect((await answer).status).toBe(200)
