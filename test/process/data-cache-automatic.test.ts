@@ -1,6 +1,7 @@
 import { beforeAll, expect, it } from 'vitest'
 import { type Cluster, startCluster, type Web } from '../support/cluster.ts'
 import { mulberry } from '../support/random.ts'
+import { untilAdmitted } from '../support/wait.ts'
 
 /**
  * Three web processes answer from memory without being asked to keep anything, while rows are changed through all of them and by psql.
@@ -103,8 +104,9 @@ it(`three processes answer nothing older than what psql or any of them was told 
       const value = acknowledged[place]! + 1
       if (place % 2 === 0) await own.query('update tally set value = $1 where id = $2', [value, ids[place]])
       else {
-        const { status } = await pick(cluster.web).call('PATCH', `/items/tally/${ids[place]}`, { value })
-        expect(status).toBe(200)
+        const web = pick(cluster.web)
+        const { status, text } = await untilAdmitted(() => web.call('PATCH', `/items/tally/${ids[place]}`, { value }))
+        expect(status, text).toBe(200)
       }
       acknowledged[place] = value
       writes += 1
