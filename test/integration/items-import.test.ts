@@ -85,7 +85,9 @@ async function refused(attempt: () => Promise<Answer>, expected: object) {
   const answer = await attempt()
   expect(answer).toMatchObject(expected)
   expect(await rows()).toBe(count)
-  expect(await api.log(before)).toEqual([])
+  const written = await api.log(before)
+  // A busy machine may take so long that the caller is told how far it is.
+  expect(written.filter(({ entity }) => entity !== 'svc_Notification')).toEqual([])
   expect(await api.jobs('mail')).toEqual([])
   return answer
 }
