@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Readable } from 'node:stream'
 import type * as Injection from 'light-my-request'
+import { writeJson } from '../language/exact-json.ts'
 import { onFirstUse } from '../language/once.ts'
 
 const injection = onFirstUse<typeof Injection>('light-my-request')
@@ -49,7 +50,7 @@ export async function answerLocally(
       method,
       url,
       headers: { ...headers, ...(body !== undefined && { 'content-type': 'application/json' }) },
-      ...(body !== undefined && { payload: JSON.stringify(body) }),
+      ...(body !== undefined && { payload: writeJson(body) }),
       remoteAddress,
       payloadAsStream: true,
       validate: false,

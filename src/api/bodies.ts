@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { AppError } from '../errors.ts'
 import type { App } from '../http/http.ts'
-import { decodeText, excessOf, refuseUnkeepable } from '../http/json-values.ts'
+import { decodeText, excessOf, keepable } from '../http/json-values.ts'
 
 /**
  * JSON bodies: empty ones count as absent, because clients send `Content-Type: application/json` on requests without a
@@ -37,9 +37,8 @@ function outcomeOf(body: Buffer, parse: (text: string) => ParseResult): ParseRes
     const text = decodeText(body, what)
     const excess = excessOf(text)
     if (excess !== undefined) throw excess
-    const outcome = parse(text)
-    if (outcome.error === null) refuseUnkeepable(text, outcome.value, what)
-    return outcome
+    const { error, value } = parse(text)
+    return { error, value: error === null ? keepable(text, value, what) : value }
   } catch (error) {
     return { error: error as Error, value: undefined }
   }

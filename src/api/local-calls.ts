@@ -7,6 +7,7 @@ import { AppError, type CredentialFault } from '../errors.ts'
 import { resolveCaller } from '../features/accounts/auth/auth.ts'
 import type { RouteCall } from '../features/operations/mcp/mcp.ts'
 import type { App } from '../http/http.ts'
+import { writeJson } from '../language/exact-json.ts'
 import type { WebWrites } from './capabilities.ts'
 import { narrowed } from './extension-callers.ts'
 
@@ -93,7 +94,7 @@ function queryText(query: Readonly<Record<string, unknown>>): string {
   const given = Object.entries(query).filter(([, value]) => value !== undefined)
   const texts = given.map(([name, value]): [string, string] => [
     name,
-    typeof value === 'object' ? JSON.stringify(value) : String(value),
+    typeof value === 'object' ? writeJson(value) : String(value),
   ])
   return texts.length === 0 ? '' : `?${new URLSearchParams(texts)}`
 }

@@ -3,6 +3,7 @@
  * answers 400, so no statement fails on a cast and no value can change a statement's meaning.
  */
 import { errors } from '../errors.ts'
+import { hasLongNumbers, longNumber } from '../language/exact-json.ts'
 import { oncePer } from '../language/once.ts'
 import type { Kind } from './catalog.ts'
 import { isEnd, momentText, orderOf, readClock, readMoment } from './moments.ts'
@@ -43,6 +44,31 @@ export function readValues(raw: readonly unknown[], type: ValueType, label: stri
   const value = present.map((entry) => readValue(entry, type, label).value)
   return { value, pgType: `${parameterType(type)}[]` }
 }
+
+/**
+ * A member of parsed JSON as a value of such a column. Of a long number that is its text, where the column has all of its
+ * digits: what is a double anyway stays one. Also within lists and ranges.
+ */
+export function exactMember(holder: object, key: string | number, type: ValueType): unknown {
+  const value = (holder as Readonly<Record<string, unknown>>)[key]
+  if (typeof value !== 'number') return exactValue(value, type)
+  return (isExact(type) ? longNumber(holder, key) : undefined) ?? value
+}
+
+/** The same for what is in a list, range or object of its own. */
+export function exactValue(value: unknown, type: ValueType): unknown {
+  if (!hasLongNumbers(value) || !isExact(type)) return value
+  const holder = value as object
+  if (Array.isArray(holder)) return holder.map((_, at) => exactMember(holder, at, type))
+  return Object.fromEntries(Object.keys(holder).map((key) => [key, exactMember(holder, key, type)]))
+}
+
+function isExact(type: ValueType): boolean {
+  const { kind } = type.kind === 'array' || type.kind === 'range' ? elementType(type) : type
+  return EXACT.has(kind)
+}
+
+const EXACT: ReadonlySet<Kind> = new Set<Kind>(['text', 'enum', 'integer', 'bigint', 'decimal'])
 
 /** The element of an array or the bounds of a range, as a type of its own. */
 export function elementType(type: ValueType): ValueType {
@@ -123,7 +149,7 @@ function readInteger(raw: unknown, label: string): number {
   return Number(readWhole(raw, label, 'an integer', -(2n ** 31n), 2n ** 31n - 1n))
 }
 
-/** JSON numbers are doubles: beyond ±(2⁵³−1) another number may have been meant than the one that arrived. */
+/** Of a double beyond ±(2⁵³−1) nobody knows the digits any more; JSON's own are text here ({@link exactMember}). */
 function readBigInt(raw: unknown, label: string): string {
   const isInexact = typeof raw === 'number' && Number.isInteger(raw) && !Number.isSafeInteger(raw)
   if (isInexact && Math.abs(raw) <= 2 ** 63)

@@ -11,7 +11,7 @@ import type { ResourceName } from '../config/issuer.ts'
 import type { RepeatableRequest } from '../db/unlogged/requests.ts'
 import { AppError, type CredentialFault, errors } from '../errors.ts'
 import type { Actor, Agent, Cause } from '../events/types.ts'
-import { decodeText, isTooDeep, refuseUnkeepable } from './json-values.ts'
+import { decodeText, isTooDeep, keepable } from './json-values.ts'
 
 export type { App }
 
@@ -138,9 +138,7 @@ export async function uploadedForm(
   if (text === undefined) throw errors.badBody(missing, `send it as the part ${part} of multipart/form-data`)
   identifyBody(request, createHash('sha256').update(text).digest('base64url'))
   if (isTooDeep(text)) throw errors.badBody(`${what} is nested too deeply`)
-  const value = jsonOf(text)
-  refuseUnkeepable(text, value, what)
-  return { value, fields }
+  return { value: keepable(text, jsonOf(text), what), fields }
 }
 
 const what = 'The uploaded file'

@@ -2,10 +2,12 @@ import { isUtf8 } from 'node:buffer'
 import { createHash, type Hash } from 'node:crypto'
 import type { FastifyRequest } from 'fastify'
 import { AppError, errors } from '../errors.ts'
+import { hasLongNumber, parseLong, writeJson } from '../language/exact-json.ts'
 
 /*
  * JSON says more than can be kept: a string may hold half of a pair of surrogates, which UTF-8 has no bytes for, and a
- * number may be too large for a double. Both would be stored as something else (U+FFFD, null), so both are refused.
+ * number may be too large for a double. Both would be stored as something else (U+FFFD, null), so both are refused. Numbers
+ * with more digits than a double has are remembered as they were written (language/exact-json.ts).
  */
 
 /** The text of UTF-8 bytes; 400 for bytes that are none. `what` is named in the message: `The request body`. */
@@ -15,12 +17,13 @@ export function decodeText(bytes: Buffer, what: string): string {
 }
 
 /**
- * Refuses with 400 what JSON text has said that cannot be kept; `value` is what it was parsed to. Most texts can't say such
- * a thing, which the text itself tells at little cost.
+ * What is kept of JSON text; `value` is what it was parsed to. Refuses with 400 what cannot be kept, and remembers long numbers.
+ * Most texts have neither, which the text itself tells at little cost.
  */
-export function refuseUnkeepable(text: string, value: unknown, what: string): void {
+export function keepable(text: string, value: unknown, what: string): unknown {
   const refusal = mayBeUnkeepable(text) ? unkeepable(value, what) : undefined
   if (refusal !== undefined) throw refusal
+  return hasLongNumber(text) ? parseLong(text) : value
 }
 
 /** The refusal of a value whose text is gone; undefined where it can be kept. Binary parts are not JSON's. */
@@ -138,7 +141,7 @@ export function fingerprintOf(request: FastifyRequest): string {
   return (
     ofLists.get(request) ??
     begun(request)
-      .update(JSON.stringify(request.body ?? null))
+      .update(writeJson(request.body ?? null))
       .digest('base64url')
   )
 }
@@ -152,7 +155,7 @@ export function fingerprintList(request: FastifyRequest): ListFingerprint | unde
   let separator = ''
   return {
     add: (element) => {
-      hash.update(separator).update(JSON.stringify(element))
+      hash.update(separator).update(writeJson(element))
       separator = ','
     },
     end: () => void ofLists.set(request, hash.update(']').digest('base64url')),

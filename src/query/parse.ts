@@ -5,6 +5,7 @@
  */
 import { guardScalar, isObject, member } from '../catalog/values.ts'
 import { errors } from '../errors.ts'
+import { holding, longNumber, parseJson } from '../language/exact-json.ts'
 import {
   guard,
   MAX_AGGREGATES,
@@ -163,8 +164,14 @@ export function parseFilter(raw: unknown): Filter {
   if (!isObject(raw)) throw errors.badQuery('filter: expected an object')
   const of = Object.entries(raw)
     .filter(([, value]) => value !== undefined)
-    .map(([key, value]) => parseMember(key, value))
+    .map(([key, value]) => parseMember(key, spelledOut(raw, key, value)))
   return of.length === 1 ? of[0]! : { kind: 'and', of }
+}
+
+/** A long number alone as `{eq: number}`, in which it is found as it was written. */
+function spelledOut(filter: object, key: string, value: unknown): unknown {
+  const text = longNumber(filter, key)
+  return text === undefined ? value : holding('eq', value, text)
 }
 
 /** As {@link parseFilter}, for a value of unknown origin and size. */
@@ -400,7 +407,7 @@ export function readStructure(name: string, value: unknown): unknown {
   if (!text.startsWith('{') && !text.startsWith('[')) return value
   if (text.length > MAX_TEXT) throw errors.badQuery(`${name}: too large or too deep`)
   try {
-    return JSON.parse(text)
+    return parseJson(text)
   } catch (error) {
     throw error instanceof SyntaxError ? errors.badQuery(`${name}: malformed JSON`) : error
   }

@@ -4,8 +4,9 @@
  * related row.
  */
 import type { Collection, Field } from '../catalog/catalog.ts'
-import { comparable, isObject, member, readCast, type ValueType } from '../catalog/values.ts'
+import { comparable, exactMember, isObject, member, readCast, type ValueType } from '../catalog/values.ts'
 import { errors } from '../errors.ts'
+import { hasLongNumbers } from '../language/exact-json.ts'
 import { meantName, quoted } from './guards.ts'
 import { isMoment, momentOperator } from './moments.ts'
 import { comparisonOf, findOperator, type Operator, operatorNames } from './operators.ts'
@@ -49,13 +50,17 @@ function resolveEntry(entry: FilterEntry, view: View, parameter: string): Predic
     if (entered === undefined) throw errors.relationDenied('read', entry.path)
     return resolveRelated(entry.value, [...steps, entered.step], entered.view, parameter, label)
   }
-  const { tests, cast } = testsOf(entry.value, label)
+  const { value } = entry
+  const { tests, cast } = testsOf(value, label)
   const subject: FilterSubject = {
     ...{ field: target.column, collection: last.collection },
     ...{ cast, steps, view, parameter, label },
   }
   return throughSteps(
-    tests.map(([name, raw]) => resolveTest(name, raw, subject)),
+    tests.map(([name, raw]) => {
+      const exact = hasLongNumbers(value) ? exactMember(value as object, name, cast ?? target.column) : raw
+      return resolveTest(name, exact, subject)
+    }),
     subject,
   )
 }

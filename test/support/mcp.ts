@@ -19,10 +19,13 @@ export async function connectMcp(
   headers: Record<string, string>,
   generation: Generation = '2025',
   name = 'test client',
+  fetch?: typeof globalThis.fetch,
 ): Promise<McpClient> {
   const mode = generation === '2025' ? ('legacy' as const) : { pin: generation }
   const client = new Client({ name, version: '1.0.0' }, { versionNegotiation: { mode } })
-  await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } }))
+  await client.connect(
+    new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers }, ...(fetch && { fetch }) }),
+  )
   onTestFinished(() => client.close())
   // As programs do: from then on the client holds results against the shapes of the list.
   await client.listTools()

@@ -1,9 +1,9 @@
 import { expect, it } from 'vitest'
-import { decodeText, refuseUnkeepable } from '../../src/http/json-values.ts'
+import { decodeText, keepable } from '../../src/http/json-values.ts'
 
 function refusal(text: string): string | undefined {
   try {
-    refuseUnkeepable(text, JSON.parse(text), 'It')
+    keepable(text, JSON.parse(text), 'It')
     return undefined
   } catch (error) {
     return (error as { code?: string }).code

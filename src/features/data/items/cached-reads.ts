@@ -10,6 +10,7 @@ import type { Config, Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
 import type { WalPosition } from '../../../db/replicas/write-positions.ts'
 import { errors } from '../../../errors.ts'
+import { writeJson } from '../../../language/exact-json.ts'
 import { oncePer } from '../../../language/once.ts'
 import { envOf, type Plan } from '../../../query/resolve.ts'
 import type { Statement } from '../../../query/sql.ts'
@@ -183,7 +184,7 @@ function wishOf(
 
 /** The request itself, without the parameter that is about the cache. */
 const textOf = (request: FastifyRequest): string =>
-  `${withoutCacheParameter(request.raw.url ?? '')}\0${request.body === undefined ? '' : JSON.stringify(request.body)}`
+  `${withoutCacheParameter(request.raw.url ?? '')}\0${request.body === undefined ? '' : writeJson(request.body)}`
 
 /**
  * The key of a request: path, query and body as they came, the caller, and what names and queries mean. Undefined where the

@@ -5,6 +5,7 @@ import type { Clock } from '../../../db/clock.ts'
 import { rawQuery } from '../../../db/sql.ts'
 import { errors } from '../../../errors.ts'
 import { commit, commitRow, type Writes } from '../../../events/commit.ts'
+import { knowing, longNumber } from '../../../language/exact-json.ts'
 import { compileOne } from '../../../query/compile.ts'
 import { isObject, member } from '../../../query/guards.ts'
 import { parseListQuery } from '../../../query/parse.ts'
@@ -25,6 +26,7 @@ import {
 import { guardInserts, isGuarded } from './guard.ts'
 import { inTransaction, meetsHooks } from './hooking.ts'
 import { deleteOf, insertOf, type KeptWrite, updateOf } from './kept-writes.ts'
+import { exactIds, exactPayload } from './long-numbers.ts'
 import { inTurn, learnNames, openWrite, planTree, type Tree } from './plan.ts'
 import {
   type ChangedId,
@@ -124,7 +126,8 @@ export function updatesIn(
     const name = isObject(element) ? names.find((key) => isKey(member(element, key))) : undefined
     if (name === undefined) return []
     const { [name]: id, ...rest } = element as Readonly<Record<string, unknown>>
-    return [{ id, payload: isData(rest) ? rest.data : rest, label: `${index}` }]
+    const payload = isData(rest) ? rest.data : knowing(rest, element as object)
+    return [{ id: longNumber(element as object, name) ?? id, payload, label: `${index}` }]
   })
 }
 
@@ -180,12 +183,13 @@ async function planCreate(
   deps: ItemReads,
   requester: Requester,
   name: string,
-  { payloads, asList, stored }: Of<'create'>,
+  { payloads: given, asList, stored }: Of<'create'>,
   query: AnswerQuery,
 ): Promise<WritePlan> {
-  const learning = learnNames(deps, name, payloads)
+  const learning = learnNames(deps, name, given)
   if (learning !== undefined) await learning
   const context = openWrite(deps, requester, name, 'create')
+  const payloads = given.map((payload) => exactPayload(context, payload))
   const asked = askedFor(deps, requester, name, query)
   if (payloads.length === 0) return undefined
   const planOf = (payload: unknown, index: number, run?: Run) =>
@@ -213,15 +217,16 @@ async function planUpdate(
   { changes, ifMatch }: Of<'update'>,
   query: AnswerQuery,
 ): Promise<WritePlan> {
-  const payloads = changes.map(({ payload }) => payload)
-  const learning = learnNames(deps, name, payloads)
+  const given = changes.map(({ payload }) => payload)
+  const learning = learnNames(deps, name, given)
   if (learning !== undefined) await learning
   const context = openWrite(deps, requester, name, 'update')
+  const payloads = given.map((payload) => exactPayload(context, payload))
   const asked = askedFor(deps, requester, name, query)
   const keys = changes.map(({ id }) => canonicalKey(context.collection, id))
   if (keys.length === 0) return undefined
-  const planOf = ({ payload, label, stored }: RowUpdate, index: number, run?: Run) =>
-    planTree(deps, requester, context, payload, { id: keys[index], label, run, stored })
+  const planOf = ({ label, stored }: RowUpdate, index: number, run?: Run) =>
+    planTree(deps, requester, context, payloads[index], { id: keys[index], label, run, stored })
   const planAll = (run?: Run): Promise<Tree[]> => inTurn(changes, (update, index) => planOf(update, index, run))
   if (meetsHooks(deps, context, payloads))
     return { asked, apply: async (run) => outcomesOf(await updateTrees(run, await planAll(run), ifMatch)) }
@@ -246,7 +251,7 @@ async function planDelete(
   { ids, ifMatch }: Of<'delete'>,
 ): Promise<WritePlan> {
   const context = openWrite(deps, requester, name, 'delete')
-  const keys = [...new Set(ids.map((id) => canonicalKey(context.collection, id)))]
+  const keys = [...new Set(exactIds(ids).map((id) => canonicalKey(context.collection, id)))]
   if (keys.length === 0) return undefined
   if (meetsHooks(deps, context) || isGuarded(context, 'delete')) {
     const apply = async (run: Run) => {
@@ -277,7 +282,8 @@ async function planUpserts(
   if (learning !== undefined) await learning
   const opened = openUpsert(deps, requester, name, key)
   const asked = askedFor(deps, requester, name, query)
-  const upsert = await planUpsert(deps, requester.scope?.tx ?? deps.db, opened, payloads, asList)
+  const exact = payloads.map((payload) => exactPayload(opened.contexts.create, payload))
+  const upsert = await planUpsert(deps, requester.scope?.tx ?? deps.db, opened, exact, asList)
   const alone = asked === undefined ? aloneUpsert(upsert) : undefined
   return alone ?? { asked, apply: (run) => applyUpsert(run, upsert) }
 }

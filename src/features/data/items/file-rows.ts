@@ -2,7 +2,8 @@ import type { Readable } from 'node:stream'
 import { type CsvCell, readCsv, writeCsv } from '../../../adapters/csv.ts'
 import type { Collection, Field, Kind, Relation } from '../../../catalog/catalog.ts'
 import { type AppError, errors } from '../../../errors.ts'
-import { isTooDeep, refuseUnkeepable } from '../../../http/json-values.ts'
+import { isTooDeep, keepable } from '../../../http/json-values.ts'
+import { knowing } from '../../../language/exact-json.ts'
 import { firstRepeated } from '../../../language/text.ts'
 import { compileStream } from '../../../query/compile.ts'
 import { isObject, member } from '../../../query/guards.ts'
@@ -81,7 +82,8 @@ async function* jsonRows(
     jsonFileValue(value, { field: fields.get(name), relation: relations.get(name) })
   for await (const { value, length, line } of readJsonArray(text, { largestElement: largestRow })) {
     if (!isObject(value)) throw new NoArrayError('an item is no object')
-    const payload = () => Object.fromEntries(Object.entries(value).map(([name, one]) => [name, readValue(name, one)]))
+    const payload = () =>
+      knowing(Object.fromEntries(Object.entries(value).map(([name, one]) => [name, readValue(name, one)])), value)
     yield { data: value, size: length, line, payload }
   }
 }
@@ -135,7 +137,7 @@ function csvRow(columns: readonly NamedColumn[], cells: readonly CsvCell[], line
     data: members(({ index }) => cells[index]),
     size: cells.reduce((sum, cell) => sum + (cell?.length ?? 0), 0),
     line,
-    payload: () => members((column) => cellValue(cells[column.index]!, column)),
+    payload: () => knowing(members((column) => cellValue(cells[column.index]!, column))),
   }
 }
 
@@ -199,9 +201,7 @@ const truthValues: Readonly<Partial<Record<string, boolean>>> = { true: true, fa
 function jsonOr(cell: string, asText: (cell: string) => string): unknown {
   if (isTooDeep(cell)) throw errors.badBody('A cell holds JSON that is nested too deeply')
   const value = parsed(cell)
-  if (value === undefined) return asText(cell)
-  refuseUnkeepable(cell, value, 'A cell')
-  return value
+  return value === undefined ? asText(cell) : keepable(cell, value, 'A cell')
 }
 
 /** Undefined where a cell holds no JSON. */

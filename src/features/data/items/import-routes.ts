@@ -22,8 +22,9 @@ import { type ItemReads, type ItemWrites, keyCell, type Requester, type Run, wit
 import { importCsvRoute, importJsonRoute } from './declarations.ts'
 import { type ImportFormat, type ImportRow, noRows, readRows } from './file-rows.ts'
 import { inTransaction, meetsHooks } from './hooking.ts'
+import { exactPayload } from './long-numbers.ts'
 import { checkTenant, isTenanted, ownTenant } from './payload.ts'
-import { openWrite, planTree, type Tree } from './plan.ts'
+import { type JsonObject, openWrite, planTree, type Tree } from './plan.ts'
 import { queryOf, requesterOf } from './routes.ts'
 import { canonicalKey } from './statements.ts'
 
@@ -432,7 +433,7 @@ async function importRows(importing: ImportState, { format, read }: ImportFile):
 
 /** Reads and permits a row as the body of a request. */
 async function planRow({ run, context, tenant }: ImportState, row: ImportRow): Promise<Tree> {
-  const payload = row.payload()
+  const payload = exactPayload(context, row.payload()) as JsonObject
   const plan = (given: typeof payload) => {
     const planned = async () => planTree(run.deps, run.requester, context, given, { run })
     // A statement of a hook that fails must not end the transaction, which other rows are still tried in.

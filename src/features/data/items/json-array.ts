@@ -1,4 +1,4 @@
-import { deepestJson, refuseUnkeepable } from '../../../http/json-values.ts'
+import { deepestJson, keepable } from '../../../http/json-values.ts'
 
 /** An element of a JSON array, how much text it was, in characters, and the line in which it begins, counted from 1. */
 type ArrayElement = { readonly value: unknown; readonly length: number; readonly line: number }
@@ -155,9 +155,7 @@ function parsed(text: string, label: string, parse: (text: string) => unknown = 
 }
 
 function parseKeepable(text: string): unknown {
-  const value: unknown = JSON.parse(text)
-  refuseUnkeepable(text, value, 'it')
-  return value
+  return keepable(text, JSON.parse(text), 'it')
 }
 
 function lineBreaksIn(text: string): number {

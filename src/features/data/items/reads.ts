@@ -11,6 +11,7 @@ import type { WalPosition } from '../../../db/replicas/write-positions.ts'
 import { rawQuery, type Tx } from '../../../db/sql.ts'
 import { errors } from '../../../errors.ts'
 import { cursorAt, encodeCursor, momentSql } from '../../../events/cursor.ts'
+import { hasLongNumbers } from '../../../language/exact-json.ts'
 import { oncePer } from '../../../language/once.ts'
 import type { Access } from '../../../query/access.ts'
 import {
@@ -475,6 +476,8 @@ export function preparedPlan(
   if (!rest.hasFilter) return cachedExactly(memory, unfiltered, () => resolve(raw))
   const filter = plainFilter(raw)
   const plan = () => resolve({ ...Object.fromEntries(Object.entries(raw).filter(([key]) => !isOfFilter(key))), filter })
+  // The values of a template are plain: they have the long numbers no more.
+  if (hasLongNumbers(filter)) return { plan: plan() }
   const { text, values } = templateOfFilter(filter)
   const key = `${unfiltered} ${text}`
   if (values.length === 0) return cachedExactly(memory, key, plan)

@@ -4,8 +4,9 @@ import type { Config } from '../../../config/config.ts'
 import { rawQuery } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { type App, actorOf, sendJson } from '../../../http/http.ts'
-import { excessOf, fingerprintList, refuseUnkeepable } from '../../../http/json-values.ts'
+import { excessOf, fingerprintList, keepable } from '../../../http/json-values.ts'
 import { breather } from '../../../language/breather.ts'
+import { hasLongNumber } from '../../../language/exact-json.ts'
 import { resolveCondition, resolveEnv } from '../../../query/resolve.ts'
 import type { ItemHooks } from '../hooks/hooks.ts'
 import { isFresh, itemTag, listTag, readCached, type ServedAnswer, versionsOf } from './cached-reads.ts'
@@ -273,8 +274,7 @@ function acceptBulkBodies(app: App, config: Config): void {
         outcome = { error, value }
       })
       if (outcome?.error) throw outcome.error
-      refuseUnkeepable(text, outcome?.value, what)
-      return outcome?.value
+      return keepable(text, outcome?.value, what)
     }
     readBody(request, payload, { parse, most }).then((body) => done(null, body), done)
   })
@@ -302,7 +302,7 @@ async function readList(request: FastifyRequest, chunks: AsyncIterable<string>, 
   const breathe = breather()
   const fingerprint = fingerprintList(request)
   const elements: unknown[] = []
-  const limits = { largestElement: Number.POSITIVE_INFINITY, parse }
+  const limits = { largestElement: Number.POSITIVE_INFINITY, parse: (text: string) => elementOf(text, parse(text)) }
   for await (const { value } of readJsonArray(chunks, limits)) {
     if (elements.length === most) throw tooMany(most)
     elements.push(value)
@@ -312,6 +312,10 @@ async function readList(request: FastifyRequest, chunks: AsyncIterable<string>, 
   fingerprint?.end()
   return elements
 }
+
+/** A number alone is an id, and means what its text does: no object has its digits. */
+const elementOf = (text: string, value: unknown): unknown =>
+  typeof value === 'number' && hasLongNumber(text) ? text.trim() : value
 
 /** The first character that is no white space, and the text from its beginning. */
 async function begun(text: AsyncGenerator<string>): Promise<[string | undefined, AsyncIterable<string>]> {

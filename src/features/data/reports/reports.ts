@@ -13,6 +13,7 @@ import { runWithin, timedOut } from '../../../db/long-reads.ts'
 import type { Database, Reads } from '../../../db/pools.ts'
 import { type AnyReader, type ReplicaReads, readAnywhere } from '../../../db/replicas/replicas.ts'
 import { AppError, errors } from '../../../errors.ts'
+import { writeJson } from '../../../language/exact-json.ts'
 import { firstRepeated } from '../../../language/text.ts'
 import type { Access } from '../../../query/access.ts'
 import { compileListUpTo } from '../../../query/compile.ts'
@@ -148,7 +149,7 @@ export async function readReport(
 export type ReportQuestion = { readonly query: ListQuery } | { readonly body: Readonly<Record<string, unknown>> }
 
 const textsOf = (body: Readonly<Record<string, unknown>>): Record<string, string> =>
-  Object.fromEntries(Object.entries(body).map(([key, value]) => [key, JSON.stringify(value)]))
+  Object.fromEntries(Object.entries(body).map(([key, value]) => [key, writeJson(value)]))
 
 /** The question of a body; 400 for one that is not an object. */
 export function questionOf(body: unknown): ReportQuestion {

@@ -4,11 +4,13 @@ import type { FastifyRequest } from 'fastify'
 import { formParts } from '../../../adapters/fastify.ts'
 import type { Collection, Field } from '../../../catalog/catalog.ts'
 import { withFreshCatalog } from '../../../catalog/store.ts'
+import { exactValue, type ValueType } from '../../../catalog/values.ts'
 import type { Tx } from '../../../db/sql.ts'
 import { releaseContent } from '../../../db/unlogged/files.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { identifyBody } from '../../../http/http.ts'
-import { refuseUnkeepable } from '../../../http/json-values.ts'
+import { keepable } from '../../../http/json-values.ts'
+import { hasLongNumber } from '../../../language/exact-json.ts'
 import { isUuid } from '../../../language/text.ts'
 import {
   changeItems,
@@ -375,7 +377,7 @@ async function readForm<Stored>(
   const fields: Fields = new Map()
   let stored: Stored | undefined
   for await (const part of formParts(request, filePart)) {
-    if (part.type === 'field') fields.set(part.name, isJson(part) ? jsonOf(part.name, part.value) : part.value)
+    if (part.type === 'field') fields.set(part.name, isJson(part) ? jsonPart(part.name, part.value) : part.value)
     else if (part.filename !== '')
       stored = await store({ content: part.content, name: part.filename, declared: part.mimetype }, fields)
   }
@@ -393,7 +395,7 @@ function payloadOf(collection: Collection, fields: ReadonlyMap<string, unknown>)
   for (const [name, value] of fields) {
     const field = collection.fields.get(name)
     if (field === undefined) continue
-    const meant = typeof value === 'string' ? cellValue(field, value) : value
+    const meant = typeof value === 'string' ? cellValue(field, value) : exactValue(value, field as ValueType)
     if (meant !== null || field.nullable) payload[name] = meant
   }
   return payload
@@ -401,11 +403,12 @@ function payloadOf(collection: Collection, fields: ReadonlyMap<string, unknown>)
 
 const texts: ReadonlySet<string> = new Set(['text', 'enum'])
 
-function cellValue({ name, kind }: Field, text: string): unknown {
+function cellValue(field: Field, text: string): unknown {
+  const { name, kind } = field
   if (texts.has(kind)) return text
   if (text === '') return null
   if (kind === 'boolean') return booleans.get(text.toLowerCase()) ?? text
-  if (kind === 'json' || kind === 'array') return jsonOf(name, text)
+  if (kind === 'json' || kind === 'array') return exactValue(jsonOf(name, text), field as ValueType)
   if ((kind === 'integer' || kind === 'float') && text.trim() !== '' && Number.isFinite(Number(text)))
     return Number(text)
   return text
@@ -416,6 +419,12 @@ const booleans = new Map([
   ...['false', '0', 'off', 'no'].map((word) => [word, false] as const),
 ])
 
+/** A long number alone stays the text that it is: the field decides. */
+function jsonPart(name: string, text: string): unknown {
+  const value = jsonOf(name, text)
+  return typeof value === 'number' && hasLongNumber(text) ? text.trim() : value
+}
+
 function jsonOf(name: string, text: string): unknown {
   let value: unknown
   try {
@@ -423,6 +432,5 @@ function jsonOf(name: string, text: string): unknown {
   } catch {
     throw errors.validation([{ field: name, message: 'is not valid JSON', rule: 'type' }])
   }
-  refuseUnkeepable(text, value, `The field '${name}'`)
-  return value
+  return keepable(text, value, `The field '${name}'`)
 }

@@ -8,6 +8,7 @@ import type { Configuration } from '../../../config/config.ts'
 import { AppError } from '../../../errors.ts'
 import type { DeclaredRoute } from '../../../http/route.ts'
 import { OneOf, Text } from '../../../http/shapes.ts'
+import { parseJson } from '../../../language/exact-json.ts'
 import { oncePer } from '../../../language/once.ts'
 import { nearName } from '../../../language/text.ts'
 import { schemaOf } from '../openapi/openapi.ts'
@@ -357,7 +358,7 @@ function meant({ type }: ArgumentShape, value: unknown): unknown {
 
 function jsonOf(text: string): unknown {
   try {
-    return JSON.parse(text)
+    return parseJson(text)
   } catch (error) {
     // It is judged as the text that it is.
     if (error instanceof SyntaxError) return text

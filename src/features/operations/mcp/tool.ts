@@ -120,8 +120,10 @@ export const optional = <Shape extends TSchema>(shape: Shape) => Type.Optional(s
 
 export const Collection = Text('product', { minLength: 1, description: 'The name of a collection.' })
 
-/** Ids are never guessed, and never a pattern: a tool changes what it is told to. */
-export const ItemId = Type.Union([Type.String({ minLength: 1 }), Type.Integer()], {
+const wholeNumbers = { minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER }
+
+/** Ids are never guessed, and never a pattern: a tool changes what it is told to. A longer number may have been another one. */
+export const ItemId = Type.Union([Type.String({ minLength: 1 }), Type.Integer(wholeNumbers)], {
   description: 'The primary key of the item.',
   examples: ['0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'],
 })
