@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import type { Logs } from '../adapters/logger.ts'
@@ -9,7 +10,7 @@ import { AnswerLost, isConnectionLoss, isPassing, sqlState } from '../db/errors.
 import type { Database, ReservedReads, StatementSending } from '../db/pools.ts'
 import { type AnyReader, type ReplicaReads, readFromNowOn } from '../db/replicas/replicas.ts'
 import { rawQuery, sql, type Tx, type UnloggedWrites } from '../db/sql.ts'
-import { rememberCommit, reserveCommit } from '../db/unlogged/requests.ts'
+import { type RepeatableRequest, rememberCommit, reserveCommit } from '../db/unlogged/requests.ts'
 import { type TransactionConnection, txOf, writePoolOf } from '../db/write-pool.ts'
 import { errors } from '../errors.ts'
 import { type CausedJob, enqueue, type Jobs } from './jobs.ts'
@@ -70,8 +71,29 @@ export async function commit<Result>(
   actor: Actor,
   work: (tx: Tx) => Promise<WorkResult<Result>>,
 ): Promise<Result> {
-  return deps.tracing.part('commit', {}, () => commitNow(deps, actor, work))
+  const { repeatable } = actor
+  const now = (by: Actor) => deps.tracing.part('commit', {}, () => commitNow(deps, by, work))
+  if (repeatable === undefined) return now(actor)
+  // What a commit does within another one's work is done if and only if that one is.
+  if (committing.getStore() === repeatable) return now({ ...actor, repeatable: undefined })
+  return inTurn(repeatable, () => committing.run(repeatable, () => now(actor)))
 }
+
+/** The request whose commit is under way. */
+const committing = new AsyncLocalStorage<RepeatableRequest>()
+
+/**
+ * A commit of a repeatable request is known by how many came before it, so those that are begun at the same time go one after
+ * the other: otherwise one would find the result of another in its place, and do nothing.
+ */
+function inTurn<Result>(request: RepeatableRequest, work: () => Promise<Result>): Promise<Result> {
+  const before = lastCommits.get(request)
+  const own = before === undefined ? work() : before.then(work, work)
+  lastCommits.set(request, own)
+  return own
+}
+
+const lastCommits = new WeakMap<RepeatableRequest, Promise<unknown>>()
 
 /** The end of a transaction of which only the COMMIT was left. */
 type LastStep<Result> = {
