@@ -8,6 +8,7 @@ import { deriveKeys } from '../adapters/tokens.ts'
 import { Type } from '../adapters/typebox.ts'
 import type { Config, Configuration } from '../config/config.ts'
 import { AppError } from '../errors.ts'
+import { duringRequest } from '../extensions/endpoint-requests.ts'
 import { broken, type Extensions, explained, isServed, type LoadedConsole } from '../extensions/extensions.ts'
 import { statedRefusal } from '../features/data/hooks/hooks.ts'
 import { accountabilityOf, isFresh, type Requester } from '../features/data/items/items.ts'
@@ -249,6 +250,7 @@ export function registerEndpoints(
         scope.addHook('onRequest', async (request) => {
           request.accountability = accountabilityOf(deps, requesterOf(request))
         })
+        scope.addHook('preHandler', (request, reply, done) => duringRequest(answered(request, reply), done))
         scope.addHook('onRoute', (route) => {
           route.config = { ...route.config, decodesBodies: true, endpoint: definition.id }
         })
@@ -263,6 +265,11 @@ export function registerEndpoints(
       { prefix: `/${definition.id}` },
     )
 }
+
+const answered = (request: FastifyRequest, { raw }: FastifyReply) => ({
+  repeatable: () => request.repeatable,
+  isAnswered: () => raw.writableEnded || raw.destroyed,
+})
 
 /** A thrown value that is no error would be sent as it is. */
 function asError(thrown: unknown): Error {

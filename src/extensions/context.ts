@@ -63,6 +63,7 @@ import { hasTemplate } from '../features/messaging/templates/templates.ts'
 import type { Workflows } from '../features/work/workflows/workflows.ts'
 import { Id, readAs, Text } from '../http/shapes.ts'
 import { type Grant, systemAccess } from '../query/access.ts'
+import { repeatableOfEndpoint } from './endpoint-requests.ts'
 
 /** The platform's context for an extension; see docs/extensions.md. */
 export type ExtensionContext = {
@@ -147,7 +148,7 @@ export function contextFor(
   const actor = (): Actor => {
     const own = { ...systemActor, userAgent: `daybook ${extension}`, guard }
     const hook = actorOfHook(deps)
-    if (hook === undefined) return { ...own, logRequestId: deps.newId(), cause }
+    if (hook === undefined) return { ...own, logRequestId: deps.newId(), cause, repeatable: repeatableOfEndpoint() }
     return { ...own, requestId: hook.requestId, logRequestId: hook.logRequestId, agent: hook.agent, cause: hook.cause }
   }
   const requester = () => {
@@ -161,14 +162,7 @@ export function contextFor(
   return Object.freeze({
     db: {
       query: (text, values) => db().query(text, values),
-      transaction: (work) =>
-        inTransaction(deps, requester(), ({ scope }) => {
-          const run = () => work(writingDb(scope))
-          // A hook is in it already, and acts as its caller.
-          if (scopeOfHook(deps) !== undefined) return run()
-          begun.add(scope)
-          return insideScope(deps, scope, run)
-        }),
+      transaction: (work) => transact(deps, requester(), work),
     },
     ItemsService: itemsServiceFor(deps, actor),
     permissionService: permissionService(deps),
@@ -192,6 +186,38 @@ export function contextFor(
     ...(tasksService !== undefined && { tasksService }),
     log: deps.log.child({ extension }),
   } satisfies ExtensionContext)
+}
+
+/**
+ * Gives what the work gives. Of a transaction that a repeated request has made before the work is not done again, and its result comes
+ * from JSON; a result that is none cannot come back, and ends the repetition.
+ */
+async function transact<Result>(
+  deps: ExtensionWrites,
+  requester: Requester,
+  work: (db: HookDb) => Promise<Result>,
+): Promise<Result> {
+  let made: { readonly result: Result } | undefined
+  const { json } = await inTransaction(deps, requester, async ({ scope }) => {
+    const run = () => work(writingDb(scope))
+    // A hook is in it already, and acts as its caller.
+    const isBegun = scopeOfHook(deps) !== undefined
+    if (!isBegun) begun.add(scope)
+    made = { result: await (isBegun ? run() : insideScope(deps, scope, run)) }
+    return { json: requester.actor.repeatable === undefined ? undefined : jsonOf(made) }
+  })
+  if (made !== undefined) return made.result
+  if (json === undefined) throw new Error('a transaction of a repeated request was done, and its result was no JSON')
+  return JSON.parse(json).result
+}
+
+function jsonOf(value: object): string | undefined {
+  try {
+    return JSON.stringify(value)
+  } catch (error) {
+    if (error instanceof TypeError) return undefined
+    throw error
+  }
 }
 
 function permissionService(deps: CurrentAccess): PermissionService {

@@ -1,0 +1,22 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import type { RepeatableRequest } from '../db/unlogged/requests.ts'
+
+/** A request that an endpoint answers. */
+type EndpointRequest = {
+  /** What is known of it now: of a body that the endpoint reads itself it is known later. */
+  readonly repeatable: () => RepeatableRequest | undefined
+  /** What goes on after the answer is not part of the request. */
+  readonly isAnswered: () => boolean
+}
+
+const requests = new AsyncLocalStorage<EndpointRequest>()
+
+/** Runs the code of an endpoint so that what it writes, as whomever, is known as part of this request. */
+export const duringRequest = <Result>(request: EndpointRequest, work: () => Result): Result =>
+  requests.run(request, work)
+
+/** The request of the endpoint that asks, where its client may repeat it. */
+export function repeatableOfEndpoint(): RepeatableRequest | undefined {
+  const request = requests.getStore()
+  return request === undefined || request.isAnswered() ? undefined : request.repeatable()
+}
