@@ -130,6 +130,12 @@ export function isDataError(error: unknown): boolean {
   return state?.startsWith('22') === true || (state === '42601' && clientError(error) !== undefined)
 }
 
+/** A value does not fit a column or its domain. A type of an extension may tell so by an internal error. */
+export function isMisfit(error: unknown): boolean {
+  const state = sqlState(error) ?? ''
+  return state.startsWith('22') || state.startsWith('23') || state === 'XX000'
+}
+
 /**
  * The answer to a database error that a client caused; undefined for everything that is ours. The
  * database's error travels as `cause`, of which EXPOSE_ERROR_DETAILS shows what `exposedWords` has.

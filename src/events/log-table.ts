@@ -67,6 +67,7 @@ export function logTableSql(): string[] {
     ...lineageSql(),
     ...historySql(),
     shownSql,
+    misfitsSql,
     oneByOneSql,
     ...logGuardSql(),
     `create table if not exists "${logTable}_default" partition of "${logTable}" default`,
@@ -224,6 +225,33 @@ begin
     from "svc_SchemaDefinition" d, jsonb_each(d.schema->'fields') f
     where d."collectionName" = entity and f.value->>'hidden' = 'true'
   ) hidden);
+end
+$fn$`
+
+/**
+ * The names of those values of an image that do not fit the columns of a table of today; `base` is null, of the type of its rows. A type
+ * that is not PostgreSQL's own (geometry) may tell of a text that it cannot read by an internal error. Safe to run again.
+ */
+export const misfitsSql = `create or replace function ${logSchema}.misfits(base anyelement, image jsonb)
+  returns text[] language plpgsql stable as $fn$
+declare
+  names text[] := '{}';
+  name text;
+begin
+  begin
+    perform jsonb_populate_record(base, image);
+    return names;
+  exception when data_exception or integrity_constraint_violation or internal_error then
+    null;
+  end;
+  for name in select jsonb_object_keys(image) loop
+    begin
+      perform jsonb_populate_record(base, jsonb_build_object(name, image->name));
+    exception when data_exception or integrity_constraint_violation or internal_error then
+      names := names || name;
+    end;
+  end loop;
+  return names;
 end
 $fn$`
 

@@ -8,7 +8,7 @@ import type { Collection, Field } from '../catalog/catalog.ts'
 import { errors } from '../errors.ts'
 import { parseCursor, parseSnapshot } from '../events/cursor.ts'
 import { quoted } from './guards.ts'
-import { ident, literal, type Params } from './sql.ts'
+import { type Images, ident, literal, misfitsSql, type Params, rowOfJson, ruledBySql } from './sql.ts'
 
 /** A moment: what was visible in a snapshot, or written up to a time (ISO 8601, with zone). */
 export type Point =
@@ -22,7 +22,15 @@ export type Point =
   | { readonly kind: 'time'; readonly time: string }
 
 /** `collections` are all that the statement reads; each must be logged. */
-export type Past = { readonly point: Point; readonly collections: readonly Collection[] }
+export type Past = {
+  readonly point: Point
+  readonly collections: readonly Collection[]
+  readonly images: Images
+  /** The columns that the caller's rules name, by collection. */
+  readonly ruled: RuledColumns
+}
+
+export type RuledColumns = ReadonlyMap<string, ReadonlySet<string>>
 
 /**
  * The transaction before which all must have ended, and be there, where the past is computed: a snapshot holds some of the
@@ -46,7 +54,7 @@ export function inPast(past: Past | undefined, text: string, params: Params): st
   const after = afterSql(past.point, params)
   const reached = reachedSql(past.point, params)
   const tables = past.collections.flatMap((collection, i) => [
-    `${sinceName(i)} as materialized (${sinceSql(collection, after)})`,
+    `${sinceName(i)} as materialized (${sinceSql(collection, after, past)})`,
     `${ident(collection.name)} as not materialized (${tableSql(collection, sinceName(i), reached)})`,
   ])
   return `with ${tables.join(', ')} select past.* from (${text}) past`
@@ -73,10 +81,14 @@ export function reachedSql(point: Point, params: Params): string {
 }
 
 /** For every row changed after the point, what it was before: null where it did not exist or was erased. */
-function sinceSql(collection: Collection, after: string): string {
+function sinceSql(collection: Collection, after: string, { images, ruled }: Past): string {
   const image = `case when e.changes ? 'erased' then null when e.action = 'update' then (e.changes->'after') || (e.changes->'before') else e.changes->'before' end`
-  return `select distinct on (e."entityId") e."entityId" as id, ${image} as image from public."svc_AuditLog" e
+  const since = `select distinct on (e."entityId") e."entityId" as id, ${image} as image from public."svc_AuditLog" e
     where e.entity = ${literal(collection.name)} and e.type = 'data' and ${after} order by e."entityId", e.position`
+  if (images === 'whole') return since
+  const isShown = ruledBySql('m.misfits', ruled.get(collection.name) ?? new Set())
+  return `select f.id, case when ${isShown} then f.image - m.misfits end as image from (${since}) f
+    cross join lateral (select ${misfitsSql(collection.name, 'f.image')} as misfits offset 0) m`
 }
 
 /** The check stands beside the table, where it is made before the first row, also when nothing has changed. */
@@ -84,7 +96,7 @@ function tableSql(collection: Collection, since: string, reached: string): strin
   const table = `public.${ident(collection.name)}`
   const key = `c.${ident(collection.primaryKey.name)}::text`
   return `select c.* from ${table} c where ${reached} and not exists (select from ${since} s where s.id = ${key})
-    union all select r.* from ${since} s, jsonb_populate_record(null::${table}, s.image) r where s.image is not null`
+    union all select r.* from ${since} s, ${rowOfJson(collection.name, 's.image')} r where s.image is not null`
 }
 
 /** Those of the names (a `text[]`) that are no keys of an image, as JSON: the row had no such columns yet. */

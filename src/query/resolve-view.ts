@@ -36,6 +36,8 @@ export type ResolveContext = {
   readonly includeDeleted: boolean
   /** Every collection met on the way is added. */
   readonly collections: Set<string>
+  /** Every column that a rule of the caller names is added, by collection. */
+  readonly ruled: Map<string, Set<string>>
   /** Every value of the request's filter is added, in its order. */
   readonly slots: Slot[]
   /** How often the time was asked for, and the tests that this was for. */
@@ -190,16 +192,26 @@ function trustedView(collection: Collection, context: ResolveContext): View {
   context.collections.add(collection.name)
   return {
     collection,
-    mayRead: (field) => !field.hidden,
+    mayRead: (field) => {
+      noteRuled(context, collection, field.name)
+      return !field.hidden
+    },
     maySearch: (field) => !field.hidden,
     enter: (relation) => {
       const target = context.catalog.collections.get(relation.target)
       if (target === undefined) return undefined
+      // It is a column of the one or of the other.
+      for (const side of [collection, target]) noteRuled(context, side, relation.foreignKey)
       const step = stepOver(relation, collection, target, notDeleted(target), { ...context, includeDeleted: false })
       return { step, view: trustedView(target, context) }
     },
     ...shared(context, false),
   }
+}
+
+function noteRuled({ ruled }: ResolveContext, { name }: Collection, column: string): void {
+  const columns = ruled.get(name) ?? new Set()
+  ruled.set(name, columns.add(column))
 }
 
 function shared(context: ResolveContext, ofRequest: boolean): Pick<View, 'substitute' | 'hasExtension' | 'noteTime'> {

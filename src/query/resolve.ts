@@ -51,6 +51,8 @@ type ConditionContent = {
   readonly predicate: Predicate
   /** Every collection that it reads; a change in one may change what matches. */
   readonly collections: ReadonlySet<string>
+  /** The columns of `collection` that rules in it name. */
+  readonly ruled: ReadonlySet<string>
 }
 
 /** Settings that decide what a query means. `multiTenant`: see {@link TenantRules}. */
@@ -144,6 +146,10 @@ export function resolveAny(
 export const ofItem = (any: Plan, id: string): Plan =>
   plan({ ...any, where: allOf([hasId(any.collection, id), any.where]) })
 
+/** The plan where values of then that do not fit their columns of today are null; of the past only. */
+export const asFits = (any: Plan): Plan =>
+  any.past === undefined ? any : plan({ ...any, past: { ...any.past, images: 'fitting' } })
+
 /** The plan with other operands in its slots (template.ts). */
 export const withOperands = (any: Plan, operands: ReadonlyMap<Operand, Operand>): Plan =>
   plan({ ...any, where: withOperandsIn(any.where, operands) })
@@ -190,7 +196,8 @@ export function resolveCondition(
   const predicate = allOf([rule, asked])
   if (predicate.kind === 'always') return undefined
   context.collections.add(collection.name)
-  const content: ConditionContent = { collection, predicate, collections: context.collections }
+  const ruled = context.ruled.get(collection.name) ?? new Set()
+  const content: ConditionContent = { collection, predicate, collections: context.collections, ruled }
   return content as ResolvedFilter
 }
 
@@ -287,6 +294,7 @@ function contextOf(catalog: Catalog, access: Access, env: ResolveEnv, includeDel
     extensions,
     includeDeleted,
     collections: new Set(),
+    ruled: new Map(),
     slots: [],
     time: { uses: 0, tests: [] },
   }
@@ -332,12 +340,12 @@ function resolveKeyset(
 }
 
 /** Call it last: everything that the statement reads is read as of then. 400 for a collection without a history. */
-function resolvePast(asOf: string | undefined, { catalog, collections }: ResolveContext): Past | undefined {
+function resolvePast(asOf: string | undefined, { catalog, collections, ruled }: ResolveContext): Past | undefined {
   if (asOf === undefined) return undefined
   const read = [...collections].map((name) => catalog.collections.get(name)!)
   const unlogged = read.find(({ logged }) => !logged)
   if (unlogged !== undefined) throw errors.badQuery(`asOf: ${unlogged.name} has no history`)
-  return { point: parsePoint(asOf), collections: read }
+  return { point: parsePoint(asOf), collections: read, images: 'whole', ruled }
 }
 
 /** limit, page and offset as the rows to skip and to take; `page` wins over `offset`, -1 takes all. */

@@ -1,5 +1,6 @@
 /** The few primitives of SQL text. Everything that reaches `ident` and `literal` comes from the catalog. */
 
+import { logSchema } from '../catalog/log-triggers.ts'
 import type { ParamValue } from '../catalog/values.ts'
 
 /** Takes a value, gives the SQL that stands for it. Realtime supplies its own, whose values are joined in as rows. */
@@ -43,7 +44,31 @@ export const literal = (text: string): string => `'${text.replaceAll("'", "''")}
  * it takes a number for an address: it answers with what it finds in its memory, or ends.
  */
 export const rowOfJson = (collection: string, json: string): string =>
-  `jsonb_populate_record((select "svc$row" from public.${ident(collection)} "svc$row" where false), ${json})`
+  `jsonb_populate_record(${noRow(collection)}, ${json})`
+
+/** The names of those values of a JSON object (SQL) that do not fit the columns of a collection's table of today, a `text[]`. */
+export const misfitsSql = (collection: string, json: string): string =>
+  `${logSchema}.misfits(${noRow(collection)}, ${json})`
+
+const noRow = (collection: string): string =>
+  `(select "svc$row" from public.${ident(collection)} "svc$row" where false)`
+
+/**
+ * Whether images of the log are read whole, which fails where a value of then does not fit its column of today, or as far as
+ * they fit, which costs more.
+ */
+export type Images = 'whole' | 'fitting'
+
+/**
+ * Whether none of the columns that a rule names has a value of then that does not fit (`misfits` is SQL for the names of those): it
+ * would be null to the rule, which might show the row for that.
+ */
+export const ruledBySql = (misfits: string, ruled: ReadonlySet<string>): string =>
+  ruled.size === 0 ? 'true' : `not ${misfits} && array[${[...ruled].map(literal).join(', ')}]::text[]`
+
+/** An image of the log (SQL) as a row of a collection's table of today, for a FROM. What does not fit is null. */
+export const rowOfImage = (collection: string, image: string, images: Images): string =>
+  rowOfJson(collection, images === 'whole' ? image : `(${image}) - ${misfitsSql(collection, image)}`)
 
 export const statement = (text: string, values: readonly ParamValue[], dependsOn?: Dependencies): Statement => ({
   text,

@@ -78,6 +78,7 @@ describe('a database of the last development version', () => {
       { version: '0.1.24', name: 'index of requests', status: 'completed' },
       { version: '0.1.25', name: 'index of requests and times', status: 'completed' },
       { version: '0.1.26', name: 'messages of workflows', status: 'completed' },
+      { version: '0.1.27', name: 'images that fit', status: 'completed' },
     ])
     const [record] = await rowsOf(
       database,
@@ -142,6 +143,19 @@ describe('a database at 0.1.25', () => {
     const [database, fresh] = [await createDatabase(), await createDatabase()]
     await withClient(database.url, (client) =>
       client.query(`delete from "svc_Migration" where version = '0.1.26'; drop table "svc_WorkflowMessage"`),
+    )
+    await setUp(database)
+    expect(await structureOf(database.url)).toEqual(await structureOf(fresh.url))
+  })
+})
+
+describe('a database at 0.1.26', () => {
+  it('gets the function that tells which values of the log do not fit', async () => {
+    const [database, fresh] = [await createDatabase(), await createDatabase()]
+    await withClient(database.url, (client) =>
+      client.query(
+        `delete from "svc_Migration" where version = '0.1.27'; drop function svc_log.misfits(anyelement, jsonb)`,
+      ),
     )
     await setUp(database)
     expect(await structureOf(database.url)).toEqual(await structureOf(fresh.url))

@@ -16,7 +16,10 @@ with "$since0" as materialized (
     where s.id = c."id"::text)
     union all
   select r.*
-  from "$since0" s, jsonb_populate_record(null::public."notes", s.image) r
+  from "$since0" s, jsonb_populate_record((
+      select "svc$row"
+      from public."notes" "svc$row"
+      where false), s.image) r
   where s.image is not null), "$since1" as materialized (
   select distinct on (e."entityId") e."entityId" as id, case when e.changes ? 'erased' then null when e.action = 'update' then (e.changes->'after') || (e.changes->'before') else e.changes->'before' end as image
   from public."svc_AuditLog" e
@@ -35,7 +38,10 @@ with "$since0" as materialized (
     where s.id = c."id"::text)
     union all
   select r.*
-  from "$since1" s, jsonb_populate_record(null::public."users", s.image) r
+  from "$since1" s, jsonb_populate_record((
+      select "svc$row"
+      from public."users" "svc$row"
+      where false), s.image) r
   where s.image is not null) select past.*
 from (
   select coalesce(json_agg(o.*), '[]')::text as data, (

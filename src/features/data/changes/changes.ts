@@ -28,8 +28,9 @@ import {
   resolveCondition,
   resolveEnv,
 } from '../../../query/resolve.ts'
-import { ident, literal, type Params, rowOfJson } from '../../../query/sql.ts'
+import { type Images, ident, literal, misfitsSql, type Params, rowOfImage, ruledBySql } from '../../../query/sql.ts'
 import { rowsOf } from '../../../query/variables.ts'
+import { readImages } from '../items/items.ts'
 
 /**
  * `GET /changes`: what happened after the cursor `since` to the rows that the caller may read, by position, as the text
@@ -154,6 +155,8 @@ type FollowedRows = {
 export type ChangeView = {
   /** Equal for all who differ in their values only; they share one run of it. */
   readonly text: string
+  /** The same with null for a value of then that does not fit its column of today. */
+  readonly fittingText: () => string
   /** Each as a member of the text form of a PostgreSQL array. */
   readonly values: readonly string[]
 }
@@ -168,10 +171,14 @@ export function viewOf({ catalog, access, collection, fields, env, scoped, filte
   const rule = scoped ? resolveCondition(catalog, access, collection.name, 'read', env, { filter }) : undefined
   const after = conditionOn(rule, 't')
   const before = conditionOn(rule, 'old')
-  const image = (value: string) => imageSql(collection, value)
-  const text = `with "$viewers" as materialized (${viewersSql(after.values)}), "$changed" as materialized (
-      select e.position, e.action, ${image(`coalesce(e.changes->'after', e.changes->'before')`)} as after,
-        ${image(beforeSql)} as before
+  const textOf = (images: Images) => {
+    const isFit = images === 'whole' || rule === undefined || rule.ruled.size === 0
+    const isShown = (image: string) => ruledBySql(misfitsSql(collection.name, image), rule!.ruled)
+    const shown = isFit ? '' : `, ${isShown(afterSql)} as "afterShown", ${isShown(beforeSql)} as "beforeShown"`
+    const [sees, saw] = isFit ? ['', ''] : [' and e."afterShown"', ' and e."beforeShown"']
+    return `with "$viewers" as materialized (${viewersSql(after.values)}), "$changed" as materialized (
+      select e.position, e.action, ${rowOfImage(collection.name, afterSql, images)} as after,
+        ${rowOfImage(collection.name, beforeSql, images)} as before${shown}
       from ${ident(logTable)} e
       where e.id = any(array(select ${eventIdSql('position')} from unnest($1::bigint[]) position)) and not e.changes ? 'erased')
     select e.position::text as position, e.action, (${jsonObject(members)})::text as data,
@@ -179,15 +186,16 @@ export function viewOf({ catalog, access, collection, fields, env, scoped, filte
       to_json(${projectionSql(collection.primaryKey, 't')})::text as key
     from "$changed" e cross join lateral (select (e.after).*) t
       left join (select e.position, ${after.viewers} from "$changed" e cross join lateral (select (e.after).*) t
-        join "$viewers" v on ${after.join} group by e.position) sees on sees.position = e.position
+        join "$viewers" v on ${after.join}${sees} group by e.position) sees on sees.position = e.position
       left join (select e.position, ${before.viewers} from "$changed" e cross join lateral (select (e.before).*) old
-        join "$viewers" v on ${before.join} where e.action <> 'create' group by e.position) saw on saw.position = e.position
+        join "$viewers" v on ${before.join}${saw} where e.action <> 'create' group by e.position) saw on saw.position = e.position
     order by e.position`
-  return { text, values: after.values.map(viewerValue) }
+  }
+  return { text: textOf('whole'), fittingText: () => textOf('fitting'), values: after.values.map(viewerValue) }
 }
 
-/** An image of the log as a row of today's table. */
-const imageSql = ({ name }: Collection, image: string): string => rowOfJson(name, image)
+/** The row after an event `e`; of a deletion, before it. */
+const afterSql = `coalesce(e.changes->'after', e.changes->'before')`
 
 /** The whole row before an event `e`: of an update the log keeps what has changed. */
 const beforeSql = `coalesce(e.changes->'after', '{}') || coalesce(e.changes->'before', '{}')`
@@ -200,34 +208,38 @@ export type RowImages = {
 
 /** Both images of events of a collection, whatever anybody may see of them, by position. Erased events are left out. */
 export async function rowImages(
-  db: Reader,
+  db: Database,
   collection: Collection,
   fields: readonly Field[],
   positions: readonly string[],
 ): Promise<ReadonlyMap<string, RowImages>> {
-  const shown = (image: string) =>
-    `(select row_to_json(o.*) from (select ${projectionList(fields, 't')} from ${imageSql(collection, image)} t) o)`
-  const rows = await db.any<RowImages & { position: string }>(
-    rawQuery(
-      `select e.position::text, case when e.action <> 'create' then ${shown(beforeSql)} end as before,
-         case when e.changes ? 'after' then ${shown(`e.changes->'after'`)} end as after
-       from ${ident(logTable)} e
-       where e.id = any(array(select ${eventIdSql('position')} from unnest($1::bigint[]) position)) and not e.changes ? 'erased'`,
-      [positions],
-    ),
-  )
+  const rows = await readImages((images) => {
+    const shown = (image: string) =>
+      `(select row_to_json(o.*) from (select ${projectionList(fields, 't')} from ${rowOfImage(collection.name, image, images)} t) o)`
+    return db.any<RowImages & { position: string }>(
+      rawQuery(
+        `select e.position::text, case when e.action <> 'create' then ${shown(beforeSql)} end as before,
+           case when e.changes ? 'after' then ${shown(`e.changes->'after'`)} end as after
+         from ${ident(logTable)} e
+         where e.id = any(array(select ${eventIdSql('position')} from unnest($1::bigint[]) position)) and not e.changes ? 'erased'`,
+        [positions],
+      ),
+    )
+  })
   return new Map(rows.map(({ position, before, after }) => [position, { before, after }]))
 }
 
 /** Runs what viewers have in common, for all of them. */
 export function changedRows(
   db: Database,
-  { text }: ChangeView,
+  { text, fittingText }: ChangeView,
   viewers: Viewers,
   positions: readonly string[],
   signal?: AbortSignal,
 ): Promise<VisibleChange[]> {
-  return db.run<VisibleChange>(text, [positions, ...viewers], 'prepared', signal)
+  return readImages((images) =>
+    db.run<VisibleChange>(images === 'whole' ? text : fittingText(), [positions, ...viewers], 'prepared', signal),
+  )
 }
 
 type ViewerCondition = {

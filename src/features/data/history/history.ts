@@ -20,8 +20,24 @@ import { projectionList } from '../../../query/compile-rows.ts'
 import { readInteger, readString } from '../../../query/parse.ts'
 import { afterSql, namesToLookFor, parsePoint, youngerSql } from '../../../query/past.ts'
 import { type ResolvedFilter, readableFields, resolveCondition, resolveEnv } from '../../../query/resolve.ts'
-import { createParams, rowOfJson, type Statement, statement } from '../../../query/sql.ts'
-import { canonicalKey, type ItemReads, type ItemWrites, readOne, type SystemRules, streamRows } from '../items/items.ts'
+import {
+  createParams,
+  type Images,
+  misfitsSql,
+  rowOfJson,
+  ruledBySql,
+  type Statement,
+  statement,
+} from '../../../query/sql.ts'
+import {
+  canonicalKey,
+  type ItemReads,
+  type ItemWrites,
+  readImages,
+  readOne,
+  type SystemRules,
+  streamRows,
+} from '../items/items.ts'
 
 /**
  * `GET /items/{collection}/{id}/history`: `{"data":[{id, action, createdAt, userId, erased, changes}],"nextCursor"}`, the
@@ -41,10 +57,12 @@ export async function readHistory(
   const via = { replicaFor: access }
   const sight = sightOf(deps, access, name)
   const place = { id: canonicalKey(sight.collection, id), position, limit: limit + 1 }
-  const statement = historyStatement(sight, place)
-  const rows = await admitted(deps.admission, { shape: statement.text, presumed: 'heavy' }, () =>
-    readAnywhere(deps, access, (db) => run<{ id: string; data: string }>(db, statement)),
-  )
+  const rows = await readImages((images) => {
+    const statement = historyStatement({ ...sight, images }, place)
+    return admitted(deps.admission, { shape: statement.text, presumed: 'heavy' }, () =>
+      readAnywhere(deps, access, (db) => run<{ id: string; data: string }>(db, statement)),
+    )
+  })
   // Answers 403 unless the item is the caller's to see.
   if (rows.length === 0)
     await readOne(deps, access, name, id, { fields: sight.collection.primaryKey.name, paranoid: 'false' }, via)
@@ -58,6 +76,8 @@ export type ItemVersion = {
   readonly values: Readonly<Record<string, unknown>>
   /** Fields that came to the collection later, null in `values`. */
   readonly younger: readonly string[]
+  /** Fields whose value of then does not fit their column of today. */
+  readonly misfits: readonly string[]
 }
 
 /**
@@ -75,23 +95,26 @@ export async function readEventVersion(
   const sight = sightOf(deps, access, name)
   const key = canonicalKey(sight.collection, id)
   const versioned = versionStatement(sight, key, positionOf(event), side)
-  const [row] = await run<{ data: string; younger: string[] }>(deps.db, versioned)
+  const [row] = await run<{ data: string; younger: string[]; misfits: string[] }>(deps.db, versioned)
   if (row === undefined) throw errors.itemDenied('read')
-  return { values: JSON.parse(row.data), younger: row.younger }
+  return { values: JSON.parse(row.data), younger: row.younger, misfits: row.misfits }
 }
 
-/** Those of the fields that came to the collection after a version of an item, which is that of a cursor or a time. */
-export async function youngerFields(
+/**
+ * Of a version of an item, which is that of a cursor or a time: those of the fields that came to the collection later, and the
+ * names of values that do not fit.
+ */
+export async function unheldFields(
   deps: HistoryReads,
   name: string,
   id: string,
   asOf: string,
   fields: readonly Field[],
-): Promise<readonly string[]> {
+): Promise<Pick<ItemVersion, 'younger' | 'misfits'>> {
   const collection = deps.catalog.current().collections.get(name)!
-  const asked = youngerStatement(collection, canonicalKey(collection, id), asOf, fields)
+  const asked = unheldStatement(collection, canonicalKey(collection, id), asOf, fields)
   // An item without an event since then is as it was.
-  return (await run<{ younger: string[] }>(deps.db, asked))[0]?.younger ?? []
+  return (await run<{ younger: string[]; misfits: string[] }>(deps.db, asked))[0] ?? { younger: [], misfits: [] }
 }
 
 /** `GET /history/now`: a cursor of this moment, for `asOf`, the database's time, and the oldest moment that can be read. */
@@ -140,7 +163,7 @@ function sightOf(deps: Clock & Configuration & CurrentCatalog, access: Access, n
   const rule = resolveCondition(catalog, access, name, 'read', resolveEnv(deps), { includeDeleted: true })
   const collection = catalog.collections.get(name)!
   if (!collection.logged) throw errors.badQuery(`${name} has no history`)
-  return { collection, fields, rule, erased: access.admin }
+  return { collection, fields, rule, erased: access.admin, images: 'fitting' }
 }
 
 function positionOf(event: string): string {
@@ -170,6 +193,7 @@ type ItemSight = {
   readonly collection: Collection
   readonly fields: readonly Field[]
   readonly rule: ResolvedFilter | undefined
+  readonly images: Images
   /** Whether erased events are told. */
   readonly erased: boolean
 }
@@ -210,20 +234,22 @@ function versionStatement(sight: ItemSight, id: string, position: string, side: 
   const image = imageSql(sight, 'e.image', params)
   const younger = youngerSql('e.image', params.bind(namesToLookFor(sight.collection, sight.fields), 'text[]'))
   return statement(
-    `select v.data::text as data, v.younger from (select ${image} as data, ${younger} as younger from (${event}) e) v
+    `select v.data::text as data, v.younger, v.misfits from (select ${image} as data, ${younger} as younger,
+       ${misfitsSql(sight.collection.name, 'e.image')} as misfits from (${event}) e) v
      where v.data is not null`,
     params.values,
   )
 }
 
-/** One row with `younger`, by the first event of the item after the moment, or no row. */
-function youngerStatement(collection: Collection, id: string, asOf: string, fields: readonly Field[]): Statement {
+/** One row with `younger` and `misfits`, by the first event of the item after the moment, or no row. */
+function unheldStatement(collection: Collection, id: string, asOf: string, fields: readonly Field[]): Statement {
   const params = createParams()
   const event = `select ${oldImage} as image from "${logTable}" l where l.type = 'data'
     and l.entity = ${params.bind(collection.name, 'text')} and l."entityId" = ${params.bind(id, 'text')}
     and ${afterSql(parsePoint(asOf), params, 'l')} order by l.position limit 1`
   const younger = youngerSql('e.image', params.bind(namesToLookFor(collection, fields), 'text[]'))
-  return statement(`select ${younger} as younger from (${event}) e`, params.values)
+  const misfits = misfitsSql(collection.name, 'e.image')
+  return statement(`select ${younger} as younger, ${misfits} as misfits from (${event}) e`, params.values)
 }
 
 /** The present moment, for `cursorAt`, and as an ISO time; and the oldest one that the log reaches, null while it is empty. */
@@ -307,15 +333,28 @@ const changedFields = `case when not h.erased then (
         from jsonb_each(coalesce(h.before, '{}')) b full join jsonb_each(coalesce(h.after, '{}')) a using (key)
         where b.value is distinct from a.value) end`
 
-/** An image as the caller sees it, jsonb; null where there is none or the rule does not hold for it. */
+/**
+ * An image as the caller sees it, jsonb; null where there is none or the rule does not hold for it. A value that does not
+ * fit is as it stands in the log.
+ */
 function imageSql(
-  { collection, fields, rule }: ItemSight,
+  { collection, fields, rule, images }: ItemSight,
   image: string,
   params: ReturnType<typeof createParams>,
 ): string {
   const where = rule === undefined ? '' : ` and ${compileCondition(rule, 't', params)}`
-  return `(select to_jsonb(o.*) from (select ${projectionList(fields, 't')}
+  const shown = `select ${projectionList(fields, 't')}`
+  if (images === 'whole')
+    return `(select to_jsonb(o.*) from (${shown}
         from ${rowOfJson(collection.name, image)} t where ${image} is not null${where}) o)`
+  const names = params.bind(
+    fields.map(({ name }) => name),
+    'text[]',
+  )
+  const asLogged = `(select coalesce(jsonb_object_agg(n, ${image}->n), '{}') from unnest(m.misfits) n where n = any(${names}))`
+  return `(select to_jsonb(o.*) || ${asLogged} from (select ${misfitsSql(collection.name, image)} as misfits offset 0) m
+        cross join lateral (${shown} from ${rowOfJson(collection.name, `${image} - m.misfits`)} t
+          where ${image} is not null and ${ruledBySql('m.misfits', rule?.ruled ?? new Set())}${where}) o)`
 }
 
 const wireTime = (time: string): string => `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`

@@ -15,6 +15,7 @@ import {
   type Requester,
   readOne,
   readVersion,
+  refuseMisfits,
   requesterOf,
   WrittenShape,
 } from '../items/items.ts'
@@ -27,7 +28,7 @@ import {
   readEventVersion,
   readHistory,
   readNow,
-  youngerFields,
+  unheldFields,
 } from './history.ts'
 
 /** The history of items, and restore (docs/history.md). */
@@ -122,7 +123,7 @@ const RestoreBody = Type.Union(
  * cursor or a time: writes what differs from that version, as an ordinary update of the caller's, or creates an item that is gone
  * with its old id. Answers its id as JSON text. Fields that the caller may not read stay as they are, and so do those that are
  * younger than the version; a created item has their defaults. 400 for another
- * body, 403 for a version that the caller may not see or a field that it may not write, 412 when another request writes the
+ * body and for a value that does not fit its field of today, 403 for a version that the caller may not see or a field that it may not write, 412 when another request writes the
  * item meanwhile.
  */
 async function restoreItem(
@@ -133,8 +134,9 @@ async function restoreItem(
   body: unknown,
 ): Promise<string> {
   const fields = restorable(deps, requester, name)
-  const { values: version, younger } = await versionOf(deps, requester, name, id, body, fields)
+  const { values: version, younger, misfits } = await versionOf(deps, requester, name, id, body, fields)
   const held = fields.filter((field) => !younger.includes(field.name))
+  refuseMisfits(held.map((field) => field.name).filter((field) => misfits.includes(field)))
   const present = await presentOf(deps, requester, name, id, fields)
   return write(deps, requester, name, changeBack(deps, name, id, { fields: held, version, present }), {
     version,
@@ -189,7 +191,7 @@ async function versionOf(
   if ('before' in wanted) return readEventVersion(deps, access, name, id, wanted.before, 'before')
   const { asOf } = wanted
   const values = dataOf(await readOne(deps, access, name, id, { ...asked(fields), asOf }))
-  return { values, younger: await youngerFields(deps, name, id, asOf, fields) }
+  return { values, ...(await unheldFields(deps, name, id, asOf, fields)) }
 }
 
 /** Undefined for an item that is gone, and for one that is not the caller's to see: its id can't be taken then. */

@@ -9,7 +9,7 @@ import { compileStream } from '../../../query/compile.ts'
 import { isObject, member } from '../../../query/guards.ts'
 import { parseListQuery, readString } from '../../../query/parse.ts'
 import type { PlanContent, Selection } from '../../../query/plan.ts'
-import { resolveEnv, resolveList } from '../../../query/resolve.ts'
+import { asFits, resolveEnv, resolveList } from '../../../query/resolve.ts'
 import type { ItemReads, Requester } from './context.ts'
 import { hookedQuery } from './hooking.ts'
 import { NoArrayError, readJsonArray } from './json-array.ts'
@@ -242,7 +242,7 @@ export async function exportItems(
   const query = await hookedQuery(deps, reader, collection, raw)
   const plan = resolveList(deps.catalog.current(), reader.access, collection, parseListQuery(query), resolveEnv(deps))
   const render = (rows: RowBatches) => format.render(rows, plan)
-  const content = await streamRows(deps, compileStream(plan), render, ofPlan(plan, options))
+  const content = await streamRows(deps, compileStream(asFits(plan)), render, ofPlan(plan, options))
   const day = deps.clock().toISOString().slice(0, 10)
   return { content, type: format.type, name: `${collection}-${day}.${format.extension}` }
 }

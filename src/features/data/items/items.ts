@@ -61,6 +61,7 @@ export {
   wholeText,
   writingDb,
 } from './hooking.ts'
+export { readImages, refuseMisfits } from './images.ts'
 export { importContent } from './import-routes.ts'
 export { isScoped, isTenanted, readPayload } from './payload.ts'
 export { openWrite } from './plan.ts'
@@ -74,6 +75,7 @@ export {
   type OpenAnswer,
   openList,
   readList,
+  readOfPlan,
   readOne,
   readVersion,
   streamRows,

@@ -27,7 +27,7 @@ import { clause, conditions, selectionSql, startCompiling } from '../../../query
 import { NEVER_MS, nextChange } from '../../../query/next-change.ts'
 import { parseListQuery, plainFilter } from '../../../query/parse.ts'
 import { horizonOf } from '../../../query/past.ts'
-import { ofItem, type Plan, resolveAny, resolveEnv, resolveList } from '../../../query/resolve.ts'
+import { asFits, ofItem, type Plan, resolveAny, resolveEnv, resolveList } from '../../../query/resolve.ts'
 import { writePageCursor } from '../../../query/resolve-sort.ts'
 import { createParams, ident, type Statement, statement } from '../../../query/sql.ts'
 import {
@@ -41,6 +41,7 @@ import {
   templateOfStatement,
 } from '../../../query/template.ts'
 import type { ItemReads } from './context.ts'
+import { readImages } from './images.ts'
 
 /**
  * The largest list that one statement returns whole; beyond it rows are streamed. A list without a limit
@@ -84,8 +85,24 @@ export const answerPlan = (deps: ItemReads, plan: Plan, via: Via = {}): Promise<
   answerPrepared(deps, { plan }, via)
 
 async function answerPrepared(deps: ItemReads, prepared: PreparedPlan, via: Via): Promise<string | Readable> {
+  via.recorder?.begin(prepared.plan)
+  return readOfPlan(prepared.plan, via.tx, (plan) =>
+    answerFound(deps, plan === prepared.plan ? prepared : { plan }, via),
+  )
+}
+
+/**
+ * Reads what a plan says, of the past as `readImages` does. Within a transaction values that do not fit are left out from the
+ * beginning.
+ */
+export function readOfPlan<T>(plan: Plan, tx: Tx | undefined, read: (plan: Plan) => Promise<T>): Promise<T> {
+  if (plan.past === undefined) return read(plan)
+  if (tx !== undefined) return read(asFits(plan))
+  return readImages((images) => read(images === 'whole' ? plan : asFits(plan)))
+}
+
+async function answerFound(deps: ItemReads, prepared: PreparedPlan, via: Via): Promise<string | Readable> {
   const { plan } = prepared
-  via.recorder?.begin(plan)
   if (isPage(plan)) return listPage(deps, plan, via)
   if (via.marked) return streamMarkedList(deps, plan)
   const list = via.tx === undefined ? statementOf(prepared, compileWhole) : compileList(plan)
@@ -208,7 +225,7 @@ export async function versionOf(
 }
 
 async function readPast(deps: Reads & ReplicaReads & AdmissionLanes, plan: Plan, via: Via) {
-  const [row] = await run<{ data: string }>(deps, plan, compileOne(plan), via)
+  const [row] = await readOfPlan(plan, via.tx, (read) => run<{ data: string }>(deps, read, compileOne(read), via))
   if (row === undefined) throw errors.itemDenied('read')
   return { body: `{"data":${row.data}}`, version: undefined }
 }
@@ -314,9 +331,10 @@ export type StreamOptions = {
 /** An answer that is being read: its text in pieces. `close` must be called. */
 export type OpenAnswer = { readonly chunks: AsyncIterable<string>; close(failed: boolean): Promise<void> }
 
-/** `{"data":[…],"totalCount":n}` row by row; see {@link streamRows}. */
+/** `{"data":[…],"totalCount":n}` row by row; see {@link streamRows}. A value that does not fit may come when half of it is sent. */
 function streamList(deps: ItemReads, plan: Plan, options: StreamOptions = {}): Promise<Readable> {
-  return streamRows(deps, compileStream(plan), (rows, query) => listText(rows, plan, query), ofPlan(plan, options))
+  const fits = asFits(plan)
+  return streamRows(deps, compileStream(fits), (rows, query) => listText(rows, fits, query), ofPlan(plan, options))
 }
 
 /** As {@link streamList}, and at its end the cursor of the snapshot that it was read in: see {@link markOf}. */
@@ -334,7 +352,8 @@ export function openList(
   plan: Plan,
   options: StreamOptions = {},
 ): Promise<OpenAnswer> {
-  return openRows(deps, compileStream(plan), (rows, query) => listText(rows, plan, query), ofPlan(plan, options))
+  const fits = asFits(plan)
+  return openRows(deps, compileStream(fits), (rows, query) => listText(rows, fits, query), ofPlan(plan, options))
 }
 
 /**

@@ -32,6 +32,7 @@ import {
   listBody,
   type OpenAnswer,
   openList,
+  readOfPlan,
 } from '../items/items.ts'
 
 /** A report as it is now. */
@@ -64,7 +65,10 @@ export function openEvaluator(deps: ReportReads): Evaluator {
   const read = async (access: Access, collection: string, query: ListQuery) => {
     const plan = resolveReport(deps, access, collection, query)
     refuseUnrecorded(deps, plan.collections)
-    const body = listBody(plan, await run(compileListUpTo(plan, largestWhole(plan))))
+    const body = listBody(
+      plan,
+      await readOfPlan(plan, undefined, (found) => run(compileListUpTo(found, largestWhole(plan)))),
+    )
     if (body === undefined) throw new AppError(400, 'The report is too long to be followed: set a limit')
     return { body, reads: plan.collections }
   }
@@ -272,12 +276,14 @@ async function outcomeOf(
   try {
     recorder?.begin(plan)
     recorder?.ran(list)
-    const runAt = (db: Database) => runWithin<ListRow>(db, list, deadline)
     const servedBy = recorder?.servedBy
-    const [row] =
-      recorder !== undefined && servedBy === undefined
-        ? await runAt(deps.db)
-        : await readAnywhere(deps, reader, runAt, { horizon: horizonOf(plan.past), servedBy })
+    const [row] = await readOfPlan(plan, undefined, (read) => {
+      const statement = read === plan ? list : compileListUpTo(read, largestWhole(read))
+      const runAt = (db: Database) => runWithin<ListRow>(db, statement, deadline)
+      return recorder !== undefined && servedBy === undefined
+        ? runAt(deps.db)
+        : readAnywhere(deps, reader, runAt, { horizon: horizonOf(plan.past), servedBy })
+    })
     const body = listBody(plan, row!)
     return body === undefined ? { long: plan } : { body }
   } catch (error) {

@@ -11,6 +11,7 @@ import {
   type Requester,
   type Run,
   readPayload,
+  refuseMisfits,
   type StoredValues,
 } from '../items/items.ts'
 import { type OrderedMove, orderOf } from './order.ts'
@@ -88,12 +89,26 @@ async function requireUndoableOf(
     const some = rows.slice(at, at + chunk)
     const before = await past.at(db, collection, fields, some.flatMap(positionsOf))
     for (const [index, row] of some.entries()) {
-      const { payload } = valuesOf(row, fields, { before, nulls: clearedOf(row), only: undefined, action })
+      const { payload, misfits } = valuesOf(row, fields, { before, nulls: clearedOf(row), only: undefined, action })
       const platform = row.restoring?.values
       const unread = { problems: { fields: [], relations: [] } }
       const options = { trusted: true, label: `${index}.`, ...(row.reasons.length > 0 && unread) }
-      readPayload({ ...context, platform }, payload, options)
+      const read = () => readPayload({ ...context, platform }, payload, options)
+      if (misfits.length === 0) read()
+      else {
+        requireAllowed(read)
+        refuseMisfits(misfits.map((name) => `${index}.${name}`))
+      }
     }
+  }
+}
+
+/** Throws what the caller may not do; what is wrong in the values is said elsewhere. */
+function requireAllowed(read: () => unknown): void {
+  try {
+    read()
+  } catch (error) {
+    if (!(error instanceof AppError) || error.status !== 400) throw error
   }
 }
 
@@ -133,6 +148,12 @@ async function applySteps(
     const nulls = new Set([...step.without, ...cleared(row)])
     return { id: row.id, ...valuesOf(row, fields, { before, nulls, only: step.only, action }) }
   })
+  // Throws, and first for what the caller may not do.
+  if (written.some(({ misfits }) => misfits.length > 0))
+    await requireUndoable(
+      { deps, db: tx, requester: own, past },
+      steps.map(({ move }) => rows[move]!),
+    )
   if (action === 'create')
     await write({
       action,
@@ -170,6 +191,13 @@ type Sources = {
   readonly action: 'create' | 'update' | 'none'
 }
 
+type RowToWrite = {
+  readonly payload: Readonly<Record<string, unknown>>
+  readonly stored: StoredValues
+  /** Columns whose value does not fit: such a row is not written. */
+  readonly misfits: readonly string[]
+}
+
 /**
  * The columns to write, as a payload and as they are stored. A new row leaves out what is null by itself. Columns that the row
  * did not have yet are no part of what it was: a new row takes their defaults.
@@ -178,7 +206,8 @@ function valuesOf(
   { collection, image, fields: set }: PlannedRow,
   fields: readonly Field[],
   { before, nulls, only, action }: Sources,
-): { readonly payload: Readonly<Record<string, unknown>>; readonly stored: StoredValues } {
+): RowToWrite {
+  const misfits: string[] = []
   const payload: Record<string, unknown> = {}
   const exact = new Map<string, string | null>()
   const servers = new Map<string, string | null>()
@@ -189,15 +218,17 @@ function valuesOf(
     if ((position === undefined && !isNull) || (only !== undefined && !only.includes(name))) continue
     const was = isNull ? undefined : before.get(position!)!
     if (was?.younger.includes(name) === true) continue
+    const isMisfit = was?.misfits.includes(name) === true
+    if (isMisfit) misfits.push(name)
     const value = was?.exact[name] ?? null
     // Hidden values are stored as they were, a password's hash too.
     if (isServers(collection, name) || field.hidden) servers.set(name, value)
-    else if (action !== 'create' || value !== null || isFilled(collection, field)) {
+    else if (isMisfit || action !== 'create' || value !== null || isFilled(collection, field)) {
       payload[name] = was === undefined ? null : was.shown[name]
       exact.set(name, value)
     }
   }
-  return { payload, stored: { exact, servers } }
+  return { payload, stored: { exact, servers }, misfits }
 }
 
 const isFilled = ({ sortEnabled }: Collection, field: Field): boolean =>

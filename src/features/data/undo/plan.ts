@@ -276,7 +276,9 @@ async function comparedWithNow(
     const wasAt = new Map(fields.flatMap(({ name }) => asPair(name, reversal.fields.get(name) ?? reversal.image)))
     const differs = ([name, position]: [string, string]) => {
       const was = before.get(position)
-      return was?.exact[name] !== values[name] && was?.younger.includes(name) !== true
+      // What does not fit is null in the row as it was, but it was another value.
+      const isOther = was?.exact[name] !== values[name] || was?.misfits.includes(name) === true
+      return isOther && was?.younger.includes(name) !== true
     }
     const changed = new Map([...wasAt].filter(differs))
     const hidden = reversal.image === undefined || past.holdsHidden(collection) ? [] : hiddenFields(collection)

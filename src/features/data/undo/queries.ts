@@ -9,7 +9,7 @@ import { compileCondition } from '../../../query/compile.ts'
 import { projectionList } from '../../../query/compile-rows.ts'
 import { afterSql, namesToLookFor, type Point, reachedSql, youngerSql } from '../../../query/past.ts'
 import { type ResolvedFilter, readableFields, resolveCondition, resolveEnv } from '../../../query/resolve.ts'
-import { createParams, ident, literal, type Params, rowOfJson } from '../../../query/sql.ts'
+import { createParams, ident, literal, misfitsSql, type Params, rowOfJson, ruledBySql } from '../../../query/sql.ts'
 import type { ItemReads, ItemWrites } from '../items/items.ts'
 import type { LoggedChange } from './reversal.ts'
 
@@ -284,6 +284,8 @@ export type RowBefore = {
   readonly exact: Readonly<Record<string, string | null>>
   /** Fields that came to the collection later: it had no value of them, and null in both of these. */
   readonly younger: readonly string[]
+  /** Columns whose value of then does not fit them as they are today; null in both of these. */
+  readonly misfits: readonly string[]
 }
 
 /** By the position of the event. `first` is not after the first of them. */
@@ -297,9 +299,11 @@ export async function rowsBefore(
   if (positions.length === 0) return new Map()
   const rows = await db.any<RowBefore>(
     rawQuery(
-      `select e.position::text as position, ${youngerSql(oldImage, '$3')} as younger,
-         (select row_to_json(o.*) from (select ${projectionList(fields, 't')}) o) as shown, ${textsSql(fields)} as exact
-       from "${logTable}" e cross join lateral ${rowOfJson(collection.name, oldImage)} t
+      `select e.position::text as position, ${youngerSql('i.image', '$3')} as younger,
+         (select row_to_json(o.*) from (select ${projectionList(fields, 't')}) o) as shown, ${textsSql(fields)} as exact, m.misfits
+       from "${logTable}" e cross join lateral (select ${oldImage} as image offset 0) i
+         cross join lateral (select ${misfitsSql(collection.name, 'i.image')} as misfits offset 0) m
+         cross join lateral ${rowOfJson(collection.name, 'i.image - m.misfits')} t
        where e.id in (select ${eventIdSql('p')} from unnest($1::bigint[]) p) and e."createdAt" >= $2::timestamptz`,
       [positions, first, namesToLookFor(collection, fields)],
     ),
@@ -326,7 +330,7 @@ export async function rowsLoaded(
   if (ids.length === 0) return new Map()
   const rows = await db.any<RowBefore>(
     rawQuery(
-      `select ${keyText(collection)} as position, '[]'::json as younger,
+      `select ${keyText(collection)} as position, '[]'::json as younger, '[]'::json as misfits,
          (select row_to_json(o.*) from (select ${projectionList(fields, 't')}) o) as shown, ${textsSql(fields)} as exact
        from ${table} t where ${keyIn(collection, '$1')}`,
       [ids],
@@ -427,8 +431,10 @@ export async function imagesWithin(
   const rows = await db.any<{ position: string }>(
     rawQuery(
       `select e.position::text as position from "${logTable}" e
-       cross join lateral ${rowOfJson(collection.name, oldImage)} t
-       where e.id in (select ${eventIdSql('p')} from unnest($1::bigint[]) p) and ${compileCondition(rule, 't', params)}`,
+       cross join lateral (select ${misfitsSql(collection.name, oldImage)} as misfits offset 0) m
+       cross join lateral ${rowOfJson(collection.name, `(${oldImage}) - m.misfits`)} t
+       where e.id in (select ${eventIdSql('p')} from unnest($1::bigint[]) p) and ${ruledBySql('m.misfits', rule.ruled)}
+         and ${compileCondition(rule, 't', params)}`,
       params.values,
     ),
   )

@@ -11,7 +11,16 @@ import { compileCondition } from '../../../query/compile.ts'
 import { projectionList } from '../../../query/compile-rows.ts'
 import { readInteger, readString } from '../../../query/parse.ts'
 import { readableFields, resolveCondition, resolveEnv } from '../../../query/resolve.ts'
-import { createParams, rowOfJson, type Statement, statement } from '../../../query/sql.ts'
+import {
+  createParams,
+  type Images,
+  misfitsSql,
+  rowOfImage,
+  ruledBySql,
+  type Statement,
+  statement,
+} from '../../../query/sql.ts'
+import { readImages } from '../items/items.ts'
 import { type UndoReads, wireTime } from './queries.ts'
 import { positionOf } from './undo.ts'
 
@@ -34,23 +43,26 @@ export async function listDeleted(
   const isFirst = cursor === undefined || cursor === ''
   const position = isFirst ? undefined : positionOf(cursor)
   if (position === undefined && !isFirst) throw errors.badQuery('cursor: expected the nextCursor of the page before')
-  const asked = deletedStatement(deps, access, name, position, limit + 1)
-  const rows = await admitted(
-    deps.admission,
-    { shape: asked.text, presumed: 'heavy' },
-    () => deps.db.run(asked.text, asked.values, 'prepared') as Promise<{ event: string; data: string }[]>,
-  )
+  const rows = await readImages((images) => {
+    const asked = deletedStatement(deps, access, name, { position, limit: limit + 1, images })
+    return admitted(
+      deps.admission,
+      { shape: asked.text, presumed: 'heavy' },
+      () => deps.db.run(asked.text, asked.values, 'prepared') as Promise<{ event: string; data: string }[]>,
+    )
+  })
   const page = rows.slice(0, limit)
   const next = rows.length > limit ? page.at(-1)!.event : null
   return `{"data":[${page.map(({ data }) => data).join(',')}],"nextCursor":${JSON.stringify(next)}}`
 }
 
+type TrashPage = { readonly position: string | undefined; readonly limit: number; readonly images: Images }
+
 function deletedStatement(
   deps: Clock & Configuration & CurrentCatalog,
   access: Access,
   name: string,
-  position: string | undefined,
-  limit: number,
+  { position, limit, images }: TrashPage,
 ): Statement {
   const catalog = deps.catalog.current()
   const fields = readableFields(catalog, access, name)
@@ -60,12 +72,14 @@ function deletedStatement(
   const params = createParams()
   const entity = params.bind(name, 'text')
   const before = position === undefined ? '' : ` and ${isBefore(params.bind(position, 'bigint'))}`
-  const where = rule === undefined ? '' : ` and ${compileCondition(rule, 't', params)}`
+  const image = goneImage(collection)
+  const isShown = images === 'whole' ? 'true' : ruledBySql(misfitsSql(name, image), rule?.ruled ?? new Set())
+  const where = rule === undefined ? '' : ` and ${isShown} and ${compileCondition(rule, 't', params)}`
   const text = `select e.id::text as event, json_build_object('id', (select to_jsonb(k.*)->${params.bind(collection.primaryKey.name, 'text')} from (
         select ${projectionList([collection.primaryKey], 't')}) k), 'event', e.id, 'deletedAt', ${wireTime('e."createdAt"')},
       'deletedBy', e."userId", 'requestId', e."logRequestId", 'item', o.item)::text as data
     from "${logTable}" e
-    cross join lateral ${rowOfJson(name, goneImage(collection))} t
+    cross join lateral ${rowOfImage(name, image, images)} t
     cross join lateral (select to_jsonb(i.*) as item from (select ${projectionList(fields, 't')}) i) o
     where e.type = 'data' and e.entity = ${entity} and ${isDeletion(collection)}${before}
       and not exists (select from "${logTable}" l where l.type = 'data' and l.entity = ${entity} and l."entityId" = e."entityId"
