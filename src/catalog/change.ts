@@ -444,8 +444,11 @@ async function tablesWithTenants(tx: Tx): Promise<ReadonlySet<string>> {
 async function storeChange(tx: Tx, { collection, change }: CollectionChange, definitions: Definitions): Promise<void> {
   const next = definitions.get(collection)
   const schema = sql.jsonb(next === undefined ? null : toStored(next))
+  // The clock and not the start of the transaction: the last event of a dropped collection of this name may be younger than that.
   if (change === 'create')
-    await tx.any(sql`insert into "svc_SchemaDefinition" ("collectionName", schema) values (${collection}, ${schema})`)
+    await tx.any(
+      sql`insert into "svc_SchemaDefinition" ("collectionName", schema, "createdAt") values (${collection}, ${schema}, clock_timestamp())`,
+    )
   if (change === 'update')
     await tx.any(
       sql`update "svc_SchemaDefinition" set schema = ${schema}, "updatedAt" = now() where "collectionName" = ${collection}`,

@@ -72,6 +72,13 @@ export function afterSql(point: Point, params: Params, event = 'e'): string {
   return `(${event}.xid >= ${params.bind(point.xmax, 'xid8')} or ${event}.xid = any(${running}))`
 }
 
+/**
+ * Whether an event is of the collection (its name as SQL) that is there today, and not of a dropped one of the same name: those of the
+ * platform are never dropped. In a form that no index is looked for: the other conditions find the events.
+ */
+export const ofTodaySql = (collection: string, event = 'e'): string =>
+  `coalesce(${event}."createdAt" >= (select d."createdAt" from public."svc_SchemaDefinition" d where d."collectionName" = ${collection} and d."collectionName" not like 'svc\\_%'), true)`
+
 /** Refuses points that are older than the log or yet to come; true otherwise. */
 export function reachedSql(point: Point, params: Params): string {
   if (point.kind === 'time') return `(select svc_log.reach(null, null, ${params.bind(point.time, 'timestamptz')}))`
@@ -84,7 +91,7 @@ export function reachedSql(point: Point, params: Params): string {
 function sinceSql(collection: Collection, after: string, { images, ruled }: Past): string {
   const image = `case when e.changes ? 'erased' then null when e.action = 'update' then (e.changes->'after') || (e.changes->'before') else e.changes->'before' end`
   const since = `select distinct on (e."entityId") e."entityId" as id, ${image} as image from public."svc_AuditLog" e
-    where e.entity = ${literal(collection.name)} and e.type = 'data' and ${after} order by e."entityId", e.position`
+    where e.entity = ${literal(collection.name)} and e.type = 'data' and ${after} and ${ofTodaySql(literal(collection.name))} order by e."entityId", e.position`
   if (images === 'whole') return since
   const isShown = ruledBySql('m.misfits', ruled.get(collection.name) ?? new Set())
   return `select f.id, case when ${isShown} then f.image - m.misfits end as image from (${since}) f

@@ -234,3 +234,79 @@ describe('asOf', () => {
     }
   })
 })
+
+describe('a collection that is made again under the name of a dropped one', () => {
+  const define = async (fields: object) => {
+    const made = await api.admin('POST', '/schemas', {
+      collectionName: 'phoenix',
+      schema: { fields: { id: { type: 'Integer', primaryKey: true }, ...fields } },
+    })
+    expect(made.status, made.text).toBe(201)
+  }
+  const events = async () =>
+    (await api.sql(`select count(*)::int as n from "svc_AuditLog" where entity = 'phoenix'`))[0].n
+  const requestOf = ({ headers }: { headers: Record<string, unknown> }) =>
+    headers['x-log-request-id'] ?? headers['x-request-id']
+
+  it('begins with an empty past, and the log keeps the old one', async () => {
+    await define({ secret: { type: 'String' }, n: { type: 'Text' } })
+    for (const id of [1, 2, 3]) await api.admin('POST', '/items/phoenix', { id, secret: 'canary', n: 'abc' })
+    const before = await cursor()
+    const { body: since } = await api.admin('GET', '/changes')
+    const deletion = await api.admin('DELETE', '/items/phoenix/1')
+    await api.admin('PATCH', '/items/phoenix/2', { secret: 'canary 2' })
+    const old = await api.sql(
+      `select id::text, action, "entityId" as item from "svc_AuditLog" where entity = 'phoenix' order by position`,
+    )
+    const dropped = await api.admin('DELETE', '/schemas/phoenix')
+    expect(dropped.status, dropped.text).toBe(200)
+    await define({ secret: { type: 'String' }, n: { type: 'Integer' } })
+    const [empty, emptyAt] = [await cursor(), await time()]
+
+    const everywhere = async () => {
+      const answers = [
+        await api.admin('GET', path('phoenix', { sort: 'id' }, before)),
+        await api.admin('GET', '/items/phoenix/deleted'),
+        await api.admin('GET', path('phoenix', { sort: 'id' }, empty)),
+        await api.admin('GET', path('phoenix', { sort: 'id' }, emptyAt)),
+      ]
+      expect(answers.map(({ status, text }) => (status === 200 ? 200 : text))).toEqual([200, 200, 200, 200])
+      return answers.map(({ body }) => body.data)
+    }
+    expect(await everywhere()).toEqual([[], [], [], []])
+    expect((await api.admin('GET', '/items/phoenix/1/history')).status).toBe(403)
+    for (const id of [1, 2]) {
+      const event = old.findLast(({ item }) => item === String(id))!.id
+      expect((await api.admin('POST', `/items/phoenix/${id}/restore`, { before: event })).status).toBe(403)
+    }
+    const undone = await api.admin('POST', '/log/undo', { requestId: requestOf(deletion), dryRun: true })
+    expect(undone.body.data, undone.text).toMatchObject({
+      rows: [],
+      notUndone: [{ collection: 'phoenix', rows: 1, reason: 'dropped' }],
+    })
+    const refused = await api.admin('POST', '/log/undo', { requestId: requestOf(deletion) })
+    expect(refused.body.error.code, refused.text).toBe('NOTHING_TO_UNDO')
+
+    // An old key again: its past is that of the new row.
+    await api.admin('POST', '/items/phoenix', { id: 1, n: 5 })
+    const made = await cursor()
+    const changed = await api.admin('PATCH', '/schemas/phoenix', { schema: { fields: { more: { type: 'String' } } } })
+    expect(changed.status, changed.text).toBe(200)
+    const deleted = await api.admin('DELETE', '/items/phoenix/1')
+    expect(await everywhere()).toMatchObject([[], [{ id: 1, item: { id: 1, n: 5 } }], [], []])
+    expect((await api.admin('GET', path('phoenix', {}, made))).body.data).toMatchObject([{ id: 1, n: 5 }])
+    const { body: history } = await api.admin('GET', '/items/phoenix/1/history')
+    expect(history.data.map(({ action }: { action: string }) => action)).toEqual(['delete', 'create'])
+    expect((await api.admin('POST', '/log/undo', { requestId: requestOf(deleted) })).status).toBe(200)
+    expect(await api.sql('select id, n, secret from phoenix')).toEqual([{ id: 1, n: 5, secret: null }])
+
+    expect(await events()).toBe(old.length + 3)
+    const log = await api.admin('GET', `/items/svc_AuditLog?filter=${JSON.stringify({ entity: 'phoenix' })}&count=true`)
+    expect(log.body.totalCount).toBe(old.length + 3)
+    const { body: changes } = await api.admin(
+      'GET',
+      `/changes?collections=phoenix&since=${encodeURIComponent(since.cursor)}`,
+    )
+    expect(changes.data.length).toBe(5)
+  })
+})

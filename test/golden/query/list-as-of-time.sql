@@ -5,6 +5,11 @@ with "$since0" as materialized (
   where e.entity = 'notes'
   and e.type = 'data'
   and e."createdAt" > $1::timestamptz
+  and coalesce(e."createdAt" >= (
+      select d."createdAt"
+      from public."svc_SchemaDefinition" d
+      where d."collectionName" = 'notes'
+      and d."collectionName" not like 'svc\_%'), true)
   order by e."entityId", e.position), "notes" as not materialized (
   select c.*
   from public."notes" c
@@ -27,6 +32,11 @@ with "$since0" as materialized (
   where e.entity = 'users'
   and e.type = 'data'
   and e."createdAt" > $1::timestamptz
+  and coalesce(e."createdAt" >= (
+      select d."createdAt"
+      from public."svc_SchemaDefinition" d
+      where d."collectionName" = 'users'
+      and d."collectionName" not like 'svc\_%'), true)
   order by e."entityId", e.position), "users" as not materialized (
   select c.*
   from public."users" c

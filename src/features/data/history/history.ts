@@ -18,11 +18,12 @@ import type { Access } from '../../../query/access.ts'
 import { compileCondition } from '../../../query/compile.ts'
 import { projectionList } from '../../../query/compile-rows.ts'
 import { readInteger, readString } from '../../../query/parse.ts'
-import { afterSql, namesToLookFor, parsePoint, youngerSql } from '../../../query/past.ts'
+import { afterSql, namesToLookFor, ofTodaySql, parsePoint, youngerSql } from '../../../query/past.ts'
 import { type ResolvedFilter, readableFields, resolveCondition, resolveEnv } from '../../../query/resolve.ts'
 import {
   createParams,
   type Images,
+  literal,
   misfitsSql,
   rowOfJson,
   ruledBySql,
@@ -217,7 +218,7 @@ function historyStatement(sight: ItemSight, { id, position, limit }: HistoryPage
           l.changes->'after' as new
         from "${logTable}" l
         where l.type = 'data' and l.entity = ${params.bind(collection.name, 'text')} and l."entityId" = ${params.bind(id, 'text')}
-          and l.position < ${params.bind(position ?? newest, 'bigint')}
+          and ${ofTodaySql(literal(collection.name), 'l')} and l.position < ${params.bind(position ?? newest, 'bigint')}
       ) e
     ) h
     where case when h.erased then ${params.bind(erased, 'boolean')} else h.before is distinct from h.after end
@@ -230,7 +231,7 @@ function versionStatement(sight: ItemSight, id: string, position: string, side: 
   const params = createParams()
   const event = `select ${side === 'after' ? `l.changes->'after'` : oldImage} as image from "${logTable}" l where l.type = 'data'
     and l.entity = ${params.bind(sight.collection.name, 'text')} and l."entityId" = ${params.bind(id, 'text')}
-    and l.position = ${params.bind(position, 'bigint')}`
+    and ${ofTodaySql(literal(sight.collection.name), 'l')} and l.position = ${params.bind(position, 'bigint')}`
   const image = imageSql(sight, 'e.image', params)
   const younger = youngerSql('e.image', params.bind(namesToLookFor(sight.collection, sight.fields), 'text[]'))
   return statement(
@@ -246,7 +247,7 @@ function unheldStatement(collection: Collection, id: string, asOf: string, field
   const params = createParams()
   const event = `select ${oldImage} as image from "${logTable}" l where l.type = 'data'
     and l.entity = ${params.bind(collection.name, 'text')} and l."entityId" = ${params.bind(id, 'text')}
-    and ${afterSql(parsePoint(asOf), params, 'l')} order by l.position limit 1`
+    and ${ofTodaySql(literal(collection.name), 'l')} and ${afterSql(parsePoint(asOf), params, 'l')} order by l.position limit 1`
   const younger = youngerSql('e.image', params.bind(namesToLookFor(collection, fields), 'text[]'))
   const misfits = misfitsSql(collection.name, 'e.image')
   return statement(`select ${younger} as younger, ${misfits} as misfits from (${event}) e`, params.values)

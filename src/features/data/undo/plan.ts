@@ -135,10 +135,21 @@ export async function planUndo(
 }
 
 /** The reversal of one row. */
-export type RowReversal = { readonly collection: string; readonly id: string; readonly reversal: Reversal | undefined }
+export type RowReversal = {
+  readonly collection: string
+  readonly id: string
+  readonly reversal: Reversal | undefined
+  /** It was in a collection of this name that was dropped, whatever has the name today. */
+  readonly isDropped?: boolean
+}
 
 export const reversalsOf = (logged: readonly LoggedRow[]): readonly RowReversal[] =>
-  logged.map(({ collection, id, changes }) => ({ collection, id, reversal: reversalOf(changes) }))
+  logged.map(({ collection, id, changes }) => ({
+    collection,
+    id,
+    reversal: reversalOf(changes),
+    isDropped: changes.length === 0,
+  }))
 
 /** Rows with what speaks against each alone, and those that stay. With `compared` every row is looked at. */
 export async function planReversals(
@@ -153,10 +164,13 @@ export async function planReversals(
   const kept: ExcludedRows[] = []
   for (const [name, list] of Map.groupBy(reversals, ({ collection }) => collection)) {
     const collection = collections.get(name)
-    if (collection === undefined) kept.push({ collection: name, rows: list.length, reason: 'dropped' })
-    else if (isProtected(name)) kept.push({ collection: name, rows: list.length, reason: 'protected' })
+    const there = collection === undefined ? [] : list.filter(({ isDropped }) => isDropped !== true)
+    const dropped = list.length - there.length
+    if (dropped > 0) kept.push({ collection: name, rows: dropped, reason: 'dropped' })
+    if (collection === undefined || there.length === 0) continue
+    if (isProtected(name)) kept.push({ collection: name, rows: there.length, reason: 'protected' })
     else {
-      const planned = await planCollection(deps, db, collection, list, { past, compared })
+      const planned = await planCollection(deps, db, collection, there, { past, compared })
       rows.push(...planned.rows)
       if (planned.gone > 0) kept.push({ collection: name, rows: planned.gone, reason: 'content gone' })
     }

@@ -7,7 +7,7 @@ import { isUuid } from '../../../language/text.ts'
 import type { Access } from '../../../query/access.ts'
 import { compileCondition } from '../../../query/compile.ts'
 import { projectionList } from '../../../query/compile-rows.ts'
-import { afterSql, namesToLookFor, type Point, reachedSql, youngerSql } from '../../../query/past.ts'
+import { afterSql, namesToLookFor, ofTodaySql, type Point, reachedSql, youngerSql } from '../../../query/past.ts'
 import { type ResolvedFilter, readableFields, resolveCondition, resolveEnv } from '../../../query/resolve.ts'
 import { createParams, ident, literal, misfitsSql, type Params, rowOfJson, ruledBySql } from '../../../query/sql.ts'
 import type { ItemReads, ItemWrites } from '../items/items.ts'
@@ -237,7 +237,7 @@ export async function outlineOf(
   )
 }
 
-/** The rows that the chosen events are about. */
+/** The rows of today's collections that the chosen events are about. */
 export async function touchedRows(
   db: Reader,
   chosen: EventChoice,
@@ -246,13 +246,13 @@ export async function touchedRows(
   return db.any(
     rawQuery(
       `select l.entity as collection, json_agg(distinct l."entityId") as ids from "${logTable}" l
-       where ${chosenSql(chosen, params)} and l.type = 'data' group by 1 order by 1`,
+       where ${chosenSql(chosen, params)} and l.type = 'data' and ${ofTodaySql('l.entity', 'l')} group by 1 order by 1`,
       params.values,
     ),
   )
 }
 
-/** A row with all its events since the first chosen one. */
+/** A row with all its events since the first chosen one; without events if it was in a dropped collection of the same name. */
 export type LoggedRow = { readonly collection: string; readonly id: string; readonly changes: readonly LoggedChange[] }
 
 /** `first` is when the first chosen event was written. */
@@ -263,13 +263,14 @@ export async function changesOf(db: Reader, chosen: EventChoice, first: string):
   return db.any<LoggedRow>(
     rawQuery(
       `with touched as materialized (
-         select l.entity, l."entityId", min(l.position) as first from "${logTable}" l where ${where} and l.type = 'data' group by 1, 2)
-       select e.entity as collection, e."entityId" as id, json_agg(json_build_object(
+         select l.entity, l."entityId", min(l.position) filter (where ${ofTodaySql('l.entity', 'l')}) as first
+         from "${logTable}" l where ${where} and l.type = 'data' group by 1, 2)
+       select t.entity as collection, t."entityId" as id, coalesce(json_agg(json_build_object(
            'position', e.position::text, 'action', e.action, 'isErased', e.changes ? 'erased', 'isUndone', ${isChosen},
            'fields', case when e.action = 'update' and jsonb_typeof(e.changes->'before') = 'object'
              then (select coalesce(json_agg(k), '[]') from jsonb_object_keys(e.changes->'before') k) else '[]'::json end
-         ) order by e.position) as changes
-       from touched t join "${logTable}" e on e.type = 'data' and e.entity = t.entity and e."entityId" = t."entityId"
+         ) order by e.position) filter (where e.position is not null), '[]') as changes
+       from touched t left join "${logTable}" e on e.type = 'data' and e.entity = t.entity and e."entityId" = t."entityId"
          and e.position >= t.first and e."createdAt" >= ${params.bind(first, 'timestamptz')}
        group by 1, 2 order by 1, 2`,
       params.values,

@@ -10,6 +10,7 @@ import type { Access } from '../../../query/access.ts'
 import { compileCondition } from '../../../query/compile.ts'
 import { projectionList } from '../../../query/compile-rows.ts'
 import { readInteger, readString } from '../../../query/parse.ts'
+import { ofTodaySql } from '../../../query/past.ts'
 import { readableFields, resolveCondition, resolveEnv } from '../../../query/resolve.ts'
 import {
   createParams,
@@ -81,7 +82,7 @@ function deletedStatement(
     from "${logTable}" e
     cross join lateral ${rowOfImage(name, image, images)} t
     cross join lateral (select to_jsonb(i.*) as item from (select ${projectionList(fields, 't')}) i) o
-    where e.type = 'data' and e.entity = ${entity} and ${isDeletion(collection)}${before}
+    where e.type = 'data' and e.entity = ${entity} and ${ofTodaySql(entity)} and ${isDeletion(collection)}${before}
       and not exists (select from "${logTable}" l where l.type = 'data' and l.entity = ${entity} and l."entityId" = e."entityId"
         and l.position > e.position and ${isLater(collection)})${where}
     order by e."createdAt" desc, e.position desc limit ${params.bind(limit, 'bigint')}`
