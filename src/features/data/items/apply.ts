@@ -22,8 +22,9 @@ import {
 } from './context.ts'
 import { guardDelete, guardInserts, guardRow, guardRows, guardTrees } from './guard.ts'
 import { beforeGone, beforeRow, meetsHooks, noteWritten } from './hooking.ts'
+import { noTenant, type TenantOfRow, tenantFirst, tenantOf, withTenant } from './nested-tenants.ts'
 import { type Reference, readPayload, referenceOf } from './payload.ts'
-import { type ChildSet, type Element, openWrite, type Tree } from './plan.ts'
+import { type ChildSet, type Element, inTurn, openWrite, type Tree, type TreeParent } from './plan.ts'
 import {
   type ChangedId,
   changedId,
@@ -67,7 +68,7 @@ export async function createTrees(given: Run, trees: readonly Tree[]): Promise<s
 export async function updateTrees(given: Run, trees: readonly Tree[], ifMatch?: Versions): Promise<string[]> {
   const run = await guardTrees(given, trees)
   const ids: string[] = []
-  for (const tree of trees) ids.push(await applyTree(run, tree, [], ifMatch))
+  for (const tree of trees) ids.push(await applyTree(run, tree, { ifMatch }))
   return ids
 }
 
@@ -96,30 +97,56 @@ export async function deleteRows(
  * Writes a row with everything that hangs on it: first the rows it points at, then itself, then the rows that point at
  * it. The id is the JSON text of its key. Its row rule is checked at the end, because the rule may look at those rows.
  */
-async function applyTree(run: Run, tree: Tree, given: readonly Cell[] = [], ifMatch?: Versions): Promise<string> {
+async function applyTree(
+  run: Run,
+  tree: Tree,
+  { given = [], above = noTenant, ifMatch }: ApplyOptions = {},
+): Promise<string> {
   const keys: Cell[] = []
-  for (const { relation, tree: parent, isBeside } of tree.parents)
-    if (isBeside) await applyTree(run, parent)
-    else keys.push(...(await keysTo(run, tree.context.collection, relation, parent)))
-  const id = await writeRow(run, tree, withCells(tree.cells, [...keys, ...given]), ifMatch)
-  for (const set of tree.sets) await applySet(run, tree, set, id)
+  const cells = () => withCells(tree.cells, [...keys, ...given])
+  const own = isPlain(tree) ? noTenant : tenantOf(run, tree, cells, above)
+  for (const parent of tenantFirst(tree.parents))
+    if (parent.isBeside) await applyTree(run, parent.tree, { above: own })
+    else keys.push(...(await keysTo(run, tree.context.collection, parent, own)))
+  const whole = tree.id === undefined ? await withTenant(tree.context, cells(), above) : cells()
+  const id = await writeRow(run, tree, whole, ifMatch)
+  for (const set of tree.sets) await applySet(run, tree, set, { id, tenant: own })
   if (tree.sets.length > 0) await recheck(run, tree, id)
   return id
 }
 
-/** Writes the rows a tree points at, and gives the cells that do. */
-async function keysTo(run: Run, own: Collection, relation: Relation, parent: Tree): Promise<readonly Cell[]> {
+type ApplyOptions = {
+  /** Columns that the row gets from the one that it is nested in. */
+  readonly given?: readonly Cell[]
+  /** Of the row that it is nested in. */
+  readonly above?: TenantOfRow
+  readonly ifMatch?: Versions | undefined
+}
+
+/** Writes the rows a tree points at, and gives the cells that do. `above` is the tenant of the row that points. */
+async function keysTo(
+  run: Run,
+  own: Collection,
+  { relation, tree }: TreeParent,
+  above: TenantOfRow,
+): Promise<readonly Cell[]> {
   const { foreignKey, discriminator } = relation
-  const key = keyCell(own.fields.get(foreignKey)!, await targetKey(run, relation, parent))
+  const key = keyCell(
+    own.fields.get(foreignKey)!,
+    await targetKey(run, relation, await applyTree(run, tree, { above }), tree.context),
+  )
   return discriminator === undefined
     ? [key]
     : [key, keyCell(own.fields.get(discriminator.column)!, discriminator.value)]
 }
 
 /** The value of a foreign key to a row just written: its primary key, or another unique column of it. */
-async function targetKey(run: Run, { targetKey: name }: Relation, parent: Tree): Promise<unknown> {
-  const { collection } = parent.context
-  const id = await applyTree(run, parent)
+async function targetKey(
+  run: Run,
+  { targetKey: name }: Relation,
+  id: string,
+  { collection }: WriteContext,
+): Promise<unknown> {
   const { primaryKey, fields } = collection
   if (name === primaryKey.name) return JSON.parse(id)
   const { value, pgType } = keyCell(primaryKey, JSON.parse(id))
@@ -169,13 +196,13 @@ async function recheck(run: Run, { context }: Tree, id: string): Promise<void> {
  * Makes a relation hold exactly these rows: what is missing is let go or deleted, existing rows are taken over and
  * changed, new ones created. Rows that the caller can neither see nor change stay where they are.
  */
-async function applySet(run: Run, tree: Tree, set: ChildSet, parentId: string): Promise<void> {
+async function applySet(run: Run, tree: Tree, set: ChildSet, parent: SetParent): Promise<void> {
   if (set.relation.kind === 'belongsToMany') {
     const ids: LinkMember[] = []
-    for (const element of set.elements) ids.push(await memberOf(run, element))
-    return applyLinks(run, tree, set, parentId, ids)
+    for (const element of set.elements) ids.push(await memberOf(run, element, parent))
+    return applyLinks(run, tree, set, parent, ids)
   }
-  const owner = ownerOf(set, parentId)
+  const owner = ownerOf(set, parent)
   const present = tree.id === undefined ? [] : await rowsOfSet(run, set, owner)
   const { kept, elements } = matched(set, present)
   const left = await removeRows(
@@ -196,10 +223,13 @@ async function applySet(run: Run, tree: Tree, set: ChildSet, parentId: string): 
 }
 
 /** The other end of a many-to-many link: named by its id, or written first. */
-async function memberOf(run: Run, { id, tree, label }: Element): Promise<LinkMember> {
+async function memberOf(run: Run, { id, tree, label }: Element, { tenant }: SetParent): Promise<LinkMember> {
   if (tree === undefined) return { id: id!, label, isOwn: false }
-  return { id: String(JSON.parse(await applyTree(run, tree))), label, isOwn: true }
+  return { id: String(JSON.parse(await applyTree(run, tree, { above: tenant }))), label, isOwn: true }
 }
+
+/** The row whose relation is written: its key as JSON text, and what rows in the relation take from it. */
+type SetParent = { readonly id: string; readonly tenant: TenantOfRow }
 
 /** Points rows that were not in the set at their new parent, which is an update of them. */
 async function takeOver(run: Run, set: ChildSet, owner: Owner, elements: readonly Element[]): Promise<void> {
@@ -229,7 +259,7 @@ async function updateEach(
     const context = openWrite(run.deps, run.requester, set.target.name, 'update', { asPart: true })
     const tree = await set.planUpdate(id!, {}, label)
     if (tree.previous === undefined) throw relationalError([{ field: label, message: unknownItem('update') }])
-    await applyTree(run, tree, ownedCells(context, owner))
+    await applyTree(run, tree, { given: ownedCells(context, owner), above: owner.tenant })
   }
 }
 
@@ -246,7 +276,7 @@ async function changeRow(
   const changes = Object.keys(rest).length === 0 ? tree : await set.planUpdate(id, rest, label)
   if (changes === undefined) return
   const context = openWrite(run.deps, run.requester, set.target.name, 'update', { asPart: true })
-  await applyTree(run, changes, kept.has(id) ? [] : ownedCells(context, owner))
+  await applyTree(run, changes, { given: kept.has(id) ? [] : ownedCells(context, owner), above: owner.tenant })
 }
 
 /** Plain rows of one set are one statement. */
@@ -259,12 +289,15 @@ async function createRows(
   const trees = elements.flatMap(({ tree }) => (tree === undefined || tree.id !== undefined ? [] : [tree]))
   if (trees.length === 0) return
   const context = openWrite(run.deps, run.requester, target.name, 'create', { asPart: true })
-  const cells = ownedCells(context, owner)
+  const given = ownedCells(context, owner)
   if (!trees.every(isPlain)) {
-    for (const tree of trees) await applyTree(run, tree, cells)
+    for (const tree of trees) await applyTree(run, tree, { given, above: owner.tenant })
     return
   }
-  const rows = trees.map((tree) => ({ ...tree, cells: withCells(tree.cells, cells) }))
+  const rows = await inTurn(trees, async (tree) => {
+    const cells = await withTenant(context, withCells(tree.cells, given), owner.tenant)
+    return { ...tree, cells }
+  })
   guardInserts(run, context, rows)
   const place = { label: `${label}.`, aliases: trees[0]!.aliases, rows }
   const ids = await runWrite(run, insertStatement(context, rows), place)
@@ -278,8 +311,12 @@ function ownedCells(context: WriteContext & { action: WriteAction }, owner: Owne
   return cells.filter(({ field }) => Object.hasOwn(owner.payload, field.name))
 }
 
-/** The columns that make a row one of its parent's, as a payload. */
-type Owner = { readonly payload: Readonly<Record<string, unknown>> }
+type Owner = {
+  /** The columns that make a row one of its parent's. */
+  readonly payload: Readonly<Record<string, unknown>>
+  /** The parent's. */
+  readonly tenant: TenantOfRow
+}
 
 /** The far end of a link. */
 type LinkMember = {
@@ -300,11 +337,11 @@ type PresentRow = {
   readonly mine: boolean
 }
 
-function ownerOf({ relation }: ChildSet, parentId: string): Owner {
+function ownerOf({ relation }: ChildSet, { id, tenant }: SetParent): Owner {
   const { foreignKey, discriminator } = relation
-  const key = [foreignKey, JSON.parse(parentId)] as const
+  const key = [foreignKey, JSON.parse(id)] as const
   const scope = discriminator === undefined ? [] : [[discriminator.column, discriminator.value] as const]
-  return { payload: Object.fromEntries([key, ...scope]) }
+  return { payload: Object.fromEntries([key, ...scope]), tenant }
 }
 
 /** The set as it is, without soft-deleted rows. */
@@ -389,7 +426,7 @@ async function removeRows(
 
 /** The same columns, pointing at nothing. */
 function clearedOf({ payload }: Owner): Owner {
-  return { payload: Object.fromEntries(Object.keys(payload).map((name) => [name, null])) }
+  return { payload: Object.fromEntries(Object.keys(payload).map((name) => [name, null])), tenant: noTenant }
 }
 
 async function release(run: Run, context: Removal, { payload }: Owner, ids: readonly string[]): Promise<number> {
@@ -459,13 +496,13 @@ async function applyLinks(
   run: Run,
   tree: Tree,
   { relation, target, label }: ChildSet,
-  parentId: string,
+  parent: SetParent,
   members: readonly LinkMember[],
 ): Promise<void> {
   const link: RelationLink = {
     relation,
     target,
-    parentId,
+    parent,
     through: run.deps.catalog.current().collections.get(relation.through!)!,
   }
   const present = tree.id === undefined ? [] : await linksOf(run, link)
@@ -482,24 +519,21 @@ async function applyLinks(
 type RelationLink = {
   readonly relation: Relation
   readonly target: Collection
-  readonly parentId: string
+  readonly parent: SetParent
   readonly through: Collection
 }
 
 type PresentLink = { readonly id: string; readonly end: string; readonly seen: boolean }
 
-async function linksOf(
-  run: Run,
-  { relation, target, parentId, through }: RelationLink,
-): Promise<readonly PresentLink[]> {
+async function linksOf(run: Run, { relation, target, parent, through }: RelationLink): Promise<readonly PresentLink[]> {
   const params = createParams()
-  const parent = keyCell(through.fields.get(relation.foreignKey)!, JSON.parse(parentId))
+  const key = keyCell(through.fields.get(relation.foreignKey)!, JSON.parse(parent.id))
   const kept = through.paranoid ? ' and l."deletedAt" is null' : ''
   return run.tx.any<PresentLink>(
     rawQuery(
       `select ${projection(through, 'l')}, l.${ident(relation.otherKey!)}::text as end, ${endSeen(run, relation, target, params)} as seen
        from ${ident(through.name)} l
-       where l.${ident(relation.foreignKey)} = ${params.bind(parent.value, parent.pgType)}${kept}`,
+       where l.${ident(relation.foreignKey)} = ${params.bind(key.value, key.pgType)}${kept}`,
       params.values,
     ),
   )
@@ -514,19 +548,20 @@ function endSeen(run: Run, relation: Relation, target: Collection, params: Param
 
 async function addLinks(run: Run, link: RelationLink, label: string, members: readonly LinkMember[]): Promise<void> {
   if (members.length === 0) return
-  const { relation, parentId, through } = link
+  const { relation, parent, through } = link
   const context = openWrite(run.deps, run.requester, through.name, 'create', { asPart: true })
   const named = members.some(({ isOwn }) => !isOwn)
     ? referenceOf(context, endOf(link), { byRelation: true })
     : undefined
   const rows: LinkRow[] = []
   for (const { id, isOwn, label: place } of members) {
-    const ends = { [relation.foreignKey]: JSON.parse(parentId), [relation.otherKey!]: id }
+    const ends = { [relation.foreignKey]: JSON.parse(parent.id), [relation.otherKey!]: id }
     const told = await beforeRow({ deps: run.deps, run }, context, ends, undefined)
     const payload = told === undefined ? ends : told.payload
     const references = new Map<string, Reference>()
     if (!isOwn && named !== undefined) references.set(relation.otherKey!, named)
-    rows.push(linkRow(context, { ends, payload, references, label: `${place}.` }))
+    const row = linkRow(context, { ends, payload, references, label: `${place}.` })
+    rows.push({ ...row, cells: await withTenant(context, row.cells, parent.tenant) })
   }
   guardInserts(run, context, rows)
   const ids = await runWrite(run, insertStatement(context, rows), {
