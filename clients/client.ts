@@ -66,6 +66,7 @@ export type UndoRequest = {
   readonly dryRun?: boolean
   readonly plan?: string
   readonly force?: readonly { readonly collection: string; readonly id: string }[]
+  readonly limit?: number
 }
 
 export type Client<S extends SchemaType = AnySchema> = {

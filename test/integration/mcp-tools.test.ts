@@ -120,6 +120,47 @@ it('reads items in all ways', async () => {
   expect((await done('svc_list_items', { collection: 'book' })).totalCount).toBe(2)
 })
 
+it('shows the beginning of a large undo, and undoes all of it', async () => {
+  const { call, done } = await connect()
+  const names = Array.from({ length: 60 }, (_, n) => `a_field_with_a_long_name_${n}`)
+  const fields = Object.fromEntries(names.map((name) => [name, { type: 'Integer', defaultValue: 0 }]))
+  await done('svc_create_schema', { collection: 'wide', schema: { fields } })
+  await api.sql('insert into wide select from generate_series(1, 1200)')
+  const after = await api.position()
+  await api.sql(`update wide set ${names.map((name) => `${name} = 1`)}`)
+  const position = String(after + 1n)
+  // All of it is more than a tool may answer.
+  const { text, body } = await api.admin('POST', '/log/undo', { position, dryRun: true })
+  expect([text.length > 1_000_000, body.data.rows.length, body.data.more]).toEqual([true, 1000, undefined])
+  const { data } = await done('svc_undo', { position })
+  expect(data).toEqual({
+    plan: body.data.plan,
+    counts: [{ collection: 'wide', create: 0, update: 1200, delete: 0, conflicts: 0 }],
+    rows: body.data.rows.slice(0, 25),
+    conflicts: [],
+    notUndone: [],
+    more: { rows: 1175, conflicts: 0, notUndone: 0 },
+  })
+  await api.sql(`update wide set "${names[0]}" = 2`)
+  const { value, isRefused } = await call('svc_undo', { position, plan: data.plan, limit: 3 })
+  expect([isRefused, value.error.code]).toEqual([true, 'PLAN_CHANGED'])
+  const { plan } = (await done('svc_undo', { position, limit: 3 })).data
+  const before = await api.position()
+  const refused = await call('svc_undo', { position, plan, limit: 3 })
+  const { conflicts, more } = refused.value.error.details
+  expect([refused.value.error.code, conflicts.length, more]).toEqual([
+    'UNDO_CONFLICT',
+    3,
+    { rows: 1197, conflicts: 1197, notUndone: 0 },
+  ])
+  expect(await api.log(before)).toEqual([])
+  await api.sql(`update wide set "${names[0]}" = 0`)
+  const last = (await done('svc_undo', { position })).data
+  expect((await done('svc_undo', { position, plan: last.plan })).data.more.rows).toBe(1175)
+  const sum = names.map((name) => `sum("${name}")`).join(' + ')
+  expect(await api.sql(`select (${sum})::int as left from wide`)).toEqual([{ left: 0 }])
+})
+
 it('stores, describes and deletes files', async () => {
   const { done, call } = await connect()
   const source = createServer((_request, response) => response.setHeader('content-type', 'text/plain').end('Ada'))

@@ -590,6 +590,41 @@ describe('facts that others caused', () => {
   })
 })
 
+describe('limit', () => {
+  it('bounds the lists and says how many it leaves out, of those that the caller may read', async () => {
+    const names = Array.from({ length: 5 }, (_, n) => ({ name: `limited ${n}` }))
+    const { id: requestId } = await ok(api.admin('POST', '/items/genre/bulk', names))
+    const look = async (limit: unknown, call?: Call) => undo({ requestId, dryRun: true, limit }, call)
+    const whole = (await ok(undo({ requestId, dryRun: true }))).data
+    expect(whole).not.toHaveProperty('more')
+    const { data } = await ok(look(2))
+    expect(data).toEqual({ ...whole, rows: whole.rows.slice(0, 2), more: { rows: 3, conflicts: 0, notUndone: 0 } })
+    expect((await ok(look(5))).data).toEqual({ ...whole, more: { rows: 0, conflicts: 0, notUndone: 0 } })
+    for (const limit of [0, 1001, 1.5, 'x']) expect((await look(limit)).status).toBe(400)
+    const some = await api.user([
+      { collection: 'genre', action: 'read', fields: ['*'], conditions: { name: { neq: 'limited 0' } } },
+      ...grants('genre', ['delete']),
+    ])
+    expect((await ok(look(1, some.call))).data).toMatchObject({
+      counts: [{ collection: 'genre', delete: 5 }],
+      rows: [expect.anything()],
+      more: { rows: 3 },
+    })
+    await ok(undo({ requestId }))
+  })
+
+  it('bounds the effects that stay', async () => {
+    const email = 'limit@example.com'
+    const { id: requestId } = await ok(
+      api.anonymous('POST', '/auth/register', { firstName: 'L', lastName: 'L', email, password: 'a long password' }),
+    )
+    const all = (await ok(undo({ requestId, dryRun: true }))).data.notUndone
+    expect(all.length).toBeGreaterThan(1)
+    const { notUndone, more } = (await ok(undo({ requestId, dryRun: true, limit: 1 }))).data
+    expect([notUndone, more.notUndone]).toEqual([all.slice(0, 1), all.length - 1])
+  })
+})
+
 describe('deliveries of webhooks', () => {
   it('is counted for each, and stays', async () => {
     const insert = (id: string) =>

@@ -60,6 +60,16 @@ const UndoBody = Type.Object(
       }),
     ),
     dryRun: Type.Optional(Type.Boolean({ description: 'Writes nothing and answers what would be done.' })),
+    limit: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: 1000,
+        description:
+          'How many rows, conflicts and effects are listed; the answer then says in `more` how many are not.',
+        examples: [100],
+        refusal: 'limit must be a number from 1 to 1000',
+      }),
+    ),
     plan: Type.Optional(
       Text('J3k…', { description: 'Of a dry run: 409 `PLAN_CHANGED` where it would now be another one.' }),
     ),
@@ -114,6 +124,12 @@ const Report = Type.Object({
     {
       description: 'The effects that stay: rows that are never undone, and facts such as mails that were sent.',
     },
+  ),
+  more: Type.Optional(
+    Type.Object(
+      { rows: Count(11_900), conflicts: Count(0), notUndone: Count(0) },
+      { description: 'With `limit`: how many entries the lists leave out.' },
+    ),
   ),
 })
 

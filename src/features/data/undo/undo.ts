@@ -65,6 +65,7 @@ type UndoRequest = {
   readonly dryRun?: boolean
   readonly plan?: string
   readonly force?: readonly { readonly collection: string; readonly id: string | number }[]
+  readonly limit?: number
 }
 
 /** The effects of an undo, made or planned, as far as the caller may read the rows. */
@@ -74,6 +75,8 @@ type UndoReport = {
   readonly rows: readonly ShownRow[]
   readonly conflicts: readonly Conflict[]
   readonly notUndone: UndoPlan['notUndone']
+  /** How many entries each list leaves out; where the request limits them. */
+  readonly more?: Readonly<Record<'rows' | 'conflicts' | 'notUndone', number>>
 }
 
 type CollectionCount = {
@@ -109,7 +112,7 @@ export async function undo(deps: UndoWrites, requester: Requester, request: Undo
     const { plan, outline } = await planned(deps, deps.db, requester, chosen)
     if (outline.first !== null)
       await requireUndoable({ deps, db: deps.db, requester, past: pastOfLog(outline.first) }, plan.rows)
-    return reportOf(deps, deps.db, access, plan)
+    return reportOf(deps, deps.db, access, plan, request)
   }
   return inTransaction(deps, requester, async (run) => {
     const { tx, scope } = run
@@ -123,7 +126,7 @@ export async function undo(deps: UndoWrites, requester: Requester, request: Undo
         code: 'PLAN_CHANGED',
       })
     const isForced = forcedOf(request)
-    const report = await reportOf(deps, tx, access, plan, (row) => isRefused(row, isForced(row)))
+    const report = await reportOf(deps, tx, access, plan, request, (row) => isRefused(row, isForced(row)))
     if (rows.some((row) => isRefused(row, isForced(row))))
       throw new AppError(409, 'Some rows cannot be undone: they have changed since, or the log does not hold them', {
         code: 'UNDO_CONFLICT',
@@ -267,11 +270,14 @@ async function reportOf(
   db: Reader,
   access: Access,
   { rows, notUndone, token }: UndoPlan,
+  { limit }: Pick<UndoRequest, 'limit'>,
   isConflict = ({ reasons }: PlannedRow) => reasons.length > 0,
 ): Promise<UndoReport> {
   const shown: ShownRow[] = []
   const conflicts: Conflict[] = []
   const counts: CollectionCount[] = []
+  const most = limit ?? largestList
+  const more = { rows: 0, conflicts: 0, notUndone: Math.max(0, notUndone.length - most) }
   for (const [collection, list] of Map.groupBy(rows, (row) => row.collection)) {
     const inConflict = list.filter(isConflict)
     const count = (wanted: string) => list.filter(({ action }) => action === wanted).length
@@ -285,16 +291,22 @@ async function reportOf(
     const sight = await sightOf(deps, db, access, list)
     if (sight === undefined) continue
     const { isSeen, names } = sight
-    for (const row of list.filter(isSeen).slice(0, largestList - shown.length))
-      shown.push(shownRow(row, (name) => names.has(name)))
-    for (const row of inConflict.filter(isSeen).slice(0, largestList - conflicts.length))
+    const [seen, seenConflicts] = [list.filter(isSeen), inConflict.filter(isSeen)]
+    more.rows += seen.length
+    more.conflicts += seenConflicts.length
+    for (const row of seen.slice(0, most - shown.length)) shown.push(shownRow(row, (name) => names.has(name)))
+    for (const row of seenConflicts.slice(0, most - conflicts.length))
       conflicts.push({
         collection: collection.name,
         id: row.id,
         reasons: row.reasons.map((reason) => withoutUnseen(access, reason, names)),
       })
   }
-  return { plan: token, counts, rows: shown, conflicts, notUndone }
+  const report = { plan: token, counts, rows: shown, conflicts, notUndone }
+  if (limit === undefined) return report
+  more.rows -= shown.length
+  more.conflicts -= conflicts.length
+  return { ...report, notUndone: notUndone.slice(0, most), more }
 }
 
 function shownRow({ collection, id, action, fields }: PlannedRow, isSeen: (name: string) => boolean): ShownRow {

@@ -303,6 +303,13 @@ export const historyTools: readonly Tool[] = [
       requestId: optional(Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', { description: "The log's id of a request." })),
       position: optional(Text('4711', { description: 'Of an event, or its id: its transaction is undone.' })),
       include: optional(OneOf(['caused'], { description: 'Also what the request led to.' })),
+      limit: Type.Integer({
+        minimum: 1,
+        maximum: 100,
+        default: 25,
+        description:
+          'How many rows, conflicts and effects that stay are listed, up to 100. `counts` are of all rows, and `more` says how many the lists leave out.',
+      }),
       plan: optional(Text('J3k…', { minLength: 1, description: 'Of the dry run. Without it nothing is written.' })),
       force: optional(
         Type.Array(Type.Object({ collection: Collection, id: ItemId }), {
