@@ -1,3 +1,4 @@
+import pg from 'pg'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { readerOf } from '../../src/db/pools.ts'
 import { contextFor } from '../../src/extensions/context.ts'
@@ -72,6 +73,63 @@ describe('GET /log/requests', () => {
       cursor = page.nextCursor
     }
     expect(seen).toEqual(ids)
+  })
+
+  describe('with a filter that only some events of a request match', () => {
+    const rounds = 5
+    const made: string[] = []
+
+    /** Each request creates trees, with the leaves that they point at first, and ends with a tree. */
+    beforeAll(async () => {
+      for (let n = 0; n < rounds; n += 1) {
+        const trees = [{ name: 'a', leaf: { name: 'first' } }, { name: 'b', leaf: { name: 'second' } }, { name: 'c' }]
+        made.unshift((await ok(api.admin('POST', '/items/tree/bulk', trees))).id)
+        await ok(api.admin('POST', '/items/marked', { name: 'between' }))
+      }
+    })
+
+    async function pagesOf(filter: string, limit: number, call?: Call): Promise<any[]> {
+      const listed: any[] = []
+      let cursor: string | null = ''
+      for (let pages = 0; cursor !== null && pages < 100; pages += 1) {
+        const page: any = await list(`${filter}&limit=${limit}${cursor && `&cursor=${cursor}`}`, call)
+        listed.push(...page.data)
+        cursor = page.nextCursor
+      }
+      return listed
+    }
+
+    it.each([1, 2, 3, 100])('lists each once, by pages of %i', async (limit) => {
+      const listed = (await pagesOf('collection=leaf&action=create', limit)).map(({ requestId }) => requestId)
+      expect(listed.filter((id) => made.includes(id))).toEqual(made)
+      const ids = listed.filter((id) => id !== null)
+      expect(new Set(ids).size).toBe(ids.length)
+    })
+
+    it.each([1, 2, 100])(
+      'lists transactions whose events lie among those of another, by pages of %i',
+      async (limit) => {
+        const before = await api.position()
+        const [outer, inner] = [new pg.Client(api.database.url), new pg.Client(api.database.url)]
+        await Promise.all([outer.connect(), inner.connect()])
+        try {
+          await outer.query(`begin; insert into leaf (name) values ('outer')`)
+          await inner.query(`insert into leaf (name) values ('inner 1'); insert into tree (name) values ('inner 2')`)
+          await outer.query(`insert into tree (name) values ('outer'); commit`)
+        } finally {
+          await Promise.all([outer.end(), inner.end()])
+        }
+        const own = async (filter: string, call?: Call) =>
+          (await pagesOf(filter, limit, call)).map(({ position }) => BigInt(position)).filter((one) => one > before)
+        const positions = await own('action=create')
+        expect(positions).toHaveLength(2)
+        // The newest is the one that ended last; of the leaves the newest is the inner one's.
+        expect(await own('collection=tree')).toHaveLength(2)
+        expect(await own('collection=leaf')).toEqual(positions.toReversed())
+        const log = { collection: 'svc_AuditLog', action: 'read', fields: ['*'], conditions: { entity: 'leaf' } }
+        expect(await own('action=create', (await api.user([log])).call)).toEqual(positions.toReversed())
+      },
+    )
   })
 
   it.each([

@@ -147,7 +147,7 @@ type RequestGroup = {
   readonly xids: readonly string[]
   readonly last: RequestCursor
   readonly place: RequestCursor
-  /** It has newer events than those looked at: a page before this one has listed it. */
+  /** It has newer events that are wanted than those looked at: a page before this one has listed it. */
   readonly isSeen: boolean
 }
 
@@ -160,11 +160,7 @@ async function nextGroups(
   const params = createParams()
   const at = params.bind(place?.at ?? 'infinity', 'timestamptz')
   const position = params.bind(place?.position ?? '9223372036854775807', 'bigint')
-  const where = [
-    `(l."createdAt", l.position) < (${at}, ${position})`,
-    sight.where(params),
-    ...filterSql(filter, params),
-  ].join(' and ')
+  const wanted = [sight.where(params), ...filterSql(filter, params)].join(' and ')
   const rows = await db.any<{
     key: string
     requestId: string | null
@@ -178,15 +174,16 @@ async function nextGroups(
     rawQuery(
       `with looked as materialized (
          select l.position, l."createdAt", l.xid, l."logRequestId" as request, coalesce(l."logRequestId"::text, l.xid::text) as key
-         from "${logTable}" l where ${where} order by l."createdAt" desc, l.position desc limit ${params.bind(eventsPerLook, 'int')}),
+         from "${logTable}" l where (l."createdAt", l.position) < (${at}, ${position}) and ${wanted}
+         order by l."createdAt" desc, l.position desc limit ${params.bind(eventsPerLook, 'int')}),
        groups as (
          select key, min(request::text) as request, array_agg(distinct xid) as xids, max("createdAt") as at,
            (array_agg(position order by "createdAt" desc, position desc))[1] as position
          from looked group by key)
        select g.key, g.request as "requestId", g.xids::text[] as xids, to_char(g.at at time zone 'UTC', ${iso}) as "lastAt",
          g.position::text as "lastPosition", e."endAt", e."endPosition",
-         exists (select from "${logTable}" o where o.xid = any(g.xids) and coalesce(o."logRequestId"::text, o.xid::text) = g.key
-           and (o."createdAt", o.position) >= (${at}, ${position})) as "isSeen"
+         exists (select from "${logTable}" l where l.xid = any(g.xids) and coalesce(l."logRequestId"::text, l.xid::text) = g.key
+           and (l."createdAt", l.position) >= (${at}, ${position}) and ${wanted}) as "isSeen"
        from groups g cross join (select to_char("createdAt" at time zone 'UTC', ${iso}) as "endAt", position::text as "endPosition"
          from looked order by "createdAt", position limit 1) e
        order by g.at desc, g.position desc`,
