@@ -8,12 +8,15 @@ import {
   type MigrationHost,
   type MigrationRecord,
   type MigrationRunner,
+  markAllCompleted,
+  markCompleted,
   migrationTypes,
   pendingOf,
   previewRun,
   previewSql,
   type RunPreview,
   readOnce,
+  retryFailed,
   rollbackBatch,
   rollbackOne,
   runMigrations,
@@ -29,6 +32,9 @@ export const usage = `Usage: daybook migrate <command> [--json]
       [--dry-run [--sql]]                   only shows what would run; with its SQL, and the traffic that it would stop
   rollback <version> [--reason R]           rolls one back
   rollback --batch [--reason R]             rolls the last batch back
+  retry <version> [--reason R]              does again what has failed: its run, or its rollback
+  mark-completed <version>                  records it as done without running it; a failed one too, where its changes are there
+  mark-completed --all [--to V]             the same of every pending one, up to V
   create <name> [--type T] [--description D]  writes a new script into MIGRATIONS_DIR
   lint [--version V | --to V]               the traffic that pending scripts would stop; exit code 3 with findings
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 see above.
@@ -49,6 +55,7 @@ const options = {
   'dry-run': { type: 'boolean' },
   sql: { type: 'boolean' },
   batch: { type: 'boolean' },
+  all: { type: 'boolean' },
   reason: { type: 'string' },
   type: { type: 'string' },
   description: { type: 'string' },
@@ -95,6 +102,27 @@ const commands: Readonly<Record<string, Subcommand>> = {
     const result = await asRunner(host, (runner) => rollbackBatch(runner, reason))
     show(json, result, result.results.map(line))
     return result.summary.failed > 0 ? 1 : 0
+  },
+
+  retry: async (host, { json, reason }, [version, ...more]) => {
+    if (version === undefined || more.length > 0) throw new UsageError('retry takes one version')
+    const record = await asRunner(host, (runner) => retryFailed(runner, version, reason))
+    show(json, record, [line(record)])
+    return record.status === 'failed' ? 1 : 0
+  },
+
+  'mark-completed': async (host, { json, all = false, to: toVersion }, [version, ...more]) => {
+    if (more.length > 0 || all === (version !== undefined))
+      throw new UsageError('mark-completed takes one version, or --all')
+    if (version !== undefined) {
+      if (toVersion !== undefined) throw new UsageError('--to is for --all')
+      const record = await asRunner(host, (runner) => markCompleted(runner, version, {}))
+      show(json, record, [line(record)])
+      return 0
+    }
+    const result = await asRunner(host, (runner) => markAllCompleted(runner, toVersion))
+    show(json, result, result.results.map(line))
+    return 0
   },
 
   create: async ({ config }, { json, type, description }, [name, ...more]) => {

@@ -333,7 +333,11 @@ describe('rollback', () => {
     await run()
     const { status: code, body } = await api.admin('POST', '/migrations/rollback/20240111_bad')
     expect([code, body.error.details]).toEqual([400, '20240111_bad: no way back'])
-    expect(await row('20240111_bad')).toMatchObject({ status: 'failed', errorMessage: 'no way back', metadata: {} })
+    expect(await row('20240111_bad')).toMatchObject({
+      status: 'failed',
+      errorMessage: 'Its rollback has failed: no way back',
+      metadata: { direction: 'down' },
+    })
     expect(await ran()).toContain('bad')
     await setStatus('20240111_bad', 'skipped')
   })

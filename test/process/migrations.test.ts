@@ -104,7 +104,8 @@ describe('a runner that is killed', () => {
       status: 'failed',
       errorMessage: expect.stringContaining('rolled it back'),
     })
-    await setStatus('20240101_up', 'completed')
+    expect(await migrate('mark-completed', '20240101_up').exited).toMatchObject({ code: 0 })
+    expect(await row('20240101_up')).toEqual({ status: 'completed', errorMessage: null })
   })
 
   it('keeps what a script without a transaction has done until then', async () => {
@@ -144,5 +145,52 @@ describe('a runner that is killed', () => {
       [0, expect.stringContaining('version 20240104_harmless')],
       [1, expect.stringContaining('it has no down function')],
     ])
+  })
+
+  it('retries what has failed, a run or a rollback, by the rules of the API', async () => {
+    const outputOf = async (...args: string[]) => {
+      const { exited, lines } = migrate(...args)
+      const { code } = await exited
+      return [code, lines.map(({ text }) => text).join('\n')]
+    }
+    const succeed = `await sql('select 1'); return { success: true }`
+    const fail = (message: string) => `await sql(\`insert into ran values ('undone')\`); throw new Error('${message}')`
+    const version = '20240105_retried'
+    const before = await ran()
+    const said = (text: string) => expect.stringContaining(text)
+    dir.write(version, fail('not yet'), { down: fail('no way back') })
+    expect(await outputOf('run')).toEqual([1, said(`failed      ${version}`)])
+    expect(await outputOf('retry', version)).toEqual([1, said('not yet')])
+    expect(await outputOf('run')).toEqual([1, said(`Migration ${version} cannot be run: it has failed`)])
+    dir.write(version, succeed, { down: fail('no way back') })
+    expect(await outputOf('retry', version, '--json')).toEqual([0, said('"status": "completed"')])
+    expect(await outputOf('retry', version)).toEqual([1, said('cannot be retried: it has not failed')])
+
+    expect(await outputOf('rollback', version)).toEqual([1, said('no way back')])
+    expect(await row(version)).toEqual({ status: 'failed', errorMessage: 'Its rollback has failed: no way back' })
+    expect(await outputOf('retry', version)).toEqual([1, said('Its rollback has failed: no way back')])
+    dir.write(version, succeed, { down: succeed })
+    expect(await outputOf('retry', version, '--reason', 'mended')).toEqual([0, said(`rolled_back ${version}`)])
+    const { rows } = await client.query(
+      `select type, action, changes from "svc_AuditLog" where type = 'migration' and changes->>'version' = $1 order by position`,
+      [version],
+    )
+    expect(rows.map(({ action, changes }) => [action, changes.reason])).toEqual([
+      ['run', undefined],
+      ['rolled_back', 'mended'],
+    ])
+    expect(await row(version)).toEqual({ status: 'rolled_back', errorMessage: null })
+    expect(await ran()).toEqual(before)
+
+    expect(await outputOf('mark-completed', '--all', '--to', version)).toEqual([0, said(`completed   ${version}`)])
+    expect(await Promise.all([outputOf('status'), outputOf('mark-completed', version)])).toEqual([
+      [0, said('0 pending')],
+      [1, said('it is completed')],
+    ])
+    const wrong = [['retry'], ['retry', version, 'x'], ['mark-completed'], ['mark-completed', version, '--all']]
+    for (const args of [...wrong, ['mark-completed', version, '--to', version]])
+      expect((await outputOf(...args))[0]).toBe(2)
+    expect(await outputOf('retry', '20990101')).toEqual([1, said('Migration not found')])
+    expect(await outputOf('retry', '0.1.0')).toEqual([1, said('cannot be retried')])
   })
 })

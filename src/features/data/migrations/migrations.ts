@@ -30,6 +30,7 @@ import {
   type RunDirection,
   type Runnable,
   ranBy,
+  retryable,
   selectRun,
   storeBaseline,
   storeCompleted,
@@ -112,9 +113,25 @@ export async function rollbackOne(
   const found = (await migrationsOf(runner)).find(({ record }) => record.version === version)
   const problem = found === undefined ? 'it is not known' : rollbackProblem(found)
   if (problem !== undefined) throw rollbackFailed(version, problem)
-  const record = await rollback(runner, found as Runnable, reason)
-  if (record.status === 'failed') throw rollbackFailed(version, record.errorMessage ?? 'it has failed')
+  const { record, ending } = await rollback(runner, found as Runnable, reason)
+  if (ending.error !== undefined) throw rollbackFailed(version, ending.error.message)
   return record
+}
+
+/**
+ * Does again what has failed: the run of a migration, as a batch of its own, or its rollback. It may fail again, which its
+ * record says.
+ *
+ * @throws AppError 404 for an unknown version, 409 for one that has not failed, without its file, or of the program
+ */
+export async function retryFailed(
+  runner: MigrationRunner,
+  version: string,
+  reason: string | undefined,
+): Promise<MigrationRecord> {
+  const { direction, ...migration } = retryable(findMigration(await migrationsOf(runner), version))
+  if (direction === 'down') return (await rollback(runner, migration, reason)).record
+  return (await runBatch(runner, [migration])).results[0]!
 }
 
 /**
@@ -136,7 +153,7 @@ export async function rollbackBatch(runner: MigrationRunner, reason: string | un
   }
   const results: MigrationRecord[] = []
   for (const member of members) {
-    results.push(await rollback(runner, member as Runnable, reason))
+    results.push((await rollback(runner, member as Runnable, reason)).record)
     if (results.at(-1)!.status === 'failed') break
   }
   return { results, summary: summaryOf(results, 'rolled_back') }
@@ -163,9 +180,9 @@ async function runBatch(runner: MigrationRunner, selected: readonly Runnable[]):
 }
 
 async function rollback(runner: MigrationRunner, { script, record }: Runnable, reason: string | undefined) {
-  await execute(runner, { script, direction: 'down', batch: record.batch ?? 0, reason })
+  const ending = await execute(runner, { script, direction: 'down', batch: record.batch ?? 0, reason })
   const [after] = await recordsOf(runner, [{ script, record }])
-  return after!
+  return { record: after!, ending }
 }
 
 /** The records of these as they are now, in the given order. */
@@ -368,8 +385,9 @@ async function execute(runner: MigrationRunner, execution: ScriptExecution): Pro
   } catch (cause) {
     const error = cause instanceof Error ? cause : new Error(String(cause))
     if (!announced) throw error
-    runner.log.warn({ version: script.version, err: error }, `migration ${script.version} failed: ${error.message}`)
-    const ending: Ending = { status: 'failed', elapsedMs: elapsed(), error }
+    const what = execution.direction === 'up' ? 'migration' : 'rollback of migration'
+    runner.log.warn({ version: script.version, err: error }, `${what} ${script.version} failed: ${error.message}`)
+    const ending: Ending = { status: 'failed', direction: execution.direction, elapsedMs: elapsed(), error }
     await session.transaction(actor, (tx) => storeEnding(tx, script.version, ending))
     return ending
   } finally {

@@ -142,6 +142,31 @@ export function markable(migration: Migration): Runnable {
   return record.status === 'failed' && script !== undefined ? { record, script } : runnable(migration)
 }
 
+/**
+ * One that has failed, and which way it was going.
+ *
+ * @throws AppError 409 for one that has not failed, without its file, or of the program, which setup tries again
+ */
+export function retryable({ record, script }: Migration): Runnable & { readonly direction: RunDirection } {
+  const { version, status, errorMessage, metadata } = record
+  const direction = metadata.direction === 'down' ? 'down' : 'up'
+  const problem =
+    status !== 'failed'
+      ? 'it has not failed'
+      : script === undefined
+        ? 'its file is missing'
+        : script.isSystem
+          ? 'it belongs to the program: setup runs it again'
+          : direction === 'down' && script.down === undefined
+            ? 'its rollback has failed, and it has no down function'
+            : undefined
+  if (problem === undefined) return { record, script: script!, direction }
+  throw new AppError(409, `Migration ${version} cannot be retried: ${problem}`, {
+    code: 'MIGRATION_NOT_RUNNABLE',
+    details: { version, status, errorMessage },
+  })
+}
+
 const runnableStates: ReadonlySet<MigrationStatus> = new Set(['pending', 'rolled_back'])
 
 function isApplied({ status }: MigrationRecord): boolean {
@@ -162,7 +187,7 @@ const reasons: Readonly<Record<MigrationStatus, string>> = {
   running: 'it is running',
   completed: 'it is completed',
   failed:
-    'it has failed; when its cause is mended, set its status to pending, or mark it as completed where its changes are there',
+    'it has failed; when its cause is mended, retry it by daybook migrate retry or set its status to pending, or mark it as completed where its changes are there',
   skipped: 'it is skipped',
 }
 
@@ -260,7 +285,7 @@ export async function storeRunning(tx: Tx, script: LoadedScript, batch: number):
     on conflict (version) do update set
       name = excluded.name, description = excluded.description, type = excluded.type, status = 'running', batch = excluded.batch,
       "executedAt" = now(), "executionTimeMs" = null, "errorMessage" = null, "errorStack" = null, checksum = excluded.checksum,
-      "canRollback" = excluded."canRollback", "rolledBackAt" = null, "updatedAt" = now()`)
+      "canRollback" = excluded."canRollback", "rolledBackAt" = null, "updatedAt" = now(), metadata = coalesce(m.metadata, '{}') - 'direction'`)
 }
 
 /** Says that a completed migration begins to be rolled back. */
@@ -275,17 +300,19 @@ export type Ending = {
   readonly status: 'completed' | 'rolled_back' | 'failed'
   readonly elapsedMs: number
   readonly metadata?: object
+  readonly direction?: RunDirection
   readonly error?: Error
 }
 
-/** Says how a run has ended; its own metadata are added to what is there. */
+/** Says how a run has ended; its own metadata are added to what is there. Of one that has failed they say the direction. */
 export async function storeEnding(tx: Tx, version: string, ending: Ending): Promise<void> {
-  const { status, elapsedMs, metadata = {}, error } = ending
+  const { status, elapsedMs, metadata = {}, direction, error } = ending
+  const message = error && (direction === 'down' ? `Its rollback has failed: ${error.message}` : error.message)
   await tx.any(sql`
     update "svc_Migration" set
       status = ${status}, "executionTimeMs" = ${Math.round(elapsedMs)},
-      metadata = (coalesce(metadata, '{}') - 'direction') || ${sql.jsonb(metadata)}::jsonb,
-      "errorMessage" = ${error?.message ?? null}, "errorStack" = ${error?.stack ?? null},
+      metadata = case when ${status} = 'failed' then coalesce(metadata, '{}') else coalesce(metadata, '{}') - 'direction' end || ${sql.jsonb(metadata)}::jsonb,
+      "errorMessage" = ${message ?? null}, "errorStack" = ${error?.stack ?? null},
       "rolledBackAt" = case when ${status} = 'rolled_back' then now() end, "updatedAt" = now()
     where version = ${version}`)
 }
@@ -299,7 +326,7 @@ export async function runningVersions(
 
 export async function storeInterrupted(tx: Tx, version: string, message: string): Promise<void> {
   await tx.any(sql`
-    update "svc_Migration" set status = 'failed', "updatedAt" = now(), "errorMessage" = ${message}, metadata = coalesce(metadata, '{}') - 'direction'
+    update "svc_Migration" set status = 'failed', "updatedAt" = now(), "errorMessage" = ${message}
     where version = ${version} and status = 'running'`)
 }
 
@@ -311,7 +338,7 @@ export async function storeCompleted(tx: Tx, script: LoadedScript, metadata: obj
     values (${version}, ${name}, ${description ?? null}, ${type ?? 'upgrade'}, 'completed', ${sql.jsonb(metadata)},
             ${checksum}, ${down !== undefined})
     on conflict (version) do update set
-      status = 'completed', metadata = coalesce(m.metadata, '{}') || excluded.metadata, checksum = excluded.checksum,
+      status = 'completed', metadata = (coalesce(m.metadata, '{}') - 'direction') || excluded.metadata, checksum = excluded.checksum,
       "canRollback" = excluded."canRollback", "rolledBackAt" = null, "errorMessage" = null, "errorStack" = null, "updatedAt" = now()`)
 }
 

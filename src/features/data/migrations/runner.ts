@@ -114,8 +114,8 @@ async function failInterrupted(session: DirectSession, log: MigrationHost['log']
 }
 
 const interrupted: Readonly<Record<RunDirection, string>> = {
-  up: 'Its process has ended before it did. In a transaction it has changed nothing; without one, look at its changes. Then set its status to pending, or to completed',
-  down: 'The process that rolled it back has ended before it did. In a transaction the rollback has changed nothing; without one, look at its changes. Then set its status to completed, or to pending',
+  up: 'Its process has ended before it did. In a transaction it has changed nothing; without one, look at its changes. Then retry it, or set its status to pending or to completed',
+  down: 'The process that rolled it back has ended before it did. In a transaction the rollback has changed nothing; without one, look at its changes. Then retry the rollback, or set its status to completed or to pending',
 }
 
 function busy(): AppError {
