@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Api, startApi } from '../support/api.ts'
+import { untilAdmitted } from '../support/wait.ts'
 
 /**
  * Statements that read rows out of the log keep no plan for the columns that a table had before: PostgreSQL reads values by it as
@@ -43,7 +44,7 @@ describe.each(retypes)('after a change of a field from %j to %j', (from, to, sto
     }
     /** On every connection that may have prepared it. */
     const answers = async (path: string) => {
-      const all = await Promise.all(Array.from({ length: 12 }, () => api.admin('GET', path)))
+      const all = await Promise.all(Array.from({ length: 12 }, () => untilAdmitted(() => api.admin('GET', path))))
       expect(all.map(({ status }) => status)).toEqual(all.map(() => 200))
       return all.map(({ body: { data } }) => JSON.stringify(data))
     }

@@ -12,7 +12,7 @@ const n = { function: 'count', field: '*' }
 const invalid = 'Invalid query parameters'
 
 beforeAll(async () => {
-  api = await startApi({ TRANSACTION_TIMEOUT_MS: '1500', MULTI_TENANT: 'true', EXPOSE_ERROR_DETAILS: 'false' })
+  api = await startApi({ TRANSACTION_TIMEOUT_MS: '3000', MULTI_TENANT: 'true', EXPOSE_ERROR_DETAILS: 'false' })
   const declare = async (collectionName: string, fields: object) =>
     expect((await api.admin('POST', '/schemas', { collectionName, schema: { fields } })).status).toBe(201)
   await declare('item', { kind: { type: 'String' }, secret: { type: 'String', hidden: true } })
