@@ -75,6 +75,20 @@ afterAll(() => rm(directory, { recursive: true }))
 const names = async () => (await api.sql('select name from payment order by name')).map(({ name }) => name)
 const send = (path: string, key: string, body: object = {}) => call('POST', path, body, { 'idempotency-key': key })
 
+it('makes a key free for another request at one moment, however many commits it stands for', async () => {
+  const { ids } = (await send('/pay/both', 'expiring')).body
+  expect(ids).toHaveLength(2)
+  const kept = `select step, "expiresAt" from "svc_IdempotencyKey" where key = 'expiring' order by step`
+  const [first, second] = await api.sql(kept)
+  expect([first.step, second.step]).toEqual([0, 1])
+  expect(second.expiresAt).toEqual(first.expiresAt)
+  await api.sql(
+    `update "svc_IdempotencyKey" set "expiresAt" = "expiresAt" - interval '25 hours' where key = 'expiring'`,
+  )
+  expect((await send('/pay/both', 'expiring')).body.ids).not.toEqual(ids)
+  expect(await names()).toEqual(['caller', 'caller', 'platform', 'platform'])
+})
+
 it.each([
   ['/pay/own', ['x'], { name: 'x' }],
   ['/pay/both', ['caller', 'platform'], {}],

@@ -33,9 +33,13 @@ export async function reserveCommit(
   tx: Tx,
   { caller, key, fingerprint, commits }: RepeatableRequest,
 ): Promise<EarlierCommit | undefined> {
+  const later = sql`now() + make_interval(hours => ${repeatableHours})`
+  // All commits of a request expire at once: the next request with this key would take one that is left for its own.
+  const withFirst = sql`coalesce((select max("expiresAt") from "svc_IdempotencyKey" where caller = ${caller} and key = ${key}), ${later})`
+  const expiresAt = commits === 0 ? later : withFirst
   const reserved = await tx.any(sql`
     insert into "svc_IdempotencyKey" as k (caller, key, step, fingerprint, "expiresAt")
-    values (${caller}, ${key}, ${commits}, ${fingerprint}, now() + make_interval(hours => ${repeatableHours}))
+    values (${caller}, ${key}, ${commits}, ${fingerprint}, ${expiresAt})
     on conflict (caller, key, step) do update
       set fingerprint = excluded.fingerprint, "expiresAt" = excluded."expiresAt",
           result = null, status = null, "contentType" = null, body = null
