@@ -1,4 +1,3 @@
-import { writeFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
 import { verifyTablesOf } from '../events/verify.ts'
 import { verifyFiles } from '../features/files/files/files.ts'
@@ -12,6 +11,7 @@ import {
   restoreTenant,
   resumeEffects,
 } from '../features/operations/backup/backup.ts'
+import { writeNewFile } from '../language/new-file.ts'
 import { startStreaming } from '../process/start-up.ts'
 import { runSetup } from '../setup/setup.ts'
 import { openProgressLine, passphraseOf, withBackupHost } from './backup.ts'
@@ -184,7 +184,7 @@ const options = {
 /** Where nothing is yet, readable by the owner alone. */
 async function writeKeys(file: string, keys: Keys): Promise<void> {
   const lines = Object.entries(keys).map(([name, value]) => `${name}=${JSON.stringify(value)}\n`)
-  await writeFile(file, lines.join(''), { flag: 'wx', mode: 0o600 })
+  await writeNewFile(file, lines.join(''), { mode: 0o600 })
 }
 
 /** As log:verify and files:verify. */

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { chmod, mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises'
+import { chmod, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -80,11 +80,11 @@ describe('a backup that is killed', () => {
 })
 
 /** A command as a shell runs it, which can limit the size of files; what it says on standard error. */
-const inShell = async (before: string, args: string, after = '') => {
-  const command = `${before} exec "$0" src/cli/main.ts ${args} ${after}`
+const inShell = async (before: string, args: string, url = source.url) => {
+  const command = `${before} exec "$0" src/cli/main.ts ${args}`
   const ran = promisify(execFile)('bash', ['--norc', '-c', command, process.execPath], {
     cwd: root,
-    env: { PATH: process.env.PATH, ...testEnv(source.url) },
+    env: { PATH: process.env.PATH, ...testEnv(url) },
   })
   return ran.then(
     ({ stderr }) => ({ code: 0, said: stderr }),
@@ -104,10 +104,67 @@ describe('a place without room', () => {
   })
 
   it.runIf(process.platform === 'linux')('is named where it is standard output', async () => {
-    expect(await inShell('', 'backup -', '> /dev/full')).toEqual({
+    expect(await inShell('', 'backup - > /dev/full')).toEqual({
       code: 1,
       said: 'standard output cannot be written to: ENOSPC: no space left on device, write\n',
     })
+  })
+
+  it('is named where the keys of a restore are to go there, and nothing is restored', async () => {
+    const small = await createDatabase()
+    const [own, target] = [await mkdtemp(join(dir, 'keys-')), await createEmptyDatabase()]
+    const [backup, keys, passphrase] = ['small.daybook', 'keys.env', 'passphrase'].map((name) => join(own, name))
+    await writeFile(passphrase!, 'a passphrase')
+    const open = `--passphrase-file ${passphrase}`
+    expect(await inShell('', `backup ${backup} -q ${open}`, small.url)).toMatchObject({ code: 0 })
+    const restore = `restore ${backup} -q --no-verify ${open} --keys-to ${keys}`
+    expect(await inShell('ulimit -f 0;', restore, target.url)).toEqual({
+      code: 1,
+      said: `${keys} cannot be written to: EFBIG: file too large, write\n`,
+    })
+    expect((await readdir(own)).sort()).toEqual(['passphrase', 'small.daybook'])
+    expect(await count(target.url, `pg_class where relnamespace = 'public'::regnamespace`)).toBe(0)
+    // With room it goes on as if nothing had been.
+    expect(await inShell('', restore, target.url)).toMatchObject({ code: 0 })
+    expect(await readFile(keys!, 'utf8')).toContain('SECRET_KEY=')
+  })
+
+  it('is named where the embedded database of a restore is to go there', async () => {
+    const own = await mkdtemp(join(dir, 'embedded-'))
+    await chmod(own, 0o755)
+    const data = join(own, 'data')
+    const before = `unset DATABASE_URL; export DAYBOOK_DATA_DIR=${data}; ulimit -f 0;`
+    expect(await inShell(before, `restore ${file} -q --no-verify`)).toEqual({
+      code: 1,
+      said: expect.stringMatching(
+        /^\/\S+\/data\/launcher\.pid\.\S+ cannot be written to: EFBIG: file too large, write\n$/,
+      ),
+    })
+    expect(await readdir(data)).toEqual([])
+  })
+
+  it('is named where the database has none, and nothing is restored', async () => {
+    const [small, target] = [await createDatabase(), await createEmptyDatabase()]
+    const backup = join(dir, 'filled.daybook')
+    await withClient(small.url, (client) => client.query('create table filled as select 1 as id'))
+    expect(await inShell('', `backup ${backup} -q`, small.url)).toMatchObject({ code: 0 })
+    // Rows find the disk full, as PostgreSQL says it.
+    await withClient(asSuperuser(target.url), (client) =>
+      client.query(`create schema fault;
+        create function fault.full() returns trigger language plpgsql as
+          $$ begin raise exception 'could not extend file: No space left on device' using errcode = 'disk_full'; end $$;
+        create function fault.prepare() returns event_trigger language plpgsql as $$ begin
+          if exists (select from pg_event_trigger_ddl_commands() where object_identity = 'public.filled') then
+            create trigger fault before insert on public.filled execute function fault.full();
+          end if; end $$;
+        create event trigger prepare on ddl_command_end when tag in ('CREATE TABLE') execute function fault.prepare();
+        grant usage on schema fault to public`),
+    )
+    expect(await inShell('', `restore ${backup} -q --no-verify`, target.url)).toEqual({
+      code: 1,
+      said: 'The database has no room: could not extend file: No space left on device\n',
+    })
+    expect(await count(target.url, `pg_class where relnamespace = 'public'::regnamespace`)).toBe(0)
   })
 })
 

@@ -2,7 +2,7 @@ import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { createHash, randomBytes, randomInt } from 'node:crypto'
 import { once } from 'node:events'
 import { createReadStream } from 'node:fs'
-import { link, mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { link, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { platform } from 'node:os'
 import { join } from 'node:path'
@@ -11,6 +11,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import pg from 'pg'
 import { makeDirectory } from '../../language/directories.ts'
+import { writeNewFile } from '../../language/new-file.ts'
 import { EmbeddedError, type EmbeddedHost, findHost, giveTo, hostEnvironment, type Notes, runTool } from './host.ts'
 
 export type EmbeddedOptions = {
@@ -239,7 +240,7 @@ async function chooseAddress(dataDir: string, port: number | undefined): Promise
   url.port = String(port ?? (await choosePort(Number(url.port))))
   if (url.href !== known?.trim()) {
     // In one step: a cut file would be a lost password.
-    await writeFile(`${file}.new`, `${url.href}\n`, { mode: 0o600 })
+    await writeNewFile(`${file}.new`, `${url.href}\n`, { mode: 0o600, replaces: true })
     await rename(`${file}.new`, file)
   }
   return url
@@ -259,7 +260,7 @@ async function createCluster(host: EmbeddedHost, password: string, { log, durabl
   const passwordFile = `${host.clusterDir}.password`
   await rm(draft, { recursive: true, force: true })
   await mkdir(draft, { mode: 0o700 })
-  await writeFile(passwordFile, password, { mode: 0o600 })
+  await writeNewFile(passwordFile, password, { mode: 0o600, replaces: true })
   await giveTo(host.account, draft, passwordFile)
   try {
     await runTool(host, 'initdb', [
@@ -354,7 +355,7 @@ export async function probePort(port: number, host: string): Promise<void> {
 export async function claimDirectory(dataDir: string): Promise<() => Promise<void>> {
   const file = join(dataDir, claimName)
   const own = join(dataDir, `${claimName}.${process.pid}.${randomBytes(4).toString('hex')}`)
-  await writeFile(own, `${process.pid} ${await startTime(process.pid)}\n`, { flag: 'wx' })
+  await writeNewFile(own, `${process.pid} ${await startTime(process.pid)}\n`)
   try {
     while (!((await linked(own, file)) || (await succeeded(own, file, dataDir))));
   } finally {

@@ -5,6 +5,7 @@ import { logKeys } from '../../../adapters/log-key.ts'
 import { compareVersions } from '../../../adapters/version-order.ts'
 import { logSchema } from '../../../catalog/log-triggers.ts'
 import { copyIn, copyOut } from '../../../db/copy.ts'
+import { sqlState } from '../../../db/errors.ts'
 import { readSetupFacts, unfitness } from '../../../db/needs.ts'
 import { type PgClient, type Reads, readerOf } from '../../../db/pools.ts'
 import { onSoleConnection } from '../../../db/sole-connection.ts'
@@ -404,9 +405,12 @@ async function inTransaction<T>(client: PgClient, work: (db: Tx) => Promise<T>):
     return result
   } catch (error) {
     await client.query('rollback').catch(() => undefined)
-    throw error
+    if (error instanceof AppError || sqlState(error) !== diskFull) throw error
+    throw new AppError(507, `The database has no room: ${(error as Error).message}`, { cause: error })
   }
 }
+
+const diskFull = '53100'
 
 const settings = {
   // Functions may name what comes after them; views and defaults have full names.
