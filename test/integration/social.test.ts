@@ -1,8 +1,9 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { unseal } from '../../src/adapters/sealing.ts'
 import { cookieNamesOf } from '../../src/features/accounts/auth/browser.ts'
-import { createAccount, factsSince, sessionOf } from '../support/accounts.ts'
+import { createAccount, factsSince, plant, sessionOf } from '../support/accounts.ts'
 import { type Answer, type Api, startApi } from '../support/api.ts'
+import { inTurn } from '../support/in-turn.ts'
 import { type OpenId, startOpenId, visit } from '../support/openid.ts'
 import { testConfig } from '../support/prepare.ts'
 import { appCode } from '../support/totp.ts'
@@ -325,6 +326,23 @@ describe('an account of the same address', () => {
     const facts = await factsSince(api, position)
     for (const fact of ['email_verified', 'unverified_credentials_dropped', 'social_linked', 'login'])
       expect(facts).toContain(`svc_User ${fact}`)
+  })
+
+  it('that is taken from them during a sign-in by their provider keeps no link to it', async () => {
+    const { login, email } = somebody({ email_verified: false })
+    expect((await signIn(login)).body.user).toMatchObject({ email })
+    const account = await userOf(email)
+    const secret = await plant(api, 'magic-link', email)
+    const { body: started } = await start({})
+    const back = pathOf(await visit(started.url, login))
+    const [takeover, stranger] = await inTurn(api, { table: 'svc_User', id: account.id }, [
+      () => api.anonymous('GET', `/auth/magiclink/${secret}`),
+      () => api.anonymous('GET', back),
+    ])
+    expect(takeover).toMatchObject({ status: 200, body: { user: { email } } })
+    expect(stranger).toMatchObject({ status: 403, body: { code: 'ACCOUNT_NOT_LINKED' } })
+    expect(await linksOf(account.id)).toEqual([])
+    expect(await api.sql('select from "svc_Sessions" where "user_Id" = $1', [account.id])).toHaveLength(1)
   })
 
   it('that is suspended stays closed', async () => {

@@ -79,6 +79,13 @@ export async function deleteOtherSessions(tx: Tx, userId: string, kept: string |
     delete from "svc_Sessions" where "user_Id" = ${userId} and id is distinct from ${kept ?? null}::uuid`)
 }
 
+/** When a live session began, and whose it is; undefined when it has ended. It cannot end before the transaction does. */
+export function lockSession(tx: Tx, sessionId: string): Promise<{ userId: string; beganAt: number } | undefined> {
+  return tx.maybeOne<{ userId: string; beganAt: number }>(sql`
+    select "user_Id" as "userId", floor(extract(epoch from "createdAt"))::int as "beganAt" from "svc_Sessions"
+    where id = ${sessionId} and "expiresAt" > now() for share`)
+}
+
 /** Ends a live session and tells its type; undefined when it had ended before. */
 export async function takeSession(tx: Tx, sessionId: string): Promise<{ type: SessionType } | undefined> {
   return tx.maybeOne<{ type: SessionType }>(sql`

@@ -10,7 +10,7 @@ import { AppError } from '../../../errors.ts'
 import { commit, type Writes } from '../../../events/commit.ts'
 import { type App, actorOf } from '../../../http/http.ts'
 import { Deleted, Filled, Id, IdParams, Moment, NullableId, NullableText, Text } from '../../../http/shapes.ts'
-import { authRoutes, membershipsOf, Proof, prepare, requireFreshProof } from '../auth/auth.ts'
+import { authRoutes, lockCaller, membershipsOf, Proof, prepare, requireFreshProof } from '../auth/auth.ts'
 import { hintOf, newApiKey } from './api-keys.ts'
 
 /** A user's own API keys; never by means of one. They emit auth.key_created and auth.key_revoked. */
@@ -41,9 +41,11 @@ async function createApiKey(
   const { userId } = signedIn(request.caller)
   const wanted = newKeyOf(body)
   const scope = await scopeOf(deps, request, wanted.roleId)
-  await requireFreshProof(deps, request, body)
+  const proven = await requireFreshProof(deps, request, body)
   const key = newApiKey()
   const created = await commit(deps, actorOf(request), async (tx) => {
+    // Locks the account, so others who make one wait, and no number of them makes too many.
+    await lockCaller(tx, request, proven)
     if ((await countApiKeys(tx, userId)) >= keysAtMost) throw new AppError(400, `At most ${keysAtMost} API keys`)
     const row = await insertApiKey(tx, { ...wanted, ...scope, userId, hash: hashSecret(key), hint: hintOf(key) })
     if (row === undefined) throw badEnd()
@@ -125,9 +127,7 @@ function insertApiKey(tx: Tx, key: NewApiKey): Promise<ApiKey | undefined> {
     returning ${shown}`)
 }
 
-/** How many keys a user has. Others who ask wait until this transaction has ended. */
 async function countApiKeys(tx: Tx, userId: string): Promise<number> {
-  await tx.any(sql`select from "svc_User" where id = ${userId} for no key update`)
   const { count } = await tx.one<{ count: number }>(sql`
     select count(*)::int as count from "svc_ApiKey" where "user_Id" = ${userId}`)
   return count

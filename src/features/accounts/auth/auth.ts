@@ -61,8 +61,15 @@ export {
 } from './browser.ts'
 export { type AuthWrites, afterwards } from './capabilities.ts'
 export { queueVerification } from './credentials.ts'
-export { signInRefusal } from './decisions.ts'
-export { endAccess, holdsProof, type ProvenAccount, proveOwnership, requireFreshProof } from './ownership.ts'
+export { sessionOver, signInRefusal } from './decisions.ts'
+export {
+  endAccess,
+  holdsProof,
+  lockCaller,
+  type ProvenAccount,
+  proveOwnership,
+  requireFreshProof,
+} from './ownership.ts'
 export {
   type Account,
   accountOf,

@@ -23,7 +23,7 @@ import {
   unknownUser,
   wrongCurrentPassword,
 } from './decisions.ts'
-import { endAccess, redeem } from './ownership.ts'
+import { endAccess, lockCaller, redeem } from './ownership.ts'
 import {
   type Account,
   accountOf,
@@ -117,7 +117,8 @@ async function change(
 ): Promise<void> {
   const passwordHash = await hashPassword(password, deps.config.auth.passwordHashCost)
   await commit(deps, actorOf(request), async (tx): Promise<WorkResult<undefined>> => {
-    const locked = await lockAccount(tx, userId)
+    const isOwn = userId === request.caller.userId
+    const locked = isOwn ? await lockCaller(tx, request) : await lockAccount(tx, userId)
     const { account, events } = decidePasswordChange({ locked, ...(checked && { checked }) })
     await setPassword(tx, account.id, passwordHash)
     await endAccess(tx, account, keptSession)
@@ -300,7 +301,7 @@ export async function requestEmailChange(
   if (account === undefined) throw errors.unauthorized('Unauthorized')
   await checkPassword(deps, request, account, body.currentPassword)
   if (email === account.email) throw new AppError(400, 'This is the address of your account already')
-  await commit(deps, actorOf(request), (tx) => ask(deps, tx, account, { email, link }))
+  await commit(deps, actorOf(request), (tx) => ask(deps, tx, request, { account, email, link }))
   return { message: 'A mail to confirm the new address has been sent to it.' }
 }
 
@@ -343,16 +344,17 @@ async function checkPassword(
   throw wrongCurrentPassword()
 }
 
-type AddressChange = { readonly email: string; readonly link: string }
+/** `account`: as it was when its password was checked. */
+type AddressChange = { readonly account: Account; readonly email: string; readonly link: string }
 
 async function ask(
   { config }: Configuration,
   tx: Tx,
-  account: Account,
-  { email, link }: AddressChange,
+  request: FastifyRequest,
+  { account, email, link }: AddressChange,
 ): Promise<WorkResult<undefined>> {
   const { id: userId, email: oldEmail } = account
-  const locked = await lockAccount(tx, userId)
+  const locked = await lockCaller(tx, request)
   const cooldown = config.auth.emailVerificationResendCooldown
   const isFree = cooldown === 0 || (await lockVerificationOf(tx, email))
   const isMailed = decideAddressRequest(

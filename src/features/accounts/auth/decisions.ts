@@ -180,6 +180,30 @@ export function decideMove(old: { readonly type: SessionType } | undefined, aske
   return { type: asked ?? old.type, isLimited: asked !== undefined }
 }
 
+/** Everything that is known of a caller where its account gains something to open it with. */
+type CallerFacts = {
+  /** The account, locked. */
+  readonly locked: Account | undefined
+  /** The caller's session, while it lives. */
+  readonly session: { readonly userId: string } | undefined
+  /** The account as it was when a proof of identity was checked. */
+  readonly proven: Pick<Account, 'password'> | undefined
+}
+
+/**
+ * The account of a caller who is still the one that was checked.
+ *
+ * @throws {AppError} 401 where the session has ended or the account is not active, 403 where the proof is of before
+ */
+export function decideCaller({ locked, session, proven }: CallerFacts): Account {
+  if (locked?.status !== 'active' || session?.userId !== locked.id) throw sessionOver()
+  if (proven !== undefined && proven.password !== locked.password) throw proofRefused()
+  return locked
+}
+
+export const proofRefused = () =>
+  new AppError(403, 'This does not confirm that it is you', { code: 'FRESH_PROOF_REFUSED' })
+
 export const sessionOver = () => errors.unauthorized('Invalid or expired token')
 
 /** The event of a session that is ended: for the caller's own one it is a logout. */

@@ -14,7 +14,7 @@ import {
   deleteChallengesOf,
   deleteSecrets,
 } from '../../../db/unlogged/secrets.ts'
-import { deleteOtherSessions } from '../../../db/unlogged/sessions.ts'
+import { deleteOtherSessions, lockSession } from '../../../db/unlogged/sessions.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { commit, type Writes } from '../../../events/commit.ts'
 import type { DomainEvent } from '../../../events/types.ts'
@@ -22,8 +22,16 @@ import { actorOf } from '../../../http/http.ts'
 import { isObject } from '../../../query/guards.ts'
 import { type SecretPurpose, secretIdentifier } from '../../messaging/mail/mail.ts'
 import { acceptCode, credentialIdsOf, hasSecondFactor, usePasskey } from '../proofs/proofs.ts'
-import { decideOwnership, decideRedemption } from './decisions.ts'
-import { type Account, accountOf, dropCredentials, findAccount, lockHolder, verifyWithoutPassword } from './queries.ts'
+import { decideCaller, decideOwnership, decideRedemption, proofRefused } from './decisions.ts'
+import {
+  type Account,
+  accountOf,
+  dropCredentials,
+  findAccount,
+  lockAccount,
+  lockHolder,
+  verifyWithoutPassword,
+} from './queries.ts'
 import type { ProofInput } from './shapes.ts'
 
 type PresentedSecret = {
@@ -117,19 +125,39 @@ const mailedSecrets: readonly SecretPurpose[] = ['email-verification', 'magic-li
  * session cookie must show one: any script of the origin can do what the cookie can. A bearer of the token need not, but
  * one that is shown is checked. A session that was opened a moment ago proves nothing: a script may be there at that moment, too.
  *
+ * Gives the account that the proof was checked for, which `lockCaller` holds against the present one; undefined where
+ * none was needed.
+ *
  * @throws {AppError} 403 `FRESH_PROOF_REQUIRED` with `methods`, those that the account has; `FRESH_PROOF_REFUSED`
  */
 export async function requireFreshProof(
   deps: Reads & Writes,
   request: FastifyRequest,
   proof: ProofInput,
-): Promise<void> {
-  if (!holdsProof(proof) && request.sessionCookie !== 'live') return
+): Promise<Account | undefined> {
+  if (!holdsProof(proof) && request.sessionCookie !== 'live') return undefined
   const { userId } = signedIn(request.caller)
   const account = await accountOf(withoutWaiting(deps), userId)
   if (account === undefined) throw errors.unauthorized('Unauthorized')
   if (!holdsProof(proof)) throw required(await methodsOf(deps, account))
   if (!(await isProven(deps, request, account, proof))) throw await refused(deps, request, userId)
+  return account
+}
+
+/**
+ * The caller's account in the transaction that gives it something to open it with or to guard it by. Between the check
+ * of the caller and this transaction the owner of the address may have taken the account over, the session may have ended
+ * and the account may have been suspended: what is made for the caller then must not outlast that. The account is locked
+ * first, as by everything that ends its credentials, so these come before or after and miss nothing.
+ *
+ * @throws {AppError} 401 where the session has ended or the account is not active; 403 `FRESH_PROOF_REFUSED` where its
+ *   password is another than that of the account that was `proven`
+ */
+export async function lockCaller(tx: Tx, { caller }: FastifyRequest, proven?: Account): Promise<Account> {
+  const { userId, sessionId } = signedIn(caller)
+  const locked = await lockAccount(tx, userId)
+  const session = await lockSession(tx, sessionId)
+  return decideCaller({ locked, session, proven })
 }
 
 /** Whether the body has a proof of identity, right or wrong. */
@@ -199,5 +227,5 @@ async function refused(deps: Writes, request: FastifyRequest, userId: string): P
     result: undefined,
     events: [{ type: 'auth.proof_failed', data: { userId } }],
   }))
-  return new AppError(403, 'This does not confirm that it is you', { code: 'FRESH_PROOF_REFUSED' })
+  return proofRefused()
 }

@@ -6,7 +6,7 @@ import type { Collection } from '../../../catalog/catalog.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { type Reader, rawQuery, sql } from '../../../db/sql.ts'
-import { deleteOtherSessions } from '../../../db/unlogged/sessions.ts'
+import { deleteOtherSessions, lockSession } from '../../../db/unlogged/sessions.ts'
 import { type Action, AppError, errors } from '../../../errors.ts'
 import type { Access } from '../../../query/access.ts'
 import { createParams, ident, type Params } from '../../../query/sql.ts'
@@ -23,7 +23,7 @@ import {
   ruleSql,
   type WriteContext,
 } from '../../data/items/items.ts'
-import { accountOf, checkNewPassword, endAccess } from '../auth/auth.ts'
+import { accountOf, checkNewPassword, endAccess, sessionOver } from '../auth/auth.ts'
 import {
   type Decider,
   decideMembership,
@@ -246,9 +246,13 @@ async function guardUsers(
 
 /**
  * A new password, wherever it is set, ends everything else that opens the account, but the session of the requester itself.
- * In the transaction that wrote the row, and after it, so that a sign-in at the same time is either refused or ended.
+ * In the transaction that wrote the row, and after it, so that a sign-in at the same time is either refused or ended. Users
+ * whose session has ended meanwhile set no password of their own any more: another person may have taken the account over.
  */
 async function passwordChanged({ tx, requester, scope }: Run, userId: string): Promise<void> {
+  const { access, sessionId } = requester
+  if (userId === access.userId && sessionId !== undefined && (await lockSession(tx, sessionId)) === undefined)
+    throw sessionOver()
   const account = await accountOf(tx, userId)
   await endAccess(tx, account!, requester.sessionId)
   scope.events.push({ type: 'auth.password_change', data: { userId } })

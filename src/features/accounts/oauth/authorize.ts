@@ -4,6 +4,7 @@ import { hashSecret, newSecret } from '../../../adapters/tokens.ts'
 import { issuerOf } from '../../../config/issuer.ts'
 import { withoutWaiting } from '../../../db/pools.ts'
 import { insertChallenge, takeChallenge } from '../../../db/unlogged/secrets.ts'
+import { lockSession } from '../../../db/unlogged/sessions.ts'
 import { AppError } from '../../../errors.ts'
 import { commit } from '../../../events/commit.ts'
 import { actorOf } from '../../../http/http.ts'
@@ -36,7 +37,7 @@ import {
   signInPage,
 } from './pages.ts'
 import { type AuthorizationRequest, clientIdOf, type Refusal, type ReplyAddress, readRequest } from './protocol.ts'
-import { type Consent, hasGrant, lockSession } from './queries.ts'
+import { type Consent, hasGrant } from './queries.ts'
 
 // The steps of a browser between a program's request and its answer. `query` is that request: every page passes it on,
 // and every step reads it again, so that the server stores nothing for users who never finish.

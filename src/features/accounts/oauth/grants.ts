@@ -8,7 +8,7 @@ import { issuerOf } from '../../../config/issuer.ts'
 import type { Clock } from '../../../db/clock.ts'
 import { type Reads, type ReservedReads, withoutWaiting } from '../../../db/pools.ts'
 import type { Tx } from '../../../db/sql.ts'
-import { deleteSession, insertSession, renewSession } from '../../../db/unlogged/sessions.ts'
+import { deleteSession, insertSession, lockSession, renewSession } from '../../../db/unlogged/sessions.ts'
 import { AppError } from '../../../errors.ts'
 import { commit, type WorkResult, type Writes } from '../../../events/commit.ts'
 import type { Actor, DomainEvent } from '../../../events/types.ts'
@@ -23,7 +23,6 @@ import {
   keepClient,
   lockCode,
   lockGrant,
-  lockSession,
   nextGeneration,
   type StoredCode,
   type StoredGrant,

@@ -77,13 +77,6 @@ export type Consent = {
   readonly beganAt?: number
 }
 
-/** When a live session began, and whose it is; undefined when it has ended. It cannot end before the transaction does. */
-export function lockSession(tx: Tx, sessionId: string): Promise<{ userId: string; beganAt: number } | undefined> {
-  return tx.maybeOne<{ userId: string; beganAt: number }>(sql`
-    select "user_Id" as "userId", floor(extract(epoch from "createdAt"))::int as "beganAt" from "svc_Sessions"
-    where id = ${sessionId} and "expiresAt" > now() for share`)
-}
-
 export async function insertCode(
   tx: Tx,
   hash: string,

@@ -22,6 +22,7 @@ import {
   authRoutes,
   deliver,
   type FirstFactor,
+  lockCaller,
   membershipOf,
   ProofBody,
   type ProofInput,
@@ -90,11 +91,12 @@ async function beginRegistration(deps: Reads & Writes, request: FastifyRequest, 
   const { userId } = signedIn(request.caller)
   const account = await accountOf(withoutWaiting(deps), userId)
   if (account === undefined) throw errors.unauthorized('Unauthorized')
-  await requireFreshProof(deps, request, proof)
+  const proven = await requireFreshProof(deps, request, proof)
   const { email, firstName, lastName } = account
   const person = { id: userId, email: email ?? userId, name: [firstName, lastName].filter(Boolean).join(' ') }
   const options = await registrationOptions(passkey, person, await credentialIdsOf(withoutWaiting(deps), userId))
   await commit(deps, actorOf(request), async (tx) => {
+    await lockCaller(tx, request, proven)
     await insertChallenge(tx, { identifier: identifierOf(userId), userId, data: { challenge: options.challenge } })
     return { result: undefined }
   })
@@ -124,6 +126,7 @@ async function finishRegistration(
     throw registrationFailed()
   }
   return commit(deps, actorOf(request), async (tx) => {
+    await lockCaller(tx, request)
     const row = await insertPasskey(tx, userId, name, credential)
     if (row === undefined) throw registrationFailed()
     const result = { verified: true as const, passkey: row }

@@ -529,9 +529,11 @@ export function decideLink(
   return { account, isProof: account !== undefined && emailVerified && account.email === email }
 }
 
+/** Asked again once the account is locked: its owner may have taken it over meanwhile, which ends the link. */
 async function accountOfIdentity(tx: Tx, { provider, profile }: Identity): Promise<Account | undefined> {
   const userId = await findLinkedUser(tx, provider, profile.accountId)
-  return userId === undefined ? undefined : lockAccount(tx, userId)
+  const account = userId && (await lockAccount(tx, userId))
+  return account && (await findLinkedUser(tx, provider, profile.accountId)) === account.id ? account : undefined
 }
 
 /** Undefined where the account has another address by now. */

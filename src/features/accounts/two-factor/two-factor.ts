@@ -24,6 +24,7 @@ import {
   checkMaySignIn,
   deliveryTo,
   type FirstFactor,
+  lockCaller,
   membershipOf,
   type PendingSignIn,
   type ProofInput,
@@ -164,8 +165,9 @@ export async function stateOf({ db }: Reads, request: FastifyRequest): Promise<{
  * @throws {AppError} 400 when the account has no password (nothing could switch it off again) or a second factor already
  */
 export async function beginSetup(deps: Reads & Writes, request: FastifyRequest, proof: ProofInput) {
-  const { id: userId, email, password } = await ownAccount(deps, request)
-  if (password === null) throw passwordNeeded()
+  const account = await ownAccount(deps, request)
+  const { id: userId, email } = account
+  if (account.password === null) throw passwordNeeded()
   await requireFreshProof(deps, request, proof)
   const secret = newTotpSecret()
   const backupCodes = newBackupCodes()
@@ -175,6 +177,7 @@ export async function beginSetup(deps: Reads & Writes, request: FastifyRequest, 
     backupCodes: backupCodes.map((code) => backupCodeHashes(deps, userId, code)[0]!),
   }
   await commit(deps, actorOf(request), async (tx) => {
+    await lockCaller(tx, request, account)
     if (!(await beginEnrolment(tx, enrolment))) throw alreadyEnabled()
     return { result: undefined }
   })
@@ -185,6 +188,7 @@ export async function beginSetup(deps: Reads & Writes, request: FastifyRequest, 
 export async function finishSetup(deps: Writes, request: FastifyRequest, code: string): Promise<{ enabled: true }> {
   const { userId } = signedIn(request.caller)
   await commit(deps, actorOf(request), async (tx) => {
+    await lockCaller(tx, request)
     const step = await stepOfSetup(deps, tx, userId, code.replaceAll(/\s/g, ''))
     if (!(await finishEnrolment(tx, userId, step))) throw alreadyEnabled()
     return { result: undefined, events: [{ type: 'auth.2fa_enabled', data: { userId } }] }
