@@ -28,12 +28,19 @@ export type NewWebhook = Omit<Webhook, 'status' | 'reason' | 'createdAt' | 'upda
 const columns = `id, name, url, collections, actions, filter, fields, status, reason, "role_Id", "tenant_Id", "user_Id",
   "createdAt", "updatedAt"`
 
-/** All, or those of one owner. */
-export function webhooksOf(db: Reader, userId: string | undefined): Promise<readonly Webhook[]> {
+/** All, or those of one owner; `tenantId`: those at a tenant only, or with null those without one. */
+export function webhooksOf(
+  db: Reader,
+  userId: string | undefined,
+  tenantId?: string | null,
+): Promise<readonly Webhook[]> {
   return db.any<Webhook>(
-    rawQuery(`select ${columns} from "svc_Webhook" where $1::uuid is null or "user_Id" = $1 order by "createdAt", id`, [
-      userId ?? null,
-    ]),
+    rawQuery(
+      `select ${columns} from "svc_Webhook"
+       where ($1::uuid is null or "user_Id" = $1) and (not $2 or "tenant_Id" is not distinct from $3::uuid)
+       order by "createdAt", id`,
+      [userId ?? null, tenantId !== undefined, tenantId ?? null],
+    ),
   )
 }
 

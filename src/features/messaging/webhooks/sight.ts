@@ -98,26 +98,42 @@ const personalVariables: ReadonlySet<string> = new Set(['CURRENT_USER', 'CURRENT
 
 /**
  * Why a webhook may not see with its role any more; undefined while it may. Administrators may have any role see, others
- * their own at their own tenant and those that they may assign there.
+ * their own at their own tenant and those that they may assign there, as long as they have rights to webhooks there.
  */
 export async function refusalOf(
-  { access }: SightReads,
+  deps: SightReads,
   db: Reader,
   webhook: Pick<Webhook, 'user_Id' | 'role_Id' | 'tenant_Id'>,
 ) {
   const owner = await ownerOf(db, webhook.user_Id)
-  const { roles } = access.current()
+  const rules = deps.access.current()
+  const { roles } = rules
   const role = roles.get(webhook.role_Id)
   if (owner === undefined || role === undefined) return 'its owner is not active any more, or its role is gone'
-  const isAllowed = owner.memberships.some(({ roleId, tenantId }) => {
+  const held = owner.memberships.flatMap(({ roleId, tenantId }) => {
     const own = roles.get(roleId)
-    if (own === undefined) return false
-    if (own.name === administratorRole) return role.name !== administratorRole || roleId === role.id
-    const isSameTenant = tenantId === webhook.tenant_Id
-    return isSameTenant && (own.id === role.id || mayAssign({ admin: false, role: own }, role))
+    return own === undefined ? [] : [{ own, tenantId }]
   })
-  return isAllowed ? undefined : 'its owner may not assign its role any more'
+  const byAdministrator = held.some(
+    ({ own }) => own.name === administratorRole && (role.name !== administratorRole || own.id === role.id),
+  )
+  if (byAdministrator) return undefined
+  const assigning = held.filter(
+    ({ own, tenantId }) =>
+      own.name !== administratorRole &&
+      tenantId === webhook.tenant_Id &&
+      (own.id === role.id || mayAssign({ admin: false, role: own }, role)),
+  )
+  if (assigning.length === 0) return 'its owner may not assign its role any more'
+  const mayHaveSome = assigning.some(({ own }) => {
+    const access = accessOfRole(deps, rules, own, webhook.tenant_Id ?? undefined)
+    return actionsOnWebhooks.some((action) => access.grant('svc_Webhook', action) !== undefined)
+  })
+  return mayHaveSome ? undefined : 'its owner has no rights to webhooks any more'
 }
+
+/** Who has none of these can neither see a webhook nor end it. */
+const actionsOnWebhooks = ['create', 'read', 'update', 'delete'] as const
 
 /** Under which a webhook follows the log. */
 export const placeName = (webhookId: string): string => `webhook:${webhookId}`

@@ -3,7 +3,7 @@ import { type Caller, identified } from '../../../access/principal.ts'
 import { checkUrl, fetchBeginning, UrlFetchError } from '../../../adapters/fetch-url.ts'
 import type { IdSource } from '../../../adapters/ids.ts'
 import { seal, tryUnseal } from '../../../adapters/sealing.ts'
-import type { Configuration } from '../../../config/config.ts'
+import type { Config, Configuration } from '../../../config/config.ts'
 import type { Reads } from '../../../db/pools.ts'
 import type { Tx } from '../../../db/sql.ts'
 import {
@@ -75,8 +75,8 @@ const formerHours = 24
  * Makes a webhook; its secret is answered this one time. It follows the log from now on, with the role (and tenant) that it
  * names, by default the maker's.
  *
- * @throws {AppError} 403 without a grant, for a role that the maker may not assign and for what the role may not read; 404
- *   for an unknown collection; 400 for an address that may not be reached and for what makes no sense
+ * @throws {AppError} 403 without a grant, for a role that the maker may not assign, a tenant that is not that of the maker's
+ *   session, and what the role may not read; 404 for an unknown collection; 400 for an address that may not be reached and for what makes no sense
  */
 export async function createWebhook(deps: WebhookWrites, { caller, actor }: WebhookAsker, input: WebhookInput) {
   permit(caller, 'create')
@@ -87,7 +87,7 @@ export async function createWebhook(deps: WebhookWrites, { caller, actor }: Webh
   const { role_Id = caller.role.id, tenant_Id = caller.tenantId ?? null } = input
   const id = deps.newId()
   const webhook: NewWebhook = { ...input, id, actions, filter, fields, role_Id, tenant_Id, user_Id: userId }
-  await check(deps, webhook)
+  await check(deps, caller, webhook)
   const secret = newWebhookSecret()
   // Before its transaction has a number (ADR 39).
   const { snapshot } = await currentCursor(deps.db)
@@ -97,23 +97,39 @@ export async function createWebhook(deps: WebhookWrites, { caller, actor }: Webh
   })
 }
 
-/** The caller's webhooks; an administrator's are all. */
-export async function listWebhooks({ db }: Reads, caller: Caller): Promise<readonly Webhook[]> {
+/** The caller's webhooks at the tenant of its session; an administrator's are all. */
+export async function listWebhooks({ db, config }: Reads & Configuration, caller: Caller): Promise<readonly Webhook[]> {
   permit(caller, 'read')
-  return webhooksOf(db, caller.admin ? undefined : identified(caller).userId)
+  return caller.admin ? webhooksOf(db, undefined) : webhooksOf(db, identified(caller).userId, boundTo(config, caller))
+}
+
+/**
+ * The tenant that a caller's webhooks are at; undefined where there are no tenants, and for administrators. The grants of a
+ * session are those of its tenant: at another one the user may have no rights to webhooks at all.
+ */
+function boundTo({ tenancy }: Config, { admin, tenantId }: Caller): string | null | undefined {
+  return tenancy.enabled && !admin ? (tenantId ?? null) : undefined
+}
+
+function isAtOwnTenant(config: Config, caller: Caller, { tenant_Id }: Pick<Webhook, 'tenant_Id'>): boolean {
+  const bound = boundTo(config, caller)
+  return bound === undefined || bound === tenant_Id
 }
 
 /** 404 for one that is not the caller's to see. */
 export async function readWebhook(
-  { db }: Reads,
+  { db, config }: Reads & Configuration,
   caller: Caller,
   id: string,
   action: Action = 'read',
 ): Promise<Webhook> {
   permit(caller, action)
   const webhook = isUuid(id) ? await webhookById(db, id) : undefined
-  if (webhook === undefined || (!caller.admin && webhook.user_Id !== caller.userId))
-    throw new AppError(404, 'Webhook not found')
+  const isSeen =
+    webhook !== undefined &&
+    (caller.admin || webhook.user_Id === caller.userId) &&
+    isAtOwnTenant(config, caller, webhook)
+  if (!isSeen) throw new AppError(404, 'Webhook not found')
   return webhook
 }
 
@@ -126,7 +142,7 @@ export async function changeWebhook(
 ): Promise<Webhook> {
   const before = await readWebhook(deps, caller, id, 'update')
   const webhook = { ...before, ...change }
-  if (Object.keys(change).length > 0 || status === 'active') await check(deps, webhook)
+  if (Object.keys(change).length > 0 || status === 'active') await check(deps, caller, webhook)
   if (status === 'active') await requireSecret(deps, id)
   return commit(deps, actor, async (tx) => {
     if (Object.keys(change).length > 0) await updateWebhook(tx, webhook)
@@ -195,7 +211,7 @@ export async function replayWebhook(
 }
 
 export async function listDeliveries(
-  deps: Reads,
+  deps: Reads & Configuration,
   caller: Caller,
   id: string,
   query: { readonly status?: string; readonly limit?: number },
@@ -204,7 +220,12 @@ export async function listDeliveries(
   return deliveriesIn(deps.db, id, { status: query.status, limit: query.limit ?? 50 })
 }
 
-export async function readDelivery(deps: Reads, caller: Caller, id: string, deliveryOf: string): Promise<Delivery> {
+export async function readDelivery(
+  deps: Reads & Configuration,
+  caller: Caller,
+  id: string,
+  deliveryOf: string,
+): Promise<Delivery> {
   await readWebhook(deps, caller, id)
   const delivery = isUuid(deliveryOf) ? await deliveryIn(deps.db, id, deliveryOf) : undefined
   if (delivery === undefined) throw deliveryNotFound()
@@ -243,15 +264,16 @@ function permit({ access }: Caller, action: Action): void {
     throw errors.actionDenied(action, 'svc_Webhook')
 }
 
-async function check(deps: WebhookWrites, webhook: NewWebhook): Promise<void> {
+async function check(deps: WebhookWrites, caller: Caller, webhook: NewWebhook): Promise<void> {
   try {
     checkUrl(webhook.url, { allowPrivate: deps.config.files.allowPrivateUrlFetch })
   } catch (error) {
     if (error instanceof UrlFetchError) throw errors.badBody(`url: ${error.message}`)
     throw error
   }
-  const refusal = await refusalOf(deps, deps.db, webhook)
-  if (refusal !== undefined) throw new AppError(403, 'You may not have a webhook see with this role at this tenant')
+  const isRefused =
+    !isAtOwnTenant(deps.config, caller, webhook) || (await refusalOf(deps, deps.db, webhook)) !== undefined
+  if (isRefused) throw new AppError(403, 'You may not have a webhook see with this role at this tenant')
   sightOf(deps, webhook)
 }
 
