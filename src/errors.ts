@@ -109,6 +109,10 @@ export const errors = {
     }),
   keyReused: () =>
     new AppError(409, 'Idempotency-Key was used for another request', { code: 'IDEMPOTENCY_KEY_REUSED' }),
+  keptAnswerLost: () =>
+    new AppError(409, 'The request was done before, and its answer cannot be read any more: SECRET_KEY was replaced', {
+      code: 'IDEMPOTENCY_ANSWER_LOST',
+    }),
   /** `oldest` as `oldestMoment` tells it. */
   historyGone: (oldest: string | null) =>
     new AppError(410, oldest === null ? 'There is no history' : `The history begins at ${oldest}`, {

@@ -1,8 +1,16 @@
 import type { FastifyReply, FastifyRequest, RouteOptions } from 'fastify'
+import { seal, tryUnseal } from '../adapters/sealing.ts'
+import type { Config, Configuration } from '../config/config.ts'
 import { isPassing } from '../db/errors.ts'
 import type { Reads, ReservedReads } from '../db/pools.ts'
 import type { UnloggedWrites } from '../db/sql.ts'
-import { findRepeatable, type RepeatableRequest, type StoredAnswer, storeAnswer } from '../db/unlogged/requests.ts'
+import {
+  findRepeatable,
+  type KeptSealing,
+  type RepeatableRequest,
+  type StoredAnswer,
+  storeAnswer,
+} from '../db/unlogged/requests.ts'
 import { errors } from '../errors.ts'
 import type { App } from '../http/http.ts'
 import { fingerprintOf } from '../http/json-values.ts'
@@ -15,9 +23,9 @@ import { fingerprintOf } from '../http/json-values.ts'
  * The safety comes from elsewhere: each commit of the request stores its result in its own transaction
  * (events/commit.ts). The answer is stored after it, and if a crash comes between the two, the repeated request makes
  * its answer from the stored results. Answers other than 2xx are not kept: nothing was written, so the request may be
- * tried again.
+ * tried again. Of routes that answer a secret (`answersSecret`) both are sealed.
  */
-export function registerIdempotency(app: App, deps: Reads & ReservedReads & UnloggedWrites): void {
+export function registerIdempotency(app: App, deps: IdempotencyWrites): void {
   app.decorateRequest('repeatable', undefined)
   app.addHook('onRoute', (route) => {
     const methods = listOf<string>(route.method)
@@ -27,6 +35,9 @@ export function registerIdempotency(app: App, deps: Reads & ReservedReads & Unlo
   })
 }
 
+type IdempotencyReads = Reads & ReservedReads & Configuration
+type IdempotencyWrites = IdempotencyReads & UnloggedWrites
+
 const writing: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH', 'DELETE'])
 
 /** Larger answers are made again from the results of their commits. */
@@ -34,7 +45,7 @@ const largestAnswer = 1_000_000
 
 type RouteHooks<Name extends 'preHandler' | 'onSend'> = Extract<NonNullable<RouteOptions[Name]>, readonly unknown[]>
 
-function beginning(deps: Reads & ReservedReads): RouteHooks<'preHandler'>[number] {
+function beginning(deps: IdempotencyReads): RouteHooks<'preHandler'>[number] {
   return (request, reply, done) => {
     const header = request.headers['idempotency-key']
     if (header === undefined) return done()
@@ -44,14 +55,16 @@ function beginning(deps: Reads & ReservedReads): RouteHooks<'preHandler'>[number
 
 /** True when the request was answered from what is stored. */
 async function begin(
-  deps: Reads & ReservedReads,
+  deps: IdempotencyReads,
   request: FastifyRequest,
   reply: FastifyReply,
   header: string | string[],
 ): Promise<boolean> {
   if (typeof header !== 'string' || !/^[\x21-\x7e]{1,255}$/.test(header))
     throw errors.badBody('Idempotency-Key must be 1 to 255 visible characters')
-  const repeatable = { caller: callerOf(request), key: header, fingerprint: fingerprintOf(request), commits: 0 }
+  const caller = callerOf(request)
+  const sealing = request.routeOptions.config.answersSecret ? sealingOf(deps.config, caller, header) : undefined
+  const repeatable = { caller, key: header, fingerprint: fingerprintOf(request), commits: 0, sealing }
   // Of a body that only the handler reads the fingerprint knows nothing yet; see `identifyBody`.
   const isRead = !request.headers['content-type']?.startsWith('multipart/')
   const known = isRead ? await findRepeatable(deps, repeatable) : undefined
@@ -98,6 +111,22 @@ async function keep(
   reply.code(kept.status)
   if (kept.body !== body) reply.removeHeader('content-length')
   return kept.body
+}
+
+/** What the release before kept is not sealed, for a day. */
+const sealedMark = 'sealed:'
+
+function sealingOf(config: Config, caller: string, key: string): KeptSealing {
+  const sealedFor = { purpose: 'repeatable request', owner: JSON.stringify([caller, key]) }
+  return {
+    seal: (text) => sealedMark + seal(config, sealedFor, text),
+    unseal: (kept) => {
+      if (!kept.startsWith(sealedMark)) return kept
+      const opened = tryUnseal(config, sealedFor, kept.slice(sealedMark.length))
+      if (opened === undefined) throw errors.keptAnswerLost()
+      return opened.text
+    },
+  }
 }
 
 /** Sessions may change under a key, who it belongs to may not. Without one, an address is all there is to tell callers apart. */

@@ -21,6 +21,8 @@ export type Declaration = {
   readonly params?: TObject
   readonly query?: TSchema
   readonly body?: TSchema
+  /** The answer holds a secret that is shown this one time: what an Idempotency-Key has kept of it is sealed. */
+  readonly answersSecret?: true
   /** By status. Refusals are the same everywhere and added to each route as `4xx`. */
   readonly response: Readonly<Record<number, TSchema>>
 }
@@ -106,7 +108,7 @@ export function route<const D extends Declaration & Treatment>(
   declaration: D,
   options: DeclaredOptions = {},
 ): DeclaredOptions & { schema: TypedSchema<D> } {
-  const { summary, tag, scope, description, params, query, body, response } = declaration
+  const { summary, tag, scope, description, params, query, body, response, answersSecret } = declaration
   const schema = {
     summary,
     tags: [tag],
@@ -118,7 +120,12 @@ export function route<const D extends Declaration & Treatment>(
   }
   return {
     ...options,
-    config: { ...options.config, scope, ...(declaration.errors === 'oauth' && { errorStyle: 'oauth' as const }) },
+    config: {
+      ...options.config,
+      scope,
+      ...(answersSecret && { answersSecret }),
+      ...(declaration.errors === 'oauth' && { errorStyle: 'oauth' as const }),
+    },
     schema,
     validatorCompiler: readers[declaration.readElsewhere ?? 'none'],
     serializerCompiler: declaration.exact === true ? serializerOf : asItIs,
@@ -169,6 +176,8 @@ declare module 'fastify' {
     access?: AccessClass
     /** The scope that a client's token needs; for routes of extensions without one `read` to read, else `write`. */
     scope?: RequiredScope
+    /** Its answer holds a secret that is shown this one time. */
+    answersSecret?: boolean
     /** The endpoint of an extension that the route belongs to. */
     endpoint?: string
   }

@@ -11,6 +11,7 @@ import { startApi } from '../support/api.ts'
 type Schema = {
   access?: string
   scope?: string
+  answersSecret?: boolean
   summary?: string
   tags?: readonly string[]
   params?: TSchema
@@ -37,7 +38,7 @@ beforeAll(async () => {
 })
 
 const schemaOf = ({ schema = {}, config }: RouteOptions): Schema =>
-  ({ ...schema, access: config?.access, scope: config?.scope }) as Schema
+  ({ ...schema, access: config?.access, scope: config?.scope, answersSecret: config?.answersSecret }) as Schema
 
 /** What `work` says of each route, where it says something. */
 function findings(work: (schema: Schema, route: string) => string | undefined): string[] {
@@ -47,7 +48,28 @@ function findings(work: (schema: Schema, route: string) => string | undefined): 
   })
 }
 
+/** The members of a shape, also deep inside. */
+const membersIn = (shape: unknown): string[] =>
+  typeof shape !== 'object' || shape === null
+    ? []
+    : Object.entries(shape).flatMap(([name, one]) =>
+        name === 'properties'
+          ? [...Object.keys(one as object), ...Object.values(one as object).flatMap(membersIn)]
+          : membersIn(one),
+      )
+
 describe('every route', () => {
+  it('says so where what an Idempotency-Key keeps of its answer holds a secret', () => {
+    const secret = /^(secret|clientSecret|client_secret|password|token|key|apiKey)$/
+    const found = findings(({ response = {}, answersSecret = false }, route) => {
+      const isKept = /^(POST|PUT|PATCH|DELETE) (?!\/(auth|oauth)(\/|$))/.test(route)
+      const answers = Object.entries(response).filter(([status]) => status.startsWith('2'))
+      const holds = isKept && answers.some(([, shape]) => membersIn(shape).some((name) => secret.test(name)))
+      return holds === answersSecret ? undefined : `answersSecret should be ${holds}`
+    })
+    expect(found).toEqual([])
+  })
+
   it('is looked at', () => expect(routes.size).toBeGreaterThan(130))
 
   it('refuses in the words of its part of the API', () => {

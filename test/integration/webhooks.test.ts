@@ -68,7 +68,7 @@ const deliveries = async (id: string) => (await api.admin('GET', `/webhooks/${id
 const brief = ({ accepted }: Receiver) =>
   accepted.map(({ body }) => [body.action ?? body.type, body.id, body.data?.state])
 
-describe('a webhook', () => {
+describe('a-webhook', () => {
   it('is told of each change once, signed, as its role sees it', async () => {
     const to = await receiver()
     const { id, secret } = await make(to, { fields: ['id', 'state'] })
@@ -460,6 +460,45 @@ describe('rights', () => {
     expect(to.accepted).toHaveLength(1)
     expect((await api.admin('GET', `/webhooks/${id}`)).body.data.reason).toMatch(/may not assign its role/)
     await waitFor(async () => (await deliveries(id))[0]?.attempts === 0)
+  })
+
+  it('are needed for a secret that is repeated under an Idempotency-Key, and it is not kept in clear', async () => {
+    const to = await receiver()
+    const wanted = { name: 'w', url: to.url, collections: ['order'] }
+    const create = () => api.admin('POST', '/webhooks', wanted, { 'idempotency-key': 'a-webhook' })
+    const made = await create()
+    const { id, secret } = made.body.data
+    const rotate = () => api.admin('POST', `/webhooks/${id}/rotate`, undefined, { 'idempotency-key': 'a-rotation' })
+    const rotated = await rotate()
+    const stored = await api.sql('select * from "svc_IdempotencyKey" order by key')
+    expect(stored).toMatchObject([
+      {
+        key: 'a-rotation',
+        status: 200,
+        result: expect.stringMatching(/^sealed:/),
+        body: expect.stringMatching(/^sealed:/),
+      },
+      {
+        key: 'a-webhook',
+        status: 201,
+        result: expect.stringMatching(/^sealed:/),
+        body: expect.stringMatching(/^sealed:/),
+      },
+    ])
+    for (const one of [secret, rotated.body.data.secret]) expect(JSON.stringify(stored)).not.toContain(one)
+    const before = await api.position()
+    expect(await create()).toMatchObject({ status: 201, text: made.text, headers: { 'idempotent-replayed': 'true' } })
+    expect(await rotate()).toMatchObject({ status: 200, text: rotated.text })
+    // As after a crash between the commit and the storing of the answer: the answer is made of the result.
+    await api.sql(`update "svc_IdempotencyKey" set status = null, body = null`)
+    expect(await create()).toMatchObject({ status: 201, text: made.text })
+    const reused = await api.admin('POST', '/webhooks', { ...wanted, name: 'x' }, { 'idempotency-key': 'a-webhook' })
+    expect(reused).toMatchObject({ status: 409, body: { error: { code: 'IDEMPOTENCY_KEY_REUSED' } } })
+    expect(await api.log(before)).toEqual([])
+    await api.sql(`update "svc_IdempotencyKey" set body = result where key = 'a-rotation'; update "svc_IdempotencyKey" k
+      set status = 201, body = (select result from "svc_IdempotencyKey" where key = 'a-rotation') where key = 'a-webhook'`)
+    expect(await create()).toMatchObject({ status: 409, body: { error: { code: 'IDEMPOTENCY_ANSWER_LOST' } } })
+    await api.sql('delete from "svc_IdempotencyKey"')
   })
 
   it.each([

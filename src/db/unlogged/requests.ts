@@ -13,6 +13,15 @@ export type RepeatableRequest = {
   readonly fingerprint: string
   /** How many commits it has made so far. */
   commits: number
+  /** Where its answer holds a secret: what is kept of it is sealed. */
+  readonly sealing?: KeptSealing | undefined
+}
+
+/** Closes what is kept of a request, and opens it again. */
+export type KeptSealing = {
+  seal(text: string): string
+  /** Throws where the key is lost. */
+  unseal(kept: string): string
 }
 
 /*
@@ -31,7 +40,7 @@ type EarlierCommit = { readonly fingerprint: string; readonly result: unknown }
  */
 export async function reserveCommit(
   tx: Tx,
-  { caller, key, fingerprint, commits }: RepeatableRequest,
+  { caller, key, fingerprint, commits, sealing }: RepeatableRequest,
 ): Promise<EarlierCommit | undefined> {
   const later = sql`now() + make_interval(hours => ${repeatableHours})`
   // All commits of a request expire at once: the next request with this key would take one that is left for its own.
@@ -48,14 +57,18 @@ export async function reserveCommit(
   if (reserved.length > 0) return undefined
   const { fingerprint: earlier, result } = await tx.one<{ fingerprint: string; result: string }>(sql`
     select fingerprint, result from "svc_IdempotencyKey" where caller = ${caller} and key = ${key} and step = ${commits}`)
-  return { fingerprint: earlier, result: (JSON.parse(result) as { value?: unknown }).value }
+  // That of another request is nothing that this one could open, or would be given.
+  if (earlier !== fingerprint) return { fingerprint: earlier, result: undefined }
+  const kept = sealing === undefined ? result : sealing.unseal(result)
+  return { fingerprint: earlier, result: (JSON.parse(kept) as { value?: unknown }).value }
 }
 
 /** Notes what the reserved commit came to. */
 export async function rememberCommit(tx: Tx, request: RepeatableRequest, value: unknown): Promise<void> {
-  const { caller, key, commits } = request
+  const { caller, key, commits, sealing } = request
+  const result = JSON.stringify({ value })
   await tx.any(sql`
-    update "svc_IdempotencyKey" set result = ${JSON.stringify({ value })}
+    update "svc_IdempotencyKey" set result = ${sealing === undefined ? result : sealing.seal(result)}
     where caller = ${caller} and key = ${key} and step = ${commits}`)
 }
 
@@ -64,7 +77,7 @@ export type StoredAnswer = { readonly status: number; readonly contentType: stri
 /** The stored state of a key: which request it stands for, and its answer once there is one. */
 export async function findRepeatable(
   deps: Reads & ReservedReads,
-  { caller, key }: Pick<RepeatableRequest, 'caller' | 'key'>,
+  { caller, key, fingerprint: own, sealing }: Omit<RepeatableRequest, 'commits'>,
 ): Promise<{ readonly fingerprint: string; readonly answer: StoredAnswer | undefined } | undefined> {
   const [row] = await withoutWaiting(deps).run<StoredAnswer & { fingerprint: string; status: number | null }>(
     `select fingerprint, status, "contentType", body from "svc_IdempotencyKey"
@@ -73,7 +86,9 @@ export async function findRepeatable(
   )
   if (row === undefined) return undefined
   const { fingerprint, status, contentType, body } = row
-  return { fingerprint, answer: status === null ? undefined : { status, contentType, body } }
+  if (status === null) return { fingerprint, answer: undefined }
+  const kept = sealing === undefined || own !== fingerprint ? body : sealing.unseal(body)
+  return { fingerprint, answer: { status, contentType, body: kept } }
 }
 
 /**
@@ -82,7 +97,7 @@ export async function findRepeatable(
  */
 export async function storeAnswer(
   deps: UnloggedWrites,
-  { caller, key }: RepeatableRequest,
+  { caller, key, sealing }: RepeatableRequest,
   { status, contentType, body }: StoredAnswer,
 ): Promise<StoredAnswer> {
   const [stored] = await run<StoredAnswer>(
@@ -93,9 +108,10 @@ export async function storeAnswer(
          body = coalesce(body, $5)
      where caller = $1 and key = $2 and step = 0
      returning status, "contentType", body`,
-    [caller, key, status, contentType, body],
+    [caller, key, status, contentType, sealing === undefined ? body : sealing.seal(body)],
   )
-  return stored ?? { status, contentType, body }
+  if (stored === undefined) return { status, contentType, body }
+  return sealing === undefined ? stored : { ...stored, body: sealing.unseal(stored.body) }
 }
 
 function expiredKeysSql(limit: string): string {

@@ -175,6 +175,7 @@ const ofDelivery = Type.Object({ id: Id(), delivery: Id() })
 const createRoute = declared({
   summary: 'Make a webhook',
   scope: 'admin',
+  answersSecret: true,
   body: NewWebhook,
   response: { 201: WithSecret },
 })
@@ -197,6 +198,7 @@ const rotateRoute = declared({
   summary: 'Give a webhook another secret',
   scope: 'admin',
   description: 'For a day deliveries are signed with both.',
+  answersSecret: true,
   ...{ params: ofOne, response: { 200: WithSecret } },
 })
 const testRoute = declared({
