@@ -9,6 +9,7 @@ import {
 } from '../../src/features/messaging/webhooks/webhooks.ts'
 import { openWebhooks } from '../../src/workers/webhooks.ts'
 import { type Api, type Call, startApi } from '../support/api.ts'
+import { inTurn } from '../support/in-turn.ts'
 import { testConfig } from '../support/prepare.ts'
 import { type Receiver, startReceiver, verified } from '../support/receiver.ts'
 import { waitFor } from '../support/wait.ts'
@@ -407,6 +408,35 @@ describe('an endpoint', () => {
     await api.admin('POST', `/webhooks/${id}/test`)
     await waitFor(async () => (await deliveries(id))[0]?.responseStatus === 307)
     expect(elsewhere.received).toEqual([])
+  })
+})
+
+describe('simultaneous changes', () => {
+  it('of different members are all kept', async () => {
+    const to = await receiver()
+    const { id } = await make(to)
+    const before = await api.position()
+    const change = (members: object) => () => api.admin('PATCH', `/webhooks/${id}`, members)
+    const answers = await inTurn(api, { table: 'svc_Webhook', id }, [
+      change({ name: 'another' }),
+      change({ actions: ['create'] }),
+      change({ fields: ['id'] }),
+    ])
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 200])
+    const changed = { name: 'another', actions: ['create'], fields: ['id'], url: to.url }
+    expect(answers[2]!.body.data).toMatchObject(changed)
+    expect((await api.admin('GET', `/webhooks/${id}`)).body.data).toMatchObject(changed)
+    const facts = (await api.log(before)).map(({ entity, action }) => `${entity} ${action}`)
+    expect(facts).toEqual(Array(3).fill('svc_Webhook update'))
+  })
+
+  it('of which the first ends the webhook leave none', async () => {
+    const { id } = await make(await receiver())
+    const answers = await inTurn(api, { table: 'svc_Webhook', id }, [
+      () => api.admin('DELETE', `/webhooks/${id}`),
+      () => api.admin('PATCH', `/webhooks/${id}`, { name: 'another' }),
+    ])
+    expect(answers.map(({ status }) => status)).toEqual([204, 404])
   })
 })
 

@@ -48,6 +48,11 @@ export function webhookById(db: Reader, id: string): Promise<Webhook | undefined
   return db.maybeOne<Webhook>(rawQuery(`select ${columns} from "svc_Webhook" where id = $1`, [id]))
 }
 
+/** The same as it is now; no other transaction changes it before this one ends. */
+export function lockWebhook(tx: Tx, id: string): Promise<Webhook | undefined> {
+  return tx.maybeOne<Webhook>(rawQuery(`select ${columns} from "svc_Webhook" where id = $1 for no key update`, [id]))
+}
+
 type SealedSecrets = {
   readonly secret: string
   readonly formerSecret: string | null

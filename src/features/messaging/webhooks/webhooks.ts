@@ -5,7 +5,7 @@ import type { IdSource } from '../../../adapters/ids.ts'
 import { seal, tryUnseal } from '../../../adapters/sealing.ts'
 import type { Config, Configuration } from '../../../config/config.ts'
 import type { Reads } from '../../../db/pools.ts'
-import type { Tx } from '../../../db/sql.ts'
+import type { Reader, Tx } from '../../../db/sql.ts'
 import {
   type ClaimedDelivery,
   claimDeliveries,
@@ -31,6 +31,7 @@ import {
   forgetReason,
   insertDeliveries,
   insertWebhook,
+  lockWebhook,
   type NewWebhook,
   noteStopped,
   ownerOf,
@@ -87,7 +88,7 @@ export async function createWebhook(deps: WebhookWrites, { caller, actor }: Webh
   const { role_Id = caller.role.id, tenant_Id = caller.tenantId ?? null } = input
   const id = deps.newId()
   const webhook: NewWebhook = { ...input, id, actions, filter, fields, role_Id, tenant_Id, user_Id: userId }
-  await check(deps, caller, webhook)
+  await check(deps, deps.db, caller, webhook)
   const secret = newWebhookSecret()
   // Before its transaction has a number (ADR 39).
   const { snapshot } = await currentCursor(deps.db)
@@ -124,7 +125,10 @@ export async function readWebhook(
   action: Action = 'read',
 ): Promise<Webhook> {
   permit(caller, action)
-  const webhook = isUuid(id) ? await webhookById(db, id) : undefined
+  return seenWebhook(config, caller, isUuid(id) ? await webhookById(db, id) : undefined)
+}
+
+function seenWebhook(config: Config, caller: Caller, webhook: Webhook | undefined): Webhook {
   const isSeen =
     webhook !== undefined &&
     (caller.admin || webhook.user_Id === caller.userId) &&
@@ -133,18 +137,21 @@ export async function readWebhook(
   return webhook
 }
 
-/** Changes what is given. `paused` keeps its place in the log; `active` has it go on there, with all that happened since. */
+/**
+ * Changes what is given, of the webhook as it is then: of simultaneous changes none undoes another. `paused` keeps its place
+ * in the log; `active` has it go on there, with all that happened since.
+ */
 export async function changeWebhook(
   deps: WebhookWrites,
   { caller, actor }: WebhookAsker,
   id: string,
   { status, ...change }: WebhookChange,
 ): Promise<Webhook> {
-  const before = await readWebhook(deps, caller, id, 'update')
-  const webhook = { ...before, ...change }
-  if (Object.keys(change).length > 0 || status === 'active') await check(deps, caller, webhook)
-  if (status === 'active') await requireSecret(deps, id)
+  await readWebhook(deps, caller, id, 'update')
   return commit(deps, actor, async (tx) => {
+    const webhook = { ...seenWebhook(deps.config, caller, await lockWebhook(tx, id)), ...change }
+    if (Object.keys(change).length > 0 || status === 'active') await check(deps, tx, caller, webhook)
+    if (status === 'active') await requireSecret({ db: tx, config: deps.config }, id)
     if (Object.keys(change).length > 0) await updateWebhook(tx, webhook)
     if (status !== undefined) await setStatus(tx, id, status, status === 'paused' ? 'by request' : null)
     return { result: (await webhookById(tx, id))! }
@@ -254,7 +261,7 @@ function requireActive({ status }: Webhook): void {
 }
 
 /** Refuses what would only have the webhook paused, or paused again. */
-async function requireSecret(deps: Reads & Configuration, id: string): Promise<void> {
+async function requireSecret(deps: SecretReads, id: string): Promise<void> {
   if ((await openSecrets(deps, id)) === undefined)
     throw new AppError(409, `The webhook cannot sign: ${secretLost}`, { code: 'WEBHOOK_SECRET_LOST' })
 }
@@ -264,15 +271,14 @@ function permit({ access }: Caller, action: Action): void {
     throw errors.actionDenied(action, 'svc_Webhook')
 }
 
-async function check(deps: WebhookWrites, caller: Caller, webhook: NewWebhook): Promise<void> {
+async function check(deps: WebhookWrites, db: Reader, caller: Caller, webhook: NewWebhook): Promise<void> {
   try {
     checkUrl(webhook.url, { allowPrivate: deps.config.files.allowPrivateUrlFetch })
   } catch (error) {
     if (error instanceof UrlFetchError) throw errors.badBody(`url: ${error.message}`)
     throw error
   }
-  const isRefused =
-    !isAtOwnTenant(deps.config, caller, webhook) || (await refusalOf(deps, deps.db, webhook)) !== undefined
+  const isRefused = !isAtOwnTenant(deps.config, caller, webhook) || (await refusalOf(deps, db, webhook)) !== undefined
   if (isRefused) throw new AppError(403, 'You may not have a webhook see with this role at this tenant')
   sightOf(deps, webhook)
 }
@@ -623,7 +629,7 @@ const sealSecret = ({ config }: Configuration, webhookId: string, secret: string
  * The present one first; the former one as long as it counts, and where it still opens: receivers have the present one by then.
  * Undefined where the present one does not open, as after a change of SECRET_KEY.
  */
-async function openSecrets({ db, config }: Reads & Configuration, id: string): Promise<readonly string[] | undefined> {
+async function openSecrets({ db, config }: SecretReads, id: string): Promise<readonly string[] | undefined> {
   const stored = await secretsOf(db, id)
   if (stored === undefined) return undefined
   const { secret, formerSecret, isFormerValid } = stored
@@ -632,6 +638,8 @@ async function openSecrets({ db, config }: Reads & Configuration, id: string): P
   if (present === undefined) return undefined
   return former === undefined ? [present] : [present, former]
 }
+
+type SecretReads = Configuration & { readonly db: Reader }
 
 const secretLost =
   'its secret cannot be read with the present SECRET_KEY: rotate the secret, or set SECRET_KEY_PREVIOUS to the former key'
