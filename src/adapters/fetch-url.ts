@@ -83,18 +83,30 @@ export async function fetchUrl(
   return { ...answer, body: Buffer.concat(chunks) }
 }
 
-/** As above, with the beginning of the body, however long it is. */
+/**
+ * As above, with the beginning of the body, however long it is: as much as comes within `bodyMs` of the status. The status is
+ * the answer; a body that stalls or breaks off takes nothing from it.
+ */
 export async function fetchBeginning(
   address: string | URL,
-  wanted: Omit<UrlRequest, 'redirects'>,
+  { bodyMs, ...wanted }: Omit<UrlRequest, 'redirects'> & { readonly bodyMs: number },
 ): Promise<Omit<UrlResponse, 'body'> & { readonly body: Buffer }> {
-  const { body, ...answer } = await fetchUrlStream(address, { ...wanted, maxBytes: Number.POSITIVE_INFINITY })
+  const late = new AbortController()
+  const signal = wanted.signal === undefined ? late.signal : AbortSignal.any([wanted.signal, late.signal])
+  const { body, ...answer } = await fetchUrlStream(address, { ...wanted, signal, maxBytes: Number.POSITIVE_INFINITY })
+  const timer = setTimeout(() => late.abort(), bodyMs)
   const chunks: Buffer[] = []
   let size = 0
-  for await (const chunk of body) {
-    chunks.push(chunk as Buffer)
-    size += (chunk as Buffer).length
-    if (size >= wanted.maxBytes) break
+  try {
+    for await (const chunk of body) {
+      chunks.push(chunk as Buffer)
+      size += (chunk as Buffer).length
+      if (size >= wanted.maxBytes) break
+    }
+  } catch (error) {
+    if (!(error instanceof UrlFetchError)) throw error
+  } finally {
+    clearTimeout(timer)
   }
   return { ...answer, body: Buffer.concat(chunks).subarray(0, wanted.maxBytes) }
 }

@@ -411,6 +411,37 @@ describe('an endpoint', () => {
   })
 })
 
+describe('an answer of 2xx is a delivery', () => {
+  const bodies: [string, Receiver['answer'], string | null][] = [
+    ['that never ends', (_request, response) => response.writeHead(200).write('the beginning'), 'the beginning'],
+    ['that never begins', (_request, response) => response.writeHead(200).flushHeaders(), ''],
+    [
+      'that breaks off',
+      (_request, response) =>
+        response.writeHead(200, { 'content-length': '100' }).write('the beginning', () => response.destroy()),
+      'the beginning',
+    ],
+    [
+      'without an end that is large',
+      (_request, response) => response.writeHead(200).write('x'.repeat(100_000)),
+      'x'.repeat(8192),
+    ],
+  ]
+  it.each(bodies)('with a body %s', async (_what, answer, response) => {
+    const to = await receiver()
+    const { id } = await make(to)
+    to.answer = answer
+    await api.admin('POST', `/webhooks/${id}/test`)
+    const [one, ...more] = await waitFor(async () => {
+      const all = await deliveries(id)
+      return all[0]?.attempts === 1 && all[0].durationMs !== null && all
+    })
+    expect(one).toMatchObject({ status: 'delivered', responseStatus: 200, response, error: null, attempts: 1 })
+    expect(more).toEqual([])
+    expect(to.received).toHaveLength(1)
+  })
+})
+
 describe('simultaneous changes', () => {
   it('of different members are all kept', async () => {
     const to = await receiver()

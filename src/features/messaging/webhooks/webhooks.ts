@@ -296,6 +296,8 @@ const timeoutMs = 10_000
 /** Longer than an attempt can take: then its process is gone. */
 const claimMs = 25_000
 const responseBytes = 8192
+/** The body of an answer is for display only, and has a slot wait no longer than this. */
+const bodyMs = 1000
 
 /** The most deliveries claimed at once; an endpoint that answers quickly gets so far ahead. */
 const aheadAtMost = 128
@@ -596,7 +598,7 @@ async function post(
   const clean = (said: string) => withoutSecrets(said, secrets)
   try {
     const answer = await fetchBeginning(url, {
-      ...{ method: 'POST', headers, body: text, timeoutMs, signal, maxBytes: responseBytes },
+      ...{ method: 'POST', headers, body: text, timeoutMs, bodyMs, signal, maxBytes: responseBytes },
       allowPrivate: config.files.allowPrivateUrlFetch,
     })
     const { status } = answer
