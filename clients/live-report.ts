@@ -50,9 +50,9 @@ export function openLiveReport<R extends object>(
   const onResult = ({ data }: Result<R>) => shown.change({ rows: data, status: 'live', error: undefined })
   const waiting = (): LiveStatus => (shown.view.status === 'loading' ? 'loading' : 'broken')
   const fail = (message: string) => {
-    const final = !isPassing(message)
-    shown.change({ status: final ? 'ended' : waiting(), error: new RealtimeError(message, { final }) })
-    if (!final) backoff.later(() => socket.connected && begin())
+    if (!isPassing(message)) return end(new RealtimeError(message, { final: true }))
+    shown.change({ status: waiting(), error: new RealtimeError(message, { final: false }) })
+    backoff.later(() => socket.connected && begin())
   }
   const leave = () => {
     if (id !== undefined) socket.off(`report:${id}`, onResult)
@@ -93,6 +93,11 @@ export function openLiveReport<R extends object>(
     socket.off('connect', begin).off('disconnect', onBreak).off('report:ended', onEnded)
     onClose()
   }
+  /** What may not be followed any more may not be read any more. */
+  const end = (error: RealtimeError) => {
+    stop()
+    shown.change({ rows: [], status: 'ended', error })
+  }
   return {
     get view() {
       return shown.view
@@ -102,10 +107,7 @@ export function openLiveReport<R extends object>(
       stop()
       shown.forget()
     },
-    end(error) {
-      stop()
-      shown.change({ rows: [], status: 'ended', error })
-    },
+    end,
   }
 }
 

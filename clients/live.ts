@@ -223,9 +223,14 @@ class LiveRows {
   }
 
   #failed(error: RealtimeError): void {
-    // What can no longer be followed would be old by the next time.
-    if (error.final) this.#name = undefined
-    this.#show({ status: error.final ? 'ended' : 'broken', error })
+    if (!error.final) {
+      this.#show({ status: 'broken', error })
+      return
+    }
+    // Nobody says any more whether it may be read, or whether it is true.
+    const name = this.#name
+    this.end(error)
+    if (name !== undefined) void this.#options.store?.remove(name).catch(() => undefined)
   }
 
   /**
@@ -287,11 +292,13 @@ class LiveRows {
     this.#saving = undefined
     const cursor = this.#handle?.cursor
     const { store } = this.#options
-    if (store === undefined || this.#name === undefined || cursor === undefined) return
+    const name = this.#name
+    if (store === undefined || name === undefined || cursor === undefined) return
     // A browser that has no room keeps nothing, and the next time begins with a snapshot.
     store
-      .save(this.#name, { rows: [...this.#state.rows.values()], cursor, ...this.#facts })
-      .catch(() => store.remove(this.#name!))
+      .save(name, { rows: [...this.#state.rows.values()], cursor, ...this.#facts })
+      .catch(() => store.remove(name))
+      .catch(() => undefined)
   }
 }
 
