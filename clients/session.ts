@@ -1,4 +1,5 @@
 import { DaybookError, type Http, pause } from './http.ts'
+import { type Life, openRenewal, renewAt } from './renewal.ts'
 
 /** Keeps a text under a name: localStorage, or anything of its form. */
 export type KeyValueStore = Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>
@@ -62,9 +63,6 @@ export type Session = {
   owner(): Promise<string | undefined>
   close(): void
 }
-
-/** A token is renewed when a quarter of its life is left. */
-const renewAt = 0.75
 
 /** How often, and how long after one another, to look for the token that another client has renewed. */
 const mostLooks = 5
@@ -170,7 +168,10 @@ const bearer = (token: string): Record<string, string> => ({ authorization: `Bea
 /** `shared`: a store that other clients may use too; without one the token is this client's alone. */
 function tokenSession(name: string, shared: KeyValueStore | undefined, http: () => Http): Session {
   const listeners = listenersOf()
-  const { stored, put, inOneTab, close } = keptToken(name, shared ?? memoryStore(), listeners.tell)
+  const { stored, put, inOneTab, close } = keptToken(name, shared ?? memoryStore(), {
+    onState: listeners.tell,
+    onToken: () => renewal.look(),
+  })
   let renewing: Promise<void> | undefined
 
   /** Another client of the store may have renewed the token, which ends it, and have no answer yet. */
@@ -201,6 +202,12 @@ function tokenSession(name: string, shared: KeyValueStore | undefined, http: () 
     await renewing
     return stored()
   }
+  // A page that only listens asks for no token.
+  const renewal = openRenewal(() => {
+    const token = stored()
+    const life = token === undefined ? undefined : lifeOf(token)
+    return life && { name: token!, life }
+  }, current)
 
   return {
     token: current,
@@ -230,24 +237,40 @@ function tokenSession(name: string, shared: KeyValueStore | undefined, http: () 
     onChange: listeners.add,
     authMode: 'jwt',
     owner: async () => ownerOf(await current()),
-    close,
+    close() {
+      renewal.close()
+      close()
+    },
   }
 }
 
+type TokenListeners = {
+  onState(state: SessionState): void
+  /** It may be another one, or the page has been asleep. */
+  onToken(): void
+}
+
 /** The token as all tabs of the page have it, where it is kept by the page. */
-function keptToken(name: string, store: KeyValueStore, tell: (state: SessionState) => void) {
+function keptToken(name: string, store: KeyValueStore, { onState, onToken }: TokenListeners) {
   const stored = () => store.getItem(name) ?? undefined
   const put = (token: string | undefined) => {
     const before = stored()
     if (token === undefined) store.removeItem(name)
     else store.setItem(name, token)
-    if ((before === undefined) !== (token === undefined)) tell(token === undefined ? 'signed out' : 'signed in')
+    if ((before === undefined) !== (token === undefined)) onState(token === undefined ? 'signed out' : 'signed in')
+    onToken()
   }
   const onStorage = (event: StorageEvent) => {
-    if (event.key === name) tell(event.newValue === null ? 'signed out' : 'signed in')
+    if (event.key !== name) return
+    onState(event.newValue === null ? 'signed out' : 'signed in')
+    onToken()
   }
   const hasTabs = typeof window !== 'undefined' && store === pageStorage()
-  if (hasTabs) window.addEventListener('storage', onStorage)
+  if (hasTabs) {
+    window.addEventListener('storage', onStorage)
+    window.addEventListener('online', onToken)
+    document.addEventListener('visibilitychange', onToken)
+  }
   return {
     stored,
     put,
@@ -255,16 +278,23 @@ function keptToken(name: string, store: KeyValueStore, tell: (state: SessionStat
     inOneTab: (work: () => Promise<void>): Promise<void> =>
       hasTabs && 'locks' in navigator ? navigator.locks.request(name, work) : work(),
     close: () => {
-      if (hasTabs) window.removeEventListener('storage', onStorage)
+      if (!hasTabs) return
+      window.removeEventListener('storage', onStorage)
+      window.removeEventListener('online', onToken)
+      document.removeEventListener('visibilitychange', onToken)
     },
   }
 }
 
 /** Whether most of its life is over. A text that is no JSON Web Token is never due. */
 function isDue(token: string): boolean {
+  const life = lifeOf(token)
+  return life !== undefined && Date.now() > life.begins + (life.ends - life.begins) * renewAt
+}
+
+function lifeOf(token: string): Life | undefined {
   const { iat, exp } = claimsOf(token)
-  if (typeof iat !== 'number' || typeof exp !== 'number') return false
-  return Date.now() / 1000 > iat + (exp - iat) * renewAt
+  return typeof iat === 'number' && typeof exp === 'number' ? { begins: iat * 1000, ends: exp * 1000 } : undefined
 }
 
 /** The claims of a JSON Web Token; none for any other text. */

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { openHttp } from '../../clients/http.ts'
 import { openSession } from '../../clients/session.ts'
 
@@ -8,9 +8,12 @@ const tokenOf = (name: string, lived: number) => {
   return `h.${btoa(JSON.stringify({ name, iat, exp: iat + 1000 }))}.s`
 }
 
-/** Clients of one store, and a server that renews a token once; `hold` delays the answer of the first renewal. */
-function twoClients(hold: Promise<void>) {
-  const [old, fresh] = [tokenOf('old', 900), tokenOf('fresh', 0)]
+/**
+ * Clients of one store, and a server that renews a token once; `hold` delays the answer of the first renewal. `lived`: seconds of
+ * the thousand of the present token.
+ */
+function twoClients(hold: Promise<void>, lived = 900) {
+  const [old, fresh] = [tokenOf('old', lived), tokenOf('fresh', lived - 900)]
   const kept = new Map([['daybook:http://server', old]])
   const store = {
     getItem: (name: string) => kept.get(name) ?? null,
@@ -18,7 +21,11 @@ function twoClients(hold: Promise<void>) {
     removeItem: (name: string) => void kept.delete(name),
   }
   let valid = old
+  const asked: string[] = []
+  let isCut = false
   const answer = async (input: unknown, init?: RequestInit) => {
+    asked.push(new URL(String(input)).pathname)
+    if (isCut) throw new TypeError('fetch failed')
     const isValid = new Headers(init?.headers).get('authorization') === `Bearer ${valid}`
     if (!isValid) return Response.json({ message: 'Invalid or expired token' }, { status: 401 })
     if (!String(input).endsWith('/auth/refresh')) return Response.json({ done: true })
@@ -36,9 +43,13 @@ function twoClients(hold: Promise<void>) {
       withCookies: false,
       attempts: 1,
     })
+    onTestFinished(() => session.close())
     return { session, http }
   }
-  return { one: open(), other: open(), kept, fresh }
+  const cut = (now: boolean) => {
+    isCut = now
+  }
+  return { one: open(), other: open(), kept, fresh, asked, cut }
 }
 
 test('a client whose renewal comes second takes the token of the first, and signs nobody out', async () => {
@@ -52,4 +63,61 @@ test('a client whose renewal comes second takes the token of the first, and sign
   expect(await Promise.all([first, second])).toEqual([{ done: true }, { done: true }])
   expect([...kept.values()]).toEqual([fresh])
   expect(told).toEqual([])
+})
+
+const atOnce = Promise.resolve()
+const useFakeTime = () => {
+  vi.useFakeTimers({ toFake: ['Date', 'setTimeout', 'clearTimeout'] })
+  onTestFinished(() => void vi.useRealTimers())
+}
+const seconds = (n: number) => vi.advanceTimersByTimeAsync(n * 1000)
+
+test('a token is renewed before it ends although nobody asks for it, once for all clients of the store', async () => {
+  useFakeTime()
+  const { one, kept, fresh, asked } = twoClients(atOnce, 0)
+  await seconds(749)
+  expect(asked).toEqual([])
+  await seconds(200)
+  expect([...kept.values()]).toEqual([fresh])
+  expect(one.session.state).toBe('signed in')
+  expect(asked.filter((path) => path === '/auth/refresh').length).toBeLessThanOrEqual(2)
+})
+
+test('a token is renewed as soon as the server can be reached, also after a sleep of the machine', async () => {
+  useFakeTime()
+  const { one, kept, fresh, asked, cut } = twoClients(atOnce, 0)
+  cut(true)
+  // No timer runs while it sleeps.
+  vi.setSystemTime(Date.now() + 800_000)
+  await seconds(120)
+  expect(asked.length).toBeGreaterThan(0)
+  expect(one.session.state).toBe('signed in')
+  cut(false)
+  await seconds(75)
+  expect([...kept.values()]).toEqual([fresh])
+})
+
+test('a token that has ended meanwhile signs its user out, though nobody asks for it', async () => {
+  useFakeTime()
+  const { one, other, kept, cut } = twoClients(atOnce, 0)
+  const told: string[] = []
+  one.session.onChange((state) => told.push(state))
+  other.session.close()
+  cut(true)
+  await seconds(1200)
+  expect(one.session.state).toBe('signed in')
+  // The server takes neither of them any more.
+  kept.set('daybook:http://server', tokenOf('another', 1001))
+  cut(false)
+  await seconds(180)
+  expect(told).toEqual(['signed out'])
+})
+
+test('a session that is closed renews nothing', async () => {
+  useFakeTime()
+  const { one, other, asked } = twoClients(atOnce, 0)
+  one.session.close()
+  other.session.close()
+  await seconds(990)
+  expect(asked).toEqual([])
 })
