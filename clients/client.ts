@@ -12,6 +12,7 @@ import { createRealtime, noToken } from './realtime.ts'
 import { type Realtime, RealtimeError } from './realtime-types.ts'
 import type { Aggregates, AnySchema, Name, ReportRow, Row, SchemaType } from './schema.ts'
 import { type AuthOptions, openSession, type Session } from './session.ts'
+import { openWriteQueue, type WriteQueue } from './write-queue.ts'
 
 export type { Auth, Credentials, Registration } from './auth.ts'
 export type { FileRow, Files, Transform, UploadOptions } from './files.ts'
@@ -117,11 +118,19 @@ export function createClient<S extends SchemaType = AnySchema>(options: ClientOp
   const connections = openConnections(url, session, options.socketPath, (refusal) => leave(refusal))
   const store = options.keepsRows === false ? undefined : openRowStore(`daybook:${url}`)
   const open = new Set<{ close(): void; end(error: RealtimeError): void }>()
+  const queues = new Map<string, WriteQueue>()
+  const queueOf = (collection: string) => {
+    const queue = queues.get(collection) ?? openWriteQueue()
+    queues.set(collection, queue)
+    return queue
+  }
   /** What was read for a session ends with it. */
   const leave = (reason = 'Nobody is signed in any more') => {
     const error = new RealtimeError(reason, { final: true })
     void store?.clear()
     for (const one of [...open]) one.end(error)
+    for (const queue of queues.values()) queue.end(error)
+    queues.clear()
     connections.close(error)
   }
   const stopListening = session.onChange((state) => {
@@ -138,6 +147,7 @@ export function createClient<S extends SchemaType = AnySchema>(options: ClientOp
         store,
         connect: connections.without,
         owner: () => session.owner(),
+        queue: queueOf(query.collection),
         onClose: () => void open.delete(live),
       })
       open.add(live)

@@ -101,9 +101,11 @@ function afterAnswer(
   keyOf: KeyOf,
 ): readonly Pending[] {
   const made = row && { key: keyOf(row), row }
+  const shownAs = pending.find((one) => one.write === write)?.key
   const isTold = ({ phase }: Pending) => phase === 'told' || (made !== undefined && rows.has(made.key))
   return pending.flatMap((one): readonly Pending[] => {
-    if (one.write !== write) return [one]
+    // Writes that wait for this one are about the same row.
+    if (one.write !== write) return [made !== undefined && one.key === shownAs ? { ...one, key: made.key } : one]
     return isTold(one) ? [] : [{ ...one, ...made, phase: 'done' }]
   })
 }

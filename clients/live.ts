@@ -13,6 +13,7 @@ import {
 } from './live-step.ts'
 import { type Realtime, RealtimeError, type RowFacts, type SubscriptionHandle } from './realtime-types.ts'
 import type { Filter, Key, Name, Row, SchemaType } from './schema.ts'
+import type { WriteQueue } from './write-queue.ts'
 
 export type LiveQuery<S extends SchemaType, C extends Name<S>> = {
   readonly collection: C
@@ -71,6 +72,8 @@ export type LiveOptions = {
   readonly store: RowStore | undefined
   /** The owner of the rows, so that nobody sees another's; undefined: none are kept. */
   readonly owner: () => Promise<string | undefined>
+  /** Of the collection. */
+  readonly queue: WriteQueue
   readonly onClose: () => void
 }
 
@@ -93,8 +96,8 @@ export function openLive<S extends SchemaType, C extends Name<S>>(
     subscribe: (listener) => live.listen(listener),
     create: (row) => live.create(row as LiveRow, (full) => items.create(full as S[C]['create'])),
     update: (id, change) =>
-      live.write({ key: String(id), row: change as LiveRow, isNew: false }, () => items.update(id, change)),
-    delete: (id) => live.write({ key: String(id), row: undefined, isNew: false }, () => items.delete(id)),
+      live.write({ key: id, row: change as LiveRow, isNew: false }, (key) => items.update(key as Key<S, C>, change)),
+    delete: (id) => live.write({ key: id, row: undefined, isNew: false }, (key) => items.delete(key as Key<S, C>)),
     close: () => live.close(),
     end: (error) => live.end(error),
   }
@@ -135,7 +138,7 @@ class LiveRows {
   create<Made>(row: LiveRow, send: (row: LiveRow) => Promise<Made>): Promise<Made> {
     const field = this.#facts.key ?? this.#query.key
     if (field === undefined) return send(row)
-    if (row[field] !== undefined) return this.write({ key: String(row[field]), row, isNew: true }, () => send(row))
+    if (row[field] !== undefined) return this.write({ key: row[field], row, isNew: true }, () => send(row))
     const full = { ...row, [field]: crypto.randomUUID() }
     const attempt = async () => {
       if (this.#takesMadeKeys)
@@ -148,19 +151,20 @@ class LiveRows {
       return send(row)
     }
     const written = (made: Made) => ({ ...row, [field]: made })
-    return this.write({ key: full[field] as string, row: full, isNew: true }, attempt, written)
+    return this.write({ key: full[field], row: full, isNew: true }, attempt, written)
   }
 
   async write<Result>(
-    shown: Pick<Pending, 'key' | 'row' | 'isNew'>,
-    send: () => Promise<Result>,
+    { key, row, isNew }: Pick<Pending, 'row' | 'isNew'> & { readonly key: unknown },
+    send: (key: unknown) => Promise<Result>,
     written?: (result: Result) => LiveRow,
   ): Promise<Result> {
+    const { queue } = this.#options
     this.#lastWrite += 1
     const write = this.#lastWrite
-    this.#apply({ kind: 'wrote', write, ...shown })
+    this.#apply({ kind: 'wrote', write, key: String(queue.keyOf(key)), row, isNew })
     try {
-      const result = await send()
+      const result = await queue.inTurn({ key, isNew }, send)
       this.#apply({ kind: 'done', write, row: written?.(result) })
       this.#askSoon()
       return result

@@ -3,7 +3,9 @@ import { createClient } from '../../clients/client.ts'
 import { openHttp } from '../../clients/http.ts'
 import { type KeptRows, openLive } from '../../clients/live.ts'
 import { createRealtime } from '../../clients/realtime.ts'
+import { openWriteQueue } from '../../clients/write-queue.ts'
 import { type Api, startApi } from '../support/api.ts'
+import { administrator } from '../support/prepare.ts'
 import { waitFor } from '../support/wait.ts'
 
 let api: Api
@@ -12,12 +14,43 @@ let url: string
 beforeAll(async () => {
   api = await startApi({ SOCKET_ENABLED: 'true' })
   url = await api.app.listen({ host: '127.0.0.1', port: 0 })
+  await make('counter', {
+    id: { type: 'Integer', primaryKey: true, defaultValue: { type: 'AUTOINCREMENT' } },
+    count: { type: 'Integer' },
+  })
   await make('note', { text: { type: 'String' }, points: { type: 'Integer' } })
 })
 
 async function make(collectionName: string, fields: object): Promise<void> {
   const { status, text } = await api.admin('POST', '/schemas', { collectionName, schema: { fields } })
   expect(status, text).toBe(201)
+}
+
+/** A client of the administrator, who sees when its writes are sent and lets their answers come. */
+async function writer() {
+  const sent: string[] = []
+  const held: (() => void)[] = []
+  let isHeld = false
+  const client = createClient({
+    url,
+    fetch: async (input, init) => {
+      const { method = 'GET' } = init ?? {}
+      if (method === 'GET' || String(input).includes('/auth/')) return fetch(input, init)
+      sent.push(`${method} ${init!.body ?? ''}`)
+      if (isHeld) await new Promise<void>((go) => held.push(go))
+      return fetch(input, init)
+    },
+  })
+  onTestFinished(() => client.close())
+  await client.auth.login(administrator)
+  const hold = () => {
+    isHeld = true
+  }
+  const go = () => {
+    isHeld = false
+    for (const one of held.splice(0)) one()
+  }
+  return { client, sent, hold, go }
 }
 
 /** A reader of notes, and what ends its right. */
@@ -52,6 +85,7 @@ function keptLive(token: string, kept: Map<string, KeptRows>) {
         remove: async (name) => void kept.delete(name),
       },
       owner: async () => 'the reader',
+      queue: openWriteQueue(),
       onClose: () => undefined,
     },
   )
@@ -89,5 +123,86 @@ describe('what may not be read any more', () => {
     await forbid()
     await waitFor(() => (report.view.status === 'ended' ? true : undefined))
     expect(report.view).toMatchObject({ rows: [], error: { final: true } })
+  })
+})
+
+describe('writes of one row', () => {
+  const opened = async (collection: string) => {
+    const { client, ...rest } = await writer()
+    const live = client.live({ collection })
+    await waitFor(() => (live.view.status === 'live' ? true : undefined))
+    return { client, live, ...rest }
+  }
+
+  it('are sent one after the other, and those of other rows at once', async () => {
+    const { client, live, sent, hold, go } = await opened('note')
+    const other = await client.items('note').create({ text: 'other' })
+    sent.length = 0
+    hold()
+    const id = crypto.randomUUID()
+    const writes = [
+      live.create({ id, text: 'new', points: 0 }),
+      live.update(id, { points: 1 }),
+      live.update(id, { points: 2 }),
+      live.update(other, { points: 7 }),
+    ]
+    expect(live.view.rows.find((row) => row.id === id)).toMatchObject({ text: 'new', points: 2 })
+    await waitFor(() => (sent.length === 2 ? true : undefined))
+    expect(sent).toEqual([expect.stringContaining('POST'), 'PATCH {"points":7}'])
+    go()
+    await Promise.all(writes)
+    expect(sent.slice(2)).toEqual(['PATCH {"points":1}', 'PATCH {"points":2}'])
+    expect(await client.items('note').read(id)).toMatchObject({ points: 2 })
+    await waitFor(() => (live.view.rows.find((row) => row.id === id)?.createdAt ? true : undefined))
+    expect(live.view.rows.find((row) => row.id === id)).toMatchObject({ text: 'new', points: 2 })
+    const gone = [live.update(id, { points: 3 }), live.delete(id)]
+    await Promise.all(gone)
+    expect(live.view.rows.some((row) => row.id === id)).toBe(false)
+  })
+
+  it('go to the key that the server makes', async () => {
+    const { client, live, hold, go } = await opened('counter')
+    await live.create({ count: 0 })
+    hold()
+    const made = live.create({ count: 1 })
+    const shown = live.view.rows.find(({ count }) => count === 1)!
+    const changed = live.update(shown.id as string, { count: 2 })
+    expect(live.view.rows.find(({ id }) => id === shown.id)).toMatchObject({ count: 2 })
+    go()
+    const id = await made
+    expect(live.view.rows.map(({ count }) => count).sort()).toEqual([0, 2])
+    await changed
+    expect(await client.items('counter').read(id)).toMatchObject({ count: 2 })
+    // Who remembers the first key means the same row.
+    await live.update(shown.id as string, { count: 3 })
+    expect(await client.items('counter').read(id)).toMatchObject({ count: 3 })
+  })
+
+  it('are not sent after a creation that is refused', async () => {
+    const { live, sent } = await opened('note')
+    const id = crypto.randomUUID()
+    const before = live.view.rows.length
+    const created = live.create({ id, points: 'many' })
+    const changed = live.update(id, { points: 1 })
+    await expect(created).rejects.toMatchObject({ status: 400 })
+    await expect(changed).rejects.toMatchObject({ code: 'NOT_CREATED', message: expect.stringMatching(/not created/) })
+    expect(sent).toHaveLength(1)
+    expect(live.view.rows).toHaveLength(before)
+    await live.create({ id, points: 1 })
+    await live.delete(id)
+  })
+
+  it('that wait when the session ends are not sent in the name of the next one', async () => {
+    const { client, live, sent, hold, go } = await opened('note')
+    const id = await client.items('note').create({ text: 'waits' })
+    sent.length = 0
+    hold()
+    const writes = [live.update(id, { points: 1 }), live.update(id, { points: 2 })]
+    await waitFor(() => (sent.length === 1 ? true : undefined))
+    const settled = Promise.allSettled(writes)
+    await client.auth.logout()
+    go()
+    expect((await settled)[1]).toMatchObject({ status: 'rejected' })
+    expect(sent).toEqual(['PATCH {"points":1}'])
   })
 })
