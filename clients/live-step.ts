@@ -3,6 +3,8 @@
  * the server has not confirmed yet.
  */
 
+import type { RowFacts } from './realtime-types.ts'
+
 export type LiveRow = Readonly<Record<string, unknown>>
 
 /** A write that is shown before it is known to have happened. */
@@ -110,11 +112,13 @@ function afterAnswer(
   })
 }
 
+/** How the values of a field are compared: nothing said, as text by code points, as numbers, or as booleans. */
+type Comparison = 'number' | 'caseless' | 'time' | undefined
+
 export type Order = readonly {
   readonly field: string
   readonly descending: boolean
-  /** Its texts are numbers, such as `10.00`. */
-  readonly isNumber: boolean
+  readonly as: Comparison
 }[]
 
 /** The rows to show, in order. */
@@ -128,23 +132,49 @@ export function viewOf({ rows, pending }: LiveState, order: Order, limit: number
 }
 
 function compareRows(a: LiveRow, b: LiveRow, order: Order): number {
-  for (const { field, descending, isNumber } of order) {
-    const compared = compare(a[field], b[field], isNumber)
+  for (const { field, descending, as } of order) {
+    const compared = compare(a[field], b[field], as)
     if (compared !== 0) return descending ? -compared : compared
   }
   return 0
 }
 
-/** Nulls come last, as the server has them; text is compared as people read it. */
-function compare(a: unknown, b: unknown, isNumber: boolean): number {
+/** As the server compares: nulls come last. */
+function compare(a: unknown, b: unknown, as: Comparison): number {
   const [isNoA, isNoB] = [a === null || a === undefined, b === null || b === undefined]
   if (isNoA || isNoB) return Number(isNoA) - Number(isNoB)
-  if (isNumber) return compareNumbers(String(a), String(b))
-  if (typeof a === 'string' && typeof b === 'string') return a.localeCompare(b)
-  return before(a as number, b as number)
+  if (as === 'number') return compareNumbers(String(a), String(b))
+  if (typeof a !== 'string' || typeof b !== 'string') return before(a as number, b as number)
+  if (as === 'caseless') return compareText(a.toLowerCase(), b.toLowerCase())
+  return as === 'time' ? compareTimes(a, b) : compareText(a, b)
 }
 
 const before = <T>(a: T, b: T): number => (a === b ? 0 : a < b ? -1 : 1)
+
+/** By code points. The halves of those beyond 65,535 are less than some that are not so great. */
+export function compareText(a: string, b: string): number {
+  const length = Math.min(a.length, b.length)
+  let at = 0
+  while (at < length && a.charCodeAt(at) === b.charCodeAt(at)) at += 1
+  return at === length ? a.length - b.length : rank(a.charCodeAt(at)) - rank(b.charCodeAt(at))
+}
+
+const rank = (unit: number): number => (unit >= 0xd800 && unit < 0xe000 ? unit + 0x10000 : unit)
+
+/** Times with a zone: by the moment, and of one moment the one from further east first. */
+function compareTimes(a: string, b: string): number {
+  const [one, other] = [momentOf(a), momentOf(b)]
+  return before(one.at, other.at) || before(other.east, one.east)
+}
+
+function momentOf(text: string): { readonly at: number; readonly east: number } {
+  const [, hours = 0, minutes = 0, seconds = 0, sign, ...zone] =
+    /^(\d+):(\d+)(?::([\d.]+))?(?:([+-])(\d+)(?::(\d+))?(?::(\d+))?)?/.exec(text) ?? []
+  const [h, m, s] = zone.map((part) => Number(part ?? 0)) as [number, number, number]
+  const east = sign === undefined ? 0 : (sign === '-' ? -1 : 1) * ((h * 60 + m) * 60 + s)
+  const local = (Number(hours) * 60 + Number(minutes)) * 60 + Number(seconds)
+  return { at: Math.round((local - east) * 1e6), east }
+}
 
 /** Exact for decimals of any length; NaN is the greatest, as the server has it. */
 function compareNumbers(a: string, b: string): number {
@@ -158,10 +188,23 @@ function compareNumbers(a: string, b: string): number {
   return Number.isNaN(x) || Number.isNaN(y) ? Number(Number.isNaN(x)) - Number(Number.isNaN(y)) : before(x, y)
 }
 
-/** `name`, `-name`. `numbers`: the fields whose texts are numbers. */
-export const orderOf = (sort: readonly string[], numbers: readonly string[] = []): Order =>
-  sort.map((one) => {
-    const descending = one.startsWith('-')
-    const field = descending ? one.slice(1) : one
-    return { field, descending, isNumber: numbers.includes(field) }
+/** The names in a sort, in their order. */
+export const sortedBy = (sort: readonly string[]): readonly string[] => sort.map((one) => one.replace(/^-/, ''))
+
+/**
+ * `name`, `-name`. `numbers`: the fields whose texts are numbers; `orders`: how others are compared. `key` decides between
+ * rows that are equal otherwise, in the direction of the last one.
+ */
+export function orderOf(
+  sort: readonly string[],
+  numbers: readonly string[] = [],
+  { orders, key }: Pick<RowFacts, 'orders' | 'key'> = {},
+): Order {
+  const all = key === undefined ? sort : [...sort, `${sort.at(-1)?.startsWith('-') ? '-' : ''}${key}`]
+  const names = sortedBy(all)
+  return names.map((field, at) => {
+    const said = orders?.[field]
+    const as = numbers.includes(field) ? 'number' : said === 'none' ? undefined : said
+    return { field, descending: all[at]!.startsWith('-'), as }
   })
+}

@@ -8,6 +8,7 @@ import {
   noRows,
   orderOf,
   type Pending,
+  sortedBy,
   stepLive,
   viewOf,
 } from './live-step.ts'
@@ -119,8 +120,18 @@ class LiveRows {
   /** Until the server refuses one: its keys are numbers, which it makes itself. */
   #takesMadeKeys = true
 
+  readonly #asked: readonly string[] | undefined
+  /** What is asked for only to sort by it. */
+  readonly #hidden: ReadonlySet<string>
+  readonly #shown = new WeakMap<LiveRow, LiveRow>()
+
   constructor(query: LiveQuery<SchemaType, string>, options: LiveOptions) {
     this.#query = query
+    const { sort = [] } = query
+    const fields: readonly string[] | undefined = query.fields
+    this.#asked = sort.length === 0 ? fields : [...new Set([...(fields ?? ['*']), ...sortedBy(sort)])]
+    const isOpen = fields === undefined || fields.some((name) => name === '*' || name.startsWith('-'))
+    this.#hidden = new Set(isOpen ? [] : sortedBy(sort).filter((name) => !fields.includes(name)))
     this.#options = options
     void this.#begin()
   }
@@ -198,11 +209,11 @@ class LiveRows {
   }
 
   async #begin(): Promise<void> {
-    const { collection, filter, fields } = this.#query
+    const { collection, filter } = this.#query
     const kept = await this.#load()
     if (this.#isClosed) return
     if (kept !== undefined) {
-      this.#facts = { key: kept.key, numbers: kept.numbers }
+      this.#facts = { key: kept.key, numbers: kept.numbers, orders: kept.orders }
       this.#state = stepLive(this.#state, { kind: 'snapshot', rows: kept.rows }, this.#keyOf)
       this.#show({ status: 'kept' })
     }
@@ -211,8 +222,9 @@ class LiveRows {
       snapshot: true,
       ...(kept && { since: kept.cursor }),
       ...(filter && { filter }),
-      ...(fields && { fields }),
+      ...(this.#asked && { fields: this.#asked }),
       onSnapshot: (rows, facts) => {
+        refuseSort(this.#query, facts)
         this.#facts = facts
         this.#apply({ kind: 'snapshot', rows }, 'live')
       },
@@ -252,6 +264,15 @@ class LiveRows {
     }, askAfterMs)
   }
 
+  /** One row has one form, so that what draws it can tell that it is the same. */
+  #visible = (row: LiveRow): LiveRow => {
+    const key = this.#facts.key ?? this.#query.key ?? 'id'
+    const isVisible = ([name]: [string, unknown]) => name === key || !this.#hidden.has(name)
+    const shown = this.#shown.get(row) ?? Object.fromEntries(Object.entries(row).filter(isVisible))
+    this.#shown.set(row, shown)
+    return shown
+  }
+
   #keyOf = (row: LiveRow): string => {
     const { collection, key: given = 'id' } = this.#query
     const key = this.#facts.key ?? given
@@ -269,21 +290,23 @@ class LiveRows {
   }
 
   #show(change: Partial<LiveView<LiveRow>>): void {
-    const { sort = [], limit } = this.#query
-    this.#view = { ...this.#view, ...change, rows: viewOf(this.#state, orderOf(sort, this.#facts.numbers), limit) }
+    const { sort = [], limit, key: given = 'id' } = this.#query
+    const { key = given, numbers, orders } = this.#facts
+    const rows = viewOf(this.#state, orderOf(sort, numbers, { key, orders }), limit)
+    this.#view = { ...this.#view, ...change, rows: this.#hidden.size === 0 ? rows : rows.map(this.#visible) }
     for (const listener of [...this.#listeners]) listener()
   }
 
   async #load(): Promise<KeptRows | undefined> {
     const { store, owner } = this.#options
     if (store === undefined) return undefined
-    const { collection, filter, fields } = this.#query
+    const { collection, filter } = this.#query
     const whose = await owner()
     if (whose === undefined) return undefined
-    this.#name = JSON.stringify([whose, collection, filter ?? null, fields ?? null])
+    this.#name = JSON.stringify([whose, collection, filter ?? null, this.#asked ?? null])
     // Rows that cannot be read from the store, or not be told apart, are fetched.
     const kept = await store.load(this.#name).catch(() => undefined)
-    return kept?.key === undefined ? undefined : kept
+    return kept?.key === undefined || hasNoOrder(this.#query, kept) !== undefined ? undefined : kept
   }
 
   #saveSoon(): void {
@@ -304,6 +327,14 @@ class LiveRows {
       .catch(() => store.remove(name))
       .catch(() => undefined)
   }
+}
+
+const hasNoOrder = ({ sort = [] }: LiveQuery<SchemaType, string>, { orders }: RowFacts): string | undefined =>
+  sortedBy(sort).find((name) => orders?.[name] === 'none')
+
+function refuseSort(query: LiveQuery<SchemaType, string>, facts: RowFacts): void {
+  const name = hasNoOrder(query, facts)
+  if (name !== undefined) throw new RealtimeError(`sort: live rows cannot be sorted by ${name}`, { final: true })
 }
 
 /** Whether the server has refused the value of a field because it is of another type. */

@@ -140,13 +140,15 @@ function answered<Row>(state: SubscriptionState<Row>, answer: Answer): Step<Row>
   ]
 }
 
-function withPiece<Row>(state: SubscriptionState<Row>, { index, data, more, key, numbers }: Piece<Row>): Step<Row> {
+function withPiece<Row>(state: SubscriptionState<Row>, { index, data, more, ...facts }: Piece<Row>): Step<Row> {
   const pieces = index === 0 ? [data] : [...state.pieces, data]
-  const facts = index === 0 ? { key, numbers } : state.facts
-  if (more) return [{ ...state, pieces, facts }, []]
+  const known = index === 0 ? factsOf(facts) : state.facts
+  if (more) return [{ ...state, pieces, facts: known }, []]
   // The rows are newer than the cursor that was asked for, and their own comes with the answer.
-  return [{ ...state, pieces: [], cursor: undefined }, [{ kind: 'show', rows: pieces.flat() as Row[], facts }]]
+  return [{ ...state, pieces: [], cursor: undefined }, [{ kind: 'show', rows: pieces.flat() as Row[], facts: known }]]
 }
+
+const factsOf = ({ key, numbers, orders }: RowFacts): RowFacts => ({ key, numbers, ...(orders && { orders }) })
 
 function failed<Row>(state: SubscriptionState<Row>, error: RealtimeError): Step<Row> {
   if (!error.final) return [state, [{ kind: 'error', error }]]

@@ -1,3 +1,4 @@
+import fc from 'fast-check'
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { createClient } from '../../clients/client.ts'
 import { openHttp } from '../../clients/http.ts'
@@ -204,5 +205,87 @@ describe('writes of one row', () => {
     go()
     expect((await settled)[1]).toMatchObject({ status: 'rejected' })
     expect(sent).toEqual(['PATCH {"points":1}'])
+  })
+})
+
+const kinds = {
+  text: { type: 'String' },
+  caseless: { type: 'CiText' },
+  word: { type: 'ENUM', values: ['b', 'a', 'Z'] },
+  whole: { type: 'Integer' },
+  large: { type: 'BigInt' },
+  exact: { type: 'Decimal', values: { precision: 30, scale: 4 } },
+  about: { type: 'Double' },
+  done: { type: 'Boolean' },
+  at: { type: 'DateTime' },
+  day: { type: 'Date' },
+  time: { type: 'Time' },
+  local: { type: 'Time_NO_TZ' },
+  other: { type: 'UUID' },
+}
+
+const row = fc.record({
+  text: fc.option(fc.constantFrom('a', 'A', 'ab', 'Z', 'ä', 'z', ' ', '10', '9', '\u{1f600}', '\uff5e', '')),
+  caseless: fc.option(fc.constantFrom('a', 'B', 'b2', 'c', 'C1', '_')),
+  word: fc.option(fc.constantFrom('b', 'a', 'Z')),
+  whole: fc.option(fc.integer({ min: -20, max: 20 })),
+  large: fc.option(fc.constantFrom('9007199254740993', '9007199254740992', '-9', '10', '9')),
+  exact: fc.option(fc.constantFrom('10', '9.5', '-0.25', '-0.5', '12345678901234567890.05', '12345678901234567890.1')),
+  about: fc.option(fc.constantFrom(0.1, 1e21, -1e-7, 2, 10, 1e300)),
+  done: fc.option(fc.boolean()),
+  at: fc.option(fc.constantFrom('2026-01-01T00:00:00.001Z', '2025-12-31T23:59:59Z', '1999-01-01T00:00:00Z')),
+  day: fc.option(fc.constantFrom('2026-01-01', '2025-12-31', '0999-01-01')),
+  time: fc.option(fc.constantFrom('10:00:00+02', '08:00:00+00', '09:00:00-05:30', '07:59:59.5+00')),
+  local: fc.option(fc.constantFrom('10:00:00', '09:59:59.25', '00:00:00')),
+  other: fc.option(fc.constantFrom('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', 'ffffffff-7a11-4cc1-9f3a-5d1f0c2b7e44')),
+})
+
+describe('the order of live rows', () => {
+  it.each([
+    ['sorts_uuid', {}],
+    ['sorts_whole', { id: { type: 'Integer', primaryKey: true, defaultValue: { type: 'AUTOINCREMENT' } } }],
+    ['sorts_text', { id: { type: 'String', primaryKey: true } }],
+  ])('is that of the list: %s', async (collection, key) => {
+    await make(collection, { ...key, ...kinds })
+    const { client } = await writer()
+    const rows = fc.sample(row, { numRuns: 40, seed: 7 })
+    const keyed =
+      collection === 'sorts_text' ? rows.map((one, n) => ({ id: `${n % 2 ? 'a' : 'Z'}${n}`, ...one })) : rows
+    await client.items(collection).createMany(keyed)
+    const names = Object.keys(kinds)
+    const sorts = [
+      undefined,
+      ...names.flatMap((name) => [[name], [`-${name}`]]),
+      ...names.map((name, n) => [`-${name}`, names[(n + 3) % names.length]!]),
+      ['id'],
+      ['-id'],
+    ]
+    for (const sort of sorts) {
+      const query = { fields: ['id', 'text'], limit: 15, ...(sort && { sort }) }
+      const live = client.live({ collection, ...query })
+      await waitFor(() => (live.view.status === 'live' && live.view.rows.length > 0 ? true : undefined))
+      expect(live.view.rows, JSON.stringify(sort)).toEqual((await client.items(collection).list(query)).data)
+      live.close()
+    }
+  })
+
+  it('names what it cannot be', async () => {
+    await make('tagged', { title: { type: 'String' }, tags: { type: 'Array_String' }, meta: { type: 'JSON' } })
+    const { client } = await writer()
+    const refused = async (query: object) => {
+      const live = client.live({ collection: 'tagged', ...query })
+      await waitFor(() => (live.view.status === 'ended' ? true : undefined))
+      return live.view.error!.message
+    }
+    expect(await refused({ sort: ['nothing'] })).toMatch(/nothing/)
+    expect(await refused({ fields: ['title'], sort: ['-nothing'] })).toMatch(/nothing/)
+    expect(await refused({ sort: ['tags'] })).toBe('sort: live rows cannot be sorted by tags')
+    expect(await refused({ fields: ['title'], sort: ['-meta'] })).toBe('sort: live rows cannot be sorted by meta')
+    const { token } = await api.user([{ collection: 'tagged', action: 'read', fields: 'title' }])
+    const reader = createClient({ url, auth: { token } })
+    onTestFinished(() => reader.close())
+    const live = reader.live({ collection: 'tagged', fields: ['title'], sort: ['meta'] })
+    await waitFor(() => (live.view.status === 'ended' ? true : undefined))
+    expect(live.view.error!.message).toMatch(/meta/)
   })
 })

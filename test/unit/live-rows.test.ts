@@ -1,7 +1,8 @@
-import { array, assert, constantFrom, nat, property, record } from 'fast-check'
+import { array, assert, constantFrom, nat, property, record, string } from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
   awaitsWord,
+  compareText,
   type LiveInput,
   type LiveRow,
   type LiveState,
@@ -113,6 +114,22 @@ describe('rows in order', () => {
     expect(sorted(['9007199254740993', 9007199254740991], 'value', ['value'])).toEqual([
       9007199254740991,
       '9007199254740993',
+    ])
+  })
+
+  it('are compared as the server compares text: by code points', () => {
+    assert(
+      property(string({ unit: 'grapheme' }), string({ unit: 'grapheme' }), (a, b) => {
+        expect(Math.sign(compareText(a, b))).toBe(Buffer.compare(Buffer.from(a), Buffer.from(b)))
+      }),
+    )
+    expect(sorted(['a', 'Z', 'ä', 'z', '\u{1f600}', '\uff5e'], 'value', [])).toEqual([
+      'Z',
+      'a',
+      'z',
+      'ä',
+      '\uff5e',
+      '\u{1f600}',
     ])
   })
 

@@ -1,5 +1,5 @@
 import { openSemaphore, retryTransient } from '../../adapters/retry.ts'
-import type { Kind } from '../../catalog/catalog.ts'
+import type { Field, Kind } from '../../catalog/catalog.ts'
 import { type CurrentCatalog, withFreshCatalog } from '../../catalog/store.ts'
 import type { Configuration } from '../../config/config.ts'
 import type { Clock } from '../../db/clock.ts'
@@ -152,16 +152,38 @@ function rowsOf(deps: Clock & Configuration & CurrentCatalog, { access, request 
   return compileStream(resolveList(catalog, access, request.collection, query, env))
 }
 
-/** A client keeps the rows by these itself: by what tells them apart, and by which texts are numbers in an order. */
-type RowFacts = { readonly key: string; readonly numbers: readonly string[] }
+/**
+ * A client keeps the rows by these itself: by what tells them apart, by which texts are numbers in an order, and by which fields
+ * are compared otherwise than by their code points.
+ */
+type RowFacts = {
+  readonly key: string
+  readonly numbers: readonly string[]
+  readonly orders?: Readonly<Record<string, FieldOrder>>
+}
+
+/** `none`: the field has no order, or none that its form in an answer shows. */
+type FieldOrder = 'caseless' | 'time' | 'none'
 
 function factsOf({ catalog }: CurrentCatalog, { access, request }: Subscriber): RowFacts {
   const fields = fieldsOf(catalog.current(), access, request)
   const key = catalog.current().collections.get(request.collection)!.primaryKey.name
-  return { key, numbers: fields.filter(({ kind }) => numberKinds.has(kind)).map(({ name }) => name) }
+  const numbers = fields.filter(({ kind }) => numberKinds.has(kind)).map(({ name }) => name)
+  const orders = fields.flatMap((field) => {
+    const order = orderOf(field)
+    return order === undefined ? [] : [[field.name, order] as const]
+  })
+  return { key, numbers, ...(orders.length > 0 && { orders: Object.fromEntries(orders) }) }
 }
 
 const numberKinds: ReadonlySet<Kind> = new Set(['integer', 'bigint', 'decimal', 'float'])
+const unordered: ReadonlySet<Kind> = new Set(['json', 'geometry', 'geography', 'vector', 'array', 'range'])
+
+function orderOf({ kind, pgType }: Field): FieldOrder | undefined {
+  if (unordered.has(kind)) return 'none'
+  if (kind === 'time') return 'time'
+  return kind === 'text' && pgType === 'citext' ? 'caseless' : undefined
+}
 
 async function openRows({ db }: Reads, { text, values }: Statement, signal: AbortSignal) {
   const batches: BatchReader<SnapshotRow> = await openBatches<SnapshotRow>(db, text, values, signal)
