@@ -81,6 +81,22 @@ async function upload(
   })
   const place = new URL(created.headers.get('location') ?? '', `${http.url}/files/tus/`).pathname
   const path = place.slice(new URL(http.url).pathname.replace(/\/$/, '').length)
+  try {
+    return await sent(http, path, file, { onProgress, signal })
+  } catch (error) {
+    // Its caller hears at once; one that cannot be ended now ends by itself.
+    void givenUp(http, path).catch(() => undefined)
+    throw error
+  }
+}
+
+/** Sends the pieces of an upload that has begun: the file's id. */
+async function sent(
+  http: Http,
+  path: string,
+  file: File | Blob,
+  { onProgress, signal }: Pick<UploadOptions, 'onProgress' | 'signal'>,
+): Promise<string> {
   let offset = 0
   for (let breaks = 0; ; ) {
     try {
@@ -101,6 +117,18 @@ async function upload(
   }
 }
 
+/** Ends an upload at the server, which counts those that are unfinished; a piece may be on its way still. */
+async function givenUp(http: Http, path: string): Promise<void> {
+  for (let breaks = 1; ; breaks += 1)
+    try {
+      await http.send(path, { method: 'DELETE', headers: tus })
+      return
+    } catch (error) {
+      if (!isBreak(error) || breaks > mostBreaks) throw error
+      await pauseAfter(error, breaks, undefined)
+    }
+}
+
 /** One that was begun without an answer ends by itself. */
 async function begun(http: Http, options: RequestOptions): Promise<Answer<unknown>> {
   for (let breaks = 1; ; breaks += 1)
@@ -112,9 +140,14 @@ async function begun(http: Http, options: RequestOptions): Promise<Answer<unknow
     }
 }
 
-/** Another piece is on its way still (423), or its beginning is elsewhere (409): the server knows where to go on. */
+/**
+ * Another piece is on its way still (423), or its beginning is elsewhere (409): the server knows where to go on. That there are
+ * too many unfinished uploads does not pass by waiting.
+ */
 const isBreak = (error: unknown): boolean =>
-  error instanceof DaybookError && (error.status === 0 || error.status >= 500 || [409, 423, 429].includes(error.status))
+  error instanceof DaybookError &&
+  error.code !== 'TOO_MANY_UPLOADS' &&
+  (error.status === 0 || error.status >= 500 || [409, 423, 429].includes(error.status))
 
 const pauseAfter = (error: unknown, breaks: number, signal: AbortSignal | undefined): Promise<void> =>
   pause((error as DaybookError).retryAfterMs ?? breakPauseMs * breaks, signal)

@@ -346,6 +346,62 @@ describe('files', () => {
   })
 })
 
+describe('uploads that are given up', () => {
+  const unfinished = async () => (await api.sql('select id from "svc_Upload" where "file_Id" is null')).length
+  const content = new Blob([Buffer.alloc(6 * 1_048_576)])
+
+  it('end at the server, where they are aborted between pieces or within one', async () => {
+    const { token } = (await api.anonymous('POST', '/auth/login', administrator)).body
+    const between = new AbortController()
+    const options = { signal: between.signal, onProgress: () => between.abort() }
+    const client = clientOf({ auth: { token } })
+    await expect(client.files.upload(content, options)).rejects.toMatchObject({ name: 'AbortError' })
+    await waitFor(async () => ((await unfinished()) === 0 ? true : undefined))
+    const within = new AbortController()
+    const slow = clientOf({
+      auth: { token },
+      fetch: async (input, init) => {
+        if (init?.method === 'PATCH') queueMicrotask(() => within.abort())
+        return fetch(input, init)
+      },
+    })
+    await expect(slow.files.upload(content, { signal: within.signal })).rejects.toMatchObject({ name: 'AbortError' })
+    await waitFor(async () => ((await unfinished()) === 0 ? true : undefined))
+  })
+
+  it('end at the server, where they have failed for good', async () => {
+    const { token } = (await api.anonymous('POST', '/auth/login', administrator)).body
+    const client = clientOf({
+      auth: { token },
+      fetch: async (input, init) => {
+        if (init?.method !== 'PATCH') return fetch(input, init)
+        return Response.json({ message: 'No room', code: 'QUOTA_EXCEEDED' }, { status: 413 })
+      },
+    })
+    await expect(client.files.upload(content)).rejects.toMatchObject({ code: 'QUOTA_EXCEEDED' })
+    await waitFor(async () => ((await unfinished()) === 0 ? true : undefined))
+  })
+
+  it('are refused at once where there are too many', async () => {
+    const { token } = (await api.anonymous('POST', '/auth/login', administrator)).body
+    let asked = 0
+    const client = clientOf({
+      auth: { token },
+      fetch: async (input, init) => {
+        asked += 1
+        return fetch(input, init)
+      },
+    })
+    for (let n = 0; n < 100; n += 1) {
+      const headers = { authorization: `Bearer ${token}`, 'tus-resumable': '1.0.0', 'upload-length': '9' }
+      expect((await fetch(`${url}/files/tus`, { method: 'POST', headers })).status).toBe(201)
+    }
+    await expect(client.files.upload(content)).rejects.toMatchObject({ status: 429, code: 'TOO_MANY_UPLOADS' })
+    expect(asked).toBe(1)
+    await api.sql('delete from "svc_Upload"')
+  })
+})
+
 describe('changes and undo', () => {
   it('are read by cursor, and taken back', async () => {
     const client = clientOf()
