@@ -123,6 +123,16 @@ describe('messages', () => {
     await isAlive()
   })
 
+  it('are answered without a payload, and with more than one', async () => {
+    const { socket } = await connect(address, token)
+    const refusal = { status: 'error', code: 'BAD_REQUEST', message: 'collection is required' }
+    for (const name of ['subscribe', 'unsubscribe', 'report:subscribe'])
+      expect(await socket.timeout(5000).emitWithAck(name)).toEqual(refusal)
+    expect(await socket.timeout(5000).emitWithAck('report:unsubscribe')).toEqual({ status: 'success' })
+    expect(await socket.timeout(5000).emitWithAck('subscribe', {}, 'more')).toEqual(refusal)
+    socket.emit('subscribe')
+  })
+
   it('that no one listens to are answered with an error and reach no client', async () => {
     const [sender, other] = [await connect(address, token), await connect(address, token)]
     await other.subscribe('note')

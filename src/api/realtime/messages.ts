@@ -133,8 +133,10 @@ export function handleMessages(socket: Socket, handlers: ReadonlyMap<string, Mes
       handle === undefined
         ? unknownEvent()
         : (scopeRefusal(access, isWrite ? 'write' : 'read') ?? unkeepable(rest, 'The message'))
-    if (refusal === undefined) return void handle!(socket, rest[0], rest[1])
+    // A message may come without a payload.
     const acknowledge: unknown = rest.at(-1)
+    const request: unknown = typeof rest[0] === 'function' ? undefined : rest[0]
+    if (refusal === undefined) return void handle!(socket, request, acknowledge)
     if (typeof acknowledge === 'function') acknowledge(errorAnswer(refusal))
   })
 }
