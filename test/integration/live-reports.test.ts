@@ -170,8 +170,17 @@ describe('asking for a live report', () => {
     [undefined, 'BAD_REQUEST', 'collection is required'],
     [{ collection: 3 }, 'BAD_REQUEST', 'collection is required'],
     [{ collection: 'nowhere' }, 'UNKNOWN_COLLECTION', 'Model nowhere not found'],
-    [{ collection: 'sale', nonsense: 1 }, 'BAD_QUERY', 'Invalid query parameters'],
-    [{ collection: 'sale', fields: ['nothing'] }, 'BAD_QUERY', 'Invalid query parameters'],
+    [{ collection: 'sale', nonsense: 1 }, 'BAD_QUERY', expect.stringMatching(/^Invalid query parameters: .*nonsense/)],
+    [
+      { collection: 'sale', fields: ['nothing'] },
+      'BAD_QUERY',
+      expect.stringMatching(/^Invalid query parameters: .*nothing/),
+    ],
+    [
+      { collection: 'sale', aggregate: { n: { function: 'bogus', field: '*' } } },
+      'BAD_QUERY',
+      expect.stringMatching(/^Invalid query parameters: aggregate: .*bogus/),
+    ],
     [{ collection: 'svc_AuditLog', limit: 1 }, 'BAD_REQUEST', 'Changes of svc_AuditLog are not recorded'],
   ])('%j is refused', async (request, code, message) => {
     const client = await connect(address, token)

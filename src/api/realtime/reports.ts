@@ -13,6 +13,7 @@ import type { ListQuery } from '../../query/parse.ts'
 import type { RealtimeReads } from '../capabilities.ts'
 import { beginning, type LiveReportInput, type ReportState, step } from './live-report.ts'
 import { readMessage } from './messages.ts'
+import { oneMessageOf } from './views.ts'
 
 /**
  * Live reports: a socket asks for a report and gets it again, whole, whenever a commit has changed it. After a commit
@@ -67,7 +68,14 @@ export function openLiveReports(deps: RealtimeReads, feed: Feed, callerOf: Shell
   }
   deps.catalog.onChange(() => touchAll(shell))
   return {
-    subscribe: (socket, request) => subscribe(shell, socket, request),
+    subscribe: async (socket, request) => {
+      try {
+        return await subscribe(shell, socket, request)
+      } catch (error) {
+        const known = clientError(error)
+        throw known === undefined ? error : oneMessageOf(known)
+      }
+    },
     unsubscribe: async (socket, request) => {
       const { id } = readMessage('report:unsubscribe', request)
       const report = bySocket.get(socket)?.get(String(id))
@@ -193,7 +201,10 @@ function end(shell: Shell, report: OpenReport, error: unknown): void {
   const known = clientError(error)
   if (known === undefined) shell.deps.log.error({ err: error }, 'a live report failed')
   else if (known.status >= 500) shell.deps.log.warn({ err: error }, 'a live report ended')
-  report.socket.emit('report:ended', { id: report.id, message: known?.message ?? 'Internal server error' })
+  report.socket.emit('report:ended', {
+    id: report.id,
+    message: (known && oneMessageOf(known).message) ?? 'Internal server error',
+  })
 }
 
 function remove(shell: Shell, { socket, id, timer }: OpenReport): void {

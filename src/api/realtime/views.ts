@@ -4,7 +4,7 @@ import type { Configuration } from '../../config/config.ts'
 import type { Clock } from '../../db/clock.ts'
 import { clientError, isDataError } from '../../db/errors.ts'
 import type { FeedReads } from '../../db/pools.ts'
-import { AppError, errors } from '../../errors.ts'
+import { AppError, errors, inFull } from '../../errors.ts'
 import { type Cursor, parseCursor } from '../../events/cursor.ts'
 import type { LogEvent } from '../../events/log-reader.ts'
 import {
@@ -52,9 +52,11 @@ export function inOneMessage<T>(work: () => T): T {
   }
 }
 
-function oneMessageOf(error: AppError): AppError {
-  const { status, message, details } = error
-  return typeof details === 'string' ? new AppError(status, `${message}: ${details}`, { cause: error }) : error
+/** A refused request with its reason in its message; other errors as they are. */
+export function oneMessageOf(error: AppError): AppError {
+  const { status, details, code } = error
+  if (typeof details !== 'string' || status !== 400) return error
+  return new AppError(status, inFull(error), { code, cause: error })
 }
 
 /**
