@@ -177,61 +177,114 @@ export function createClient<S extends SchemaType = AnySchema>(options: ClientOp
   }
 }
 
+/** A connection without a subscription is closed after this, unless it is used again. Milliseconds. */
+const lingerMs = 5000
+
+type Connection = {
+  readonly realtime: Realtime
+  readonly followed: Set<string>
+  /** Handed out for more than subscriptions that are counted here. */
+  isHeld: boolean
+  lingering?: ReturnType<typeof setTimeout> | undefined
+}
+
 /** Connections of the realtime channel: a collection is followed once on each. */
 function openConnections(url: string, session: Session, path: string | undefined, onOver: (refusal?: string) => void) {
-  const all: { readonly realtime: Realtime; readonly followed: Set<string> }[] = []
+  const all = new Set<Connection>()
   const connect = () => {
-    const followed = new Set<string>()
-    let asked: Readonly<Record<string, string>> = {}
-    let wasOpen = false
-    const realtime = createRealtime({
-      url,
-      token: async () => {
-        const token = await session.token()
-        asked = token === undefined ? {} : { authorization: `Bearer ${token}` }
-        return token ?? ''
-      },
-      async mayRetry(refusal) {
-        // What is opened before somebody signs in begins with the sign-in.
-        if (refusal === noToken && !wasOpen) return true
-        const mayRetry = await session.onUnauthorized(asked)
-        if (!mayRetry) onOver(session.state === 'signed out' ? undefined : refusal)
-        return mayRetry
-      },
-      withCookies: session.authMode === 'cookie',
-      ...(path !== undefined && { path }),
-    })
-    realtime.socket.on('connect', () => {
-      wasOpen = true
-    })
-    const watched: Realtime = {
-      socket: realtime.socket,
-      subscribe: (collection, options) => {
-        const handle = realtime.subscribe(collection, options)
-        followed.add(collection)
-        return {
-          get cursor() {
-            return handle.cursor
-          },
-          catchUp: () => handle.catchUp(),
-          unsubscribe() {
-            followed.delete(collection)
-            handle.unsubscribe()
-          },
-        }
-      },
-      close: (error) => realtime.close(error),
+    const connection: Connection = {
+      realtime: counted(openConnection(url, session, path, onOver), {
+        onFollow: (collection) => {
+          clearTimeout(connection.lingering)
+          connection.followed.add(collection)
+        },
+        onLeave: (collection) => {
+          connection.followed.delete(collection)
+          if (connection.followed.size > 0 || connection.isHeld) return
+          clearTimeout(connection.lingering)
+          connection.lingering = setTimeout(() => leave(connection), lingerMs)
+        },
+      }),
+      followed: new Set(),
+      isHeld: false,
     }
-    const connection = { realtime: watched, followed }
-    all.push(connection)
+    all.add(connection)
     return connection
   }
+  const leave = (connection: Connection, error?: RealtimeError) => {
+    clearTimeout(connection.lingering)
+    all.delete(connection)
+    connection.realtime.close(error)
+  }
   return {
-    first: () => (all[0] ?? connect()).realtime,
-    without: (collection: string) => (all.find(({ followed }) => !followed.has(collection)) ?? connect()).realtime,
-    close(error?: RealtimeError) {
-      for (const { realtime } of all.splice(0)) realtime.close(error)
+    first: () => {
+      const connection = [...all].find(({ isHeld }) => isHeld) ?? [...all][0] ?? connect()
+      clearTimeout(connection.lingering)
+      connection.isHeld = true
+      return connection.realtime
     },
+    without: (collection: string) => ([...all].find(({ followed }) => !followed.has(collection)) ?? connect()).realtime,
+    close(error?: RealtimeError) {
+      for (const connection of [...all]) leave(connection, error)
+    },
+  }
+}
+
+function openConnection(
+  url: string,
+  session: Session,
+  path: string | undefined,
+  onOver: (refusal?: string) => void,
+): Realtime {
+  let asked: Readonly<Record<string, string>> = {}
+  let wasOpen = false
+  const realtime = createRealtime({
+    url,
+    token: async () => {
+      const token = await session.token()
+      asked = token === undefined ? {} : { authorization: `Bearer ${token}` }
+      return token ?? ''
+    },
+    async mayRetry(refusal) {
+      // What is opened before somebody signs in begins with the sign-in.
+      if (refusal === noToken && !wasOpen) return true
+      const mayRetry = await session.onUnauthorized(asked)
+      if (!mayRetry) onOver(session.state === 'signed out' ? undefined : refusal)
+      return mayRetry
+    },
+    withCookies: session.authMode === 'cookie',
+    ...(path !== undefined && { path }),
+  })
+  realtime.socket.on('connect', () => {
+    wasOpen = true
+  })
+  return realtime
+}
+
+/** Tells which collections are followed on a connection. */
+function counted(
+  realtime: Realtime,
+  { onFollow, onLeave }: { onFollow(collection: string): void; onLeave(collection: string): void },
+): Realtime {
+  return {
+    socket: realtime.socket,
+    subscribe: (collection, options) => {
+      const handle = realtime.subscribe(collection, options)
+      onFollow(collection)
+      let isOver = false
+      return {
+        get cursor() {
+          return handle.cursor
+        },
+        catchUp: () => handle.catchUp(),
+        unsubscribe() {
+          if (!isOver) onLeave(collection)
+          isOver = true
+          handle.unsubscribe()
+        },
+      }
+    },
+    close: (error) => realtime.close(error),
   }
 }
 

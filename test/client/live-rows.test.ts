@@ -289,3 +289,33 @@ describe('the order of live rows', () => {
     expect(live.view.error!.message).toMatch(/meta/)
   })
 })
+
+describe('connections', () => {
+  it('are closed when nothing is followed on them, so that other tabs of the user have room', async () => {
+    const crowded = await startApi({ SOCKET_ENABLED: 'true', SOCKET_LIMIT_PER_USER: '2' })
+    const address = await crowded.app.listen({ host: '127.0.0.1', port: 0 })
+    const schema = { fields: { text: { type: 'String' } } }
+    expect((await crowded.admin('POST', '/schemas', { collectionName: 'note', schema })).status).toBe(201)
+    const { token } = (await crowded.anonymous('POST', '/auth/login', administrator)).body
+    const tab = () => {
+      const client = createClient({ url: address, auth: { token } })
+      onTestFinished(() => client.close())
+      return client
+    }
+    const one = tab()
+    const open = async (text: string) => {
+      const live = one.live({ collection: 'note', filter: { text } })
+      await waitFor(() => (live.view.status === 'live' ? true : undefined))
+      return live
+    }
+    const [first, second] = [await open('a'), await open('b')]
+    second.close()
+    // Another query takes the place of the one before it.
+    const third = await open('c')
+    const other = tab().live({ collection: 'note' })
+    await waitFor(() => (other.view.error?.message === 'Too many connections' ? true : undefined))
+    third.close()
+    await waitFor(() => (other.view.status === 'live' ? true : undefined))
+    expect(first.view.status).toBe('live')
+  })
+})
