@@ -222,6 +222,94 @@ describe('an execution', () => {
     expect(await rows('order', 'id = 1')).toHaveLength(1)
   })
 
+  it('is tried again from wherever it stopped, and does nothing twice', async () => {
+    const keeping = (id: string, state = id) =>
+      node(id, 'service', { operation: 'create', collection: 'note', data: { state, title: '{{trigger.place}}' } })
+    const missing = (id: string) =>
+      node(id, 'service', { operation: 'read', collection: 'note', itemId: '{{trigger.missing}}' })
+    const id = await make(
+      flowOf(
+        [
+          ...[node('outer', 'try'), missing('absent'), keeping('A')],
+          ...[node('inner', 'try'), missing('absent-too'), keeping('B'), keeping('C')],
+          node('loop', 'loop', { loopType: 'count', startIndex: 0, endIndex: 2 }),
+          ...[node('each', 'try'), keeping('D', 'D{{loop.index}}'), missing('absent-each')],
+          ...[keeping('E', 'E{{loop.index}}'), keeping('F'), keeping('left'), keeping('right'), keeping('joined')],
+        ],
+        [
+          ...[['start', 'outer'] as const, ['outer', 'absent', 'try'] as const, ['outer', 'A', 'catch'] as const],
+          ...[['A', 'inner'] as const, ['inner', 'absent-too', 'try'] as const, ['inner', 'B', 'catch'] as const],
+          ...[['outer', 'C', 'done'] as const, ['C', 'loop'] as const, ['loop', 'each', 'loop'] as const],
+          ...[['each', 'D', 'try'] as const, ['D', 'absent-each'] as const, ['each', 'E', 'catch'] as const],
+          ...[['loop', 'F', 'done'] as const, ['F', 'left'] as const, ['F', 'right'] as const],
+          ...[['left', 'joined'] as const, ['right', 'joined'] as const],
+        ],
+      ),
+    )
+    const effects = async (title: string) =>
+      (await api.sql('select state from "note" where title = $1 order by state', [title])).map(({ state }) => state)
+    const run = async (title: string) => over(await execute(id, { place: title, missing: 4711 }))
+    const logOf = (execution: string) =>
+      api.sql(
+        `select seq, step, "nodeId", "nodeType", status from "svc_WorkflowExecutionLog" where "execution_Id" = $1 order by seq`,
+        [execution],
+      )
+    const whole = await logOf((await run('whole')).id)
+    const all = ['A', 'B', 'C', 'D0', 'D1', 'E0', 'E1', 'F', 'joined', 'left', 'right']
+    expect(await effects('whole')).toEqual(all)
+    // It stops after each node that is kept by a transaction, one execution for each.
+    const places = [0, ...whole.filter(({ nodeType }) => nodeType === 'service').map(({ seq }) => seq as number)]
+    const tried = await Promise.all(
+      places.map(async (place) => {
+        const [status, errorMessage] =
+          place % 2 === 0 ? ['cancelled', null] : ['failed', 'The process that ran it died 5 times']
+        const title = `${status} after ${place}`
+        const { id: execution } = await run(title)
+        await api.sql(`delete from "svc_WorkflowExecutionLog" where "execution_Id" = $1 and seq > $2`, [
+          execution,
+          place,
+        ])
+        await api.sql(`update "svc_WorkflowExecution" set status = $2, "errorMessage" = $3 where id = $1`, [
+          execution,
+          status,
+          errorMessage,
+        ])
+        const { body } = await api.admin('POST', `/workflows/${id}/executions/${execution}/retry`)
+        const retry = await over(body.execution.id)
+        return { title, place, retry, log: await logOf(retry.id) }
+      }),
+    )
+    for (const { title, place, retry, log } of tried) {
+      const again = whole
+        .filter(({ seq, nodeType, status: of }) => seq > place && nodeType === 'service' && of === 'success')
+        .map(({ step }) => step.replace('@', ''))
+      expect([title, retry.status, await effects(title)]).toEqual([title, 'completed', [...all, ...again].sort()])
+      expect(log).toEqual(whole)
+    }
+  })
+
+  it('is tried again once: whoever asks a second time is told by which execution', async () => {
+    const id = await make(
+      chain(
+        creating({ state: 'twice' }),
+        node('stop', 'service', { operation: 'delete', collection: 'order', itemId: 4711 }),
+      ),
+    )
+    const failed = await over(await execute(id))
+    const retry = (execution: string) => api.admin('POST', `/workflows/${id}/executions/${execution}/retry`)
+    const answers = await Promise.all([retry(failed.id), retry(failed.id), retry(failed.id)])
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, 409, 409])
+    const first = answers.find(({ status }) => status === 200)!.body.execution.id
+    for (const { body } of answers.filter(({ status }) => status === 409))
+      expect(body.error).toMatchObject({ code: 'RETRIED_ALREADY', details: { retry: first } })
+    await over(first)
+    // Also when that one has failed too: it is the one to go on with.
+    expect((await retry(failed.id)).status).toBe(409)
+    expect((await over((await retry(first)).body.execution.id)).retry_of_Id).toBe(first)
+    expect(await of(id)).toHaveLength(3)
+    expect(await rows('order', `state = 'twice'`)).toHaveLength(1)
+  })
+
   it('is cancelled before its next node, and waits for hours without anybody', async () => {
     const id = await make(chain(node('wait', 'delay', { delay: 3_600_000 }), creating({ state: 'never' })))
     const execution = await execute(id)

@@ -242,7 +242,8 @@ export const cancelRoute = declared({
 export const retryRoute = declared({
   summary: 'Go on with a failed execution',
   scope: 'write',
-  description: 'A new execution with the outputs of the old one, from the node that failed.',
+  description:
+    'A new execution with the results of the old one, from the node that ended it. Each is continued once: 409 beyond.',
   params: ofExecution,
   response: { 200: Type.Object({ message: Text('Workflow execution started'), execution: Started }) },
 })

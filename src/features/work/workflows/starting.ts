@@ -3,7 +3,7 @@ import type { Caller } from '../../../access/principal.ts'
 import { hasScope } from '../../../access/scopes.ts'
 import { newId } from '../../../adapters/ids.ts'
 import type { Configuration } from '../../../config/config.ts'
-import { type Reader, rawQuery } from '../../../db/sql.ts'
+import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { type Actor, type Cause, deepestCause } from '../../../events/actor.ts'
 import { commit } from '../../../events/commit.ts'
@@ -299,7 +299,10 @@ export async function cancel(deps: WorkflowWrites, asker: WorkflowCaller, id: st
   return { id: execution.id, status: 'cancelled', workflow_Id: id }
 }
 
-/** Goes on with a failed execution: another one of the same version, with all that was kept before the node that failed. */
+/**
+ * Goes on with an execution that failed or was cancelled: another one of the same version, with all that was kept. Only once,
+ * since what the second one did is kept with that one alone.
+ */
 export async function retry(deps: WorkflowWrites, asker: WorkflowCaller, id: string, executionId: string) {
   const { caller, actor } = asker
   const failed = await ownExecution(deps, asker, id, executionId)
@@ -310,15 +313,33 @@ export async function retry(deps: WorkflowWrites, asker: WorkflowCaller, id: str
   if (!mayTrigger(workflow, { admin: caller.admin, roleId: caller.role.id })) throw notAllowed()
   const own = executionFor(workflow, asker, { trigger: 'manual', data: {} })
   return commit(deps, actor, async (tx) => {
+    await requireFirstRetry(tx, failed.id, id)
     await insertExecutions(tx, [{ ...own, version: failed.version, retry_of_Id: failed.id }])
     await tx.any(rawQuery(carrySql, [own.id, failed.id]))
     return { result: { id: own.id, status: 'queued', workflow_Id: id } }
   })
 }
 
+/** Requests for one execution come one after the other. */
+async function requireFirstRetry(tx: Tx, failedId: string, workflowId: string): Promise<void> {
+  await tx.any(rawQuery('select 1 from "svc_WorkflowExecution" where id = $1 for update', [failedId]))
+  const retry = await tx.maybeOne<{ id: string }>(
+    rawQuery(
+      'select id from "svc_WorkflowExecution" where "workflow_Id" = $2 and "retry_of_Id" = $1 order by "createdAt" limit 1',
+      [failedId, workflowId],
+    ),
+  )
+  if (retry === undefined) return
+  throw new AppError(409, `Execution ${retry.id} has gone on with this one: if that fails, try that again`, {
+    code: 'RETRIED_ALREADY',
+    details: { retry: retry.id },
+  })
+}
+
 /**
- * The user who triggered the first execution stays the trigger, within the scope of a program that asks now; failed
- * nodes run again, with everything after them.
+ * The user who triggered the first execution stays the trigger, within the scope of a program that asks now. A node that was begun
+ * begins again; so does the failed node that ended the execution, which is known when the kept results have led to it
+ * (workflows.ts): a failure that was caught is a result as any other.
  */
 const carrySql = `
   with old as (
@@ -326,10 +347,7 @@ const carrySql = `
       "caller_Id" = o."caller_Id", "tenant_Id" = o."tenant_Id", caller_scope = (
         select one from unnest(array[o.caller_scope, e.caller_scope]) one where one is not null
         order by array_position(array['none', 'read', 'write', 'admin'], one) limit 1)
-    from "svc_WorkflowExecution" o where o.id = $2 and e.id = $1 returning o.id),
-  failed as (
-    select coalesce((select max(seq) from "svc_WorkflowExecutionLog" where "execution_Id" = $2 and status in ('failed', 'pending', 'running')),
-      (select max(seq) + 1 from "svc_WorkflowExecutionLog" where "execution_Id" = $2), 0) as seq)
+    from "svc_WorkflowExecution" o where o.id = $2 and e.id = $1 returning o.id)
   insert into "svc_WorkflowExecutionLog" ("execution_Id", "nodeId", "nodeType", "nodeLabel", status, "inputData", "outputData", "errorMessage", "durationMs", seq, step)
   select $1, l."nodeId", l."nodeType", l."nodeLabel", l.status, l."inputData", l."outputData", l."errorMessage", l."durationMs", l.seq, l.step
-  from "svc_WorkflowExecutionLog" l, failed, old where l."execution_Id" = old.id and l.seq < failed.seq`
+  from "svc_WorkflowExecutionLog" l, old where l."execution_Id" = old.id and l.seq is not null and l.status in ('success', 'failed')`

@@ -72,7 +72,7 @@ type Execution = {
   readonly authority: Authority
   readonly actor: Actor
   /** Nodes of which something is kept, by their place. */
-  readonly kept: ReadonlyMap<number, KeptNode>
+  readonly kept: Map<number, KeptNode>
   readonly signal: AbortSignal
 }
 
@@ -182,11 +182,17 @@ async function runNode(
   command: Command_<'run'>,
 ): Promise<StepProgress | 'over' | 'waiting'> {
   const { node } = command
-  const kept = execution.kept.get(command.seq)
+  let kept = execution.kept.get(command.seq)
   if (kept !== undefined && kept.step !== command.step)
     throw new Error(`execution ${execution.claim.id}: ${kept.step} was kept where ${command.step} is`)
   if (kept?.status === 'success') return give(execution, progress, { output: kept.outputData })
-  if (kept?.status === 'failed') return give(execution, progress, { error: kept.errorMessage ?? 'failed' })
+  if (kept?.status === 'failed') {
+    const after = give(execution, progress, { error: kept.errorMessage ?? 'failed' })
+    if (!isEndedBy(after, command)) return after
+    // It ended the execution that this one is the retry of.
+    execution.kept.delete(command.seq)
+    kept = undefined
+  }
   const startedAt = performance.now()
   try {
     if (isOfDatabase(command)) return await inDatabase(execution, progress, command)
@@ -197,6 +203,12 @@ async function runNode(
     const message = failureIn(execution, error)
     return give(execution, progress, { error: message }, performance.now() - startedAt)
   }
+}
+
+/** Whether the failure of a node ended the execution: nothing around the node caught it. */
+function isEndedBy({ commands }: StepProgress, { node }: Command_<'run'>): boolean {
+  const [, second] = commands
+  return second?.kind === 'fail' && second.error.nodeId === node.id
 }
 
 function give(
