@@ -268,6 +268,7 @@ export function registerEndpoints(
 
 const answered = (request: FastifyRequest, { raw }: FastifyReply) => ({
   repeatable: () => request.repeatable,
+  guard: actorOf(request).guard,
   isAnswered: () => raw.writableEnded || raw.destroyed,
 })
 

@@ -63,7 +63,7 @@ import { hasTemplate } from '../features/messaging/templates/templates.ts'
 import type { Workflows } from '../features/work/workflows/workflows.ts'
 import { Id, readAs, Text } from '../http/shapes.ts'
 import { type Grant, systemAccess } from '../query/access.ts'
-import { repeatableOfEndpoint } from './endpoint-requests.ts'
+import { guardOfEndpoint, repeatableOfEndpoint } from './endpoint-requests.ts'
 
 /** The platform's context for an extension; see docs/extensions.md. */
 export type ExtensionContext = {
@@ -146,8 +146,13 @@ export function contextFor(
   // Its changes without a user are a request of their own to the log; in a hook they share one with the hook's other
   // changes.
   const actor = (): Actor => {
-    const own = { ...systemActor, userAgent: `daybook ${extension}`, guard }
+    // Whoever may write nothing now, as in a preview, has no extension write either, as whomever it does so.
     const hook = actorOfHook(deps)
+    const own = {
+      ...systemActor,
+      userAgent: `daybook ${extension}`,
+      guard: guard ?? hook?.guard ?? guardOfEndpoint(),
+    }
     if (hook === undefined) return { ...own, logRequestId: deps.newId(), cause, repeatable: repeatableOfEndpoint() }
     return { ...own, requestId: hook.requestId, logRequestId: hook.logRequestId, agent: hook.agent, cause: hook.cause }
   }

@@ -1,10 +1,13 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type { RepeatableRequest } from '../db/unlogged/requests.ts'
+import type { Actor } from '../events/types.ts'
 
 /** A request that an endpoint answers. */
 type EndpointRequest = {
   /** What is known of it now: of a body that the endpoint reads itself it is known later. */
   readonly repeatable: () => RepeatableRequest | undefined
+  /** Refuses its writes where its caller may write nothing. */
+  readonly guard: Actor['guard']
   /** What goes on after the answer is not part of the request. */
   readonly isAnswered: () => boolean
 }
@@ -20,3 +23,6 @@ export function repeatableOfEndpoint(): RepeatableRequest | undefined {
   const request = requests.getStore()
   return request === undefined || request.isAnswered() ? undefined : request.repeatable()
 }
+
+/** What refuses the writes of the endpoint that asks, also those that go on after its answer. */
+export const guardOfEndpoint = (): Actor['guard'] => requests.getStore()?.guard

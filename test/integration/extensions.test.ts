@@ -7,7 +7,7 @@ import { buildServer } from '../../src/api/server.ts'
 import { loadExtensions } from '../../src/extensions/extensions.ts'
 import { openRuntime } from '../../src/process/runtime.ts'
 import { type Api, startApi } from '../support/api.ts'
-import { testConfig } from '../support/prepare.ts'
+import { administrator, testConfig } from '../support/prepare.ts'
 import { root } from '../support/processes.ts'
 
 let api: Api
@@ -65,6 +65,43 @@ describe('the samples', () => {
     const { runtime, loaded } = await started(join(root, 'extensions'))
     expect(runtime.hooks.isEmpty()).toBe(true)
     expect(loaded).toEqual({ hooks: [], endpoints: [], schedules: [], tasks: [], consoles: [] })
+  })
+})
+
+describe('a preview', () => {
+  it('is written in by no extension, neither as the caller nor as the platform', async () => {
+    const { app } = await started(
+      await extensions({
+        'svc-hook-seen/index.js': `export default async (hooks, { ItemsService }) => {
+          const note = (title) => new ItemsService('article').createOne({ title, slug: title })
+          hooks.registerHook('article', 'items.read.after', () => note('seen'))
+          hooks.registerHook('article', 'items.read.one', () => note('about to be seen'))
+        }`,
+        'svc-endpoint-seen/index.js': `export default {
+          id: 'seen',
+          handler: (app, { ItemsService, db }) => {
+            app.get('/items', () => new ItemsService('article').createOne({ title: 'asked', slug: 'asked' }))
+            app.get('/sql', () => db.transaction((tx) => tx.query("insert into article (title, slug) values ('sql', 'sql')")))
+          },
+        }`,
+      }),
+    )
+    const { body } = await api.anonymous('POST', '/auth/login', administrator)
+    const ada = await api.user([{ collection: 'article', action: 'read' }])
+    const [{ id }] = await api.sql('select id from article limit 1')
+    const ask = async (url: string) => {
+      const answer = await app.inject({ url, headers: { authorization: `Bearer ${body.token}` } })
+      return [answer.statusCode, /"code":"(\w+)"/.exec(answer.body)?.[1]]
+    }
+    expect((await api.as(body.token)('POST', '/auth/preview', { user: ada.id })).status).toBe(200)
+    const before = await api.position()
+    expect(await ask('/items/article')).toEqual([200, undefined])
+    for (const url of [`/items/article/${id}`, '/seen/items', '/seen/sql'])
+      expect([url, ...(await ask(url))]).toEqual([url, 403, 'PREVIEW_READ_ONLY'])
+    expect(await api.log(before)).toEqual([])
+    await api.as(body.token)('DELETE', '/auth/preview')
+    for (const url of [`/items/article/${id}`, '/seen/items', '/seen/sql']) expect((await ask(url))[0]).toBe(200)
+    await api.sql(`delete from article where slug in ('seen', 'about to be seen', 'asked', 'sql')`)
   })
 })
 

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openWorkflows } from '../../src/workers/workflows.ts'
 import { type Api, type Call, startApi } from '../support/api.ts'
 import { chain, flowOf, node } from '../support/flows.ts'
+import { administrator } from '../support/prepare.ts'
 import { startReceiver } from '../support/receiver.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -711,6 +712,46 @@ describe('a change that a workflow guards', () => {
     await waitFor(async () => (await of(told)).length === 1)
     expect((await over((await of(told))[0].id)).context_data.variables).toEqual({ ids: [7000] })
     for (const id of [narrow, told]) await api.admin('DELETE', `/workflows/${id}`)
+  })
+
+  it('is the read of a preview, which starts and writes nothing', async () => {
+    const ada = await api.user([
+      { collection: 'note', action: 'read' },
+      { collection: 'note', action: 'create', fields: '*' },
+      { collection: 'order', action: 'read' },
+    ])
+    const boss = api.as((await api.anonymous('POST', '/auth/login', administrator)).body.token)
+    const counted = node('count', 'stats', { collection: 'order', operation: 'count' })
+    const noting = (more: object = {}) =>
+      chain(node('c', 'service', { operation: 'create', collection: 'note', data: { state: 'seen' }, ...more }))
+    const narrow = await make(
+      chain(counted, node('q', 'transform', { transformType: 'mapping', mapping: { 'query.filter.state': 'y' } })),
+      { ...guarding('note', 'read'), options: { record: 'all' } },
+    )
+    const told = await make(noting({ bypassPermissions: true }), guarding('note', 'read.after'))
+    expect((await boss('POST', '/auth/preview', { user: ada.id })).status).toBe(200)
+    const before = await api.position()
+    const { status, body } = await boss('GET', '/items/note')
+    // What narrows the read of others narrows it here, with all that it reads itself.
+    expect([status, body.data.map(({ id }: any) => id)]).toEqual([200, [7000]])
+    for (const more of [{}, { bypassPermissions: true }]) {
+      const writing = await make(noting(more), guarding('note', 'read.one'))
+      const refused = await boss('GET', '/items/note/7000')
+      expect([refused.status, refused.body.error.code]).toEqual([403, 'PREVIEW_READ_ONLY'])
+      await api.admin('DELETE', `/workflows/${writing}`)
+    }
+    // An execution that a read starts is queued before that of a read which comes after it.
+    expect((await boss('DELETE', '/auth/preview')).status).toBe(200)
+    expect((await ada.call('GET', '/items/note')).status).toBe(200)
+    await waitFor(async () => (await of(told)).length > 0)
+    await over((await of(told))[0].id)
+    await waitFor(async () => (await of(narrow)).length > 0)
+    expect((await of(told)).map(({ triggered_by_Id }) => triggered_by_Id)).toEqual([ada.id])
+    expect((await of(narrow)).map(({ triggered_by_Id }) => triggered_by_Id)).toEqual([ada.id])
+    expect(await rows('note', `state = 'seen'`)).toHaveLength(1)
+    expect((await api.log(before)).filter(({ entity }) => entity === 'note')).toHaveLength(1)
+    for (const id of [narrow, told]) await api.admin('DELETE', `/workflows/${id}`)
+    await api.sql(`delete from note where state = 'seen'`)
   })
 })
 

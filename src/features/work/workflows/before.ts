@@ -1,6 +1,6 @@
 import { newId } from '../../../adapters/ids.ts'
 import { clientError } from '../../../db/errors.ts'
-import { AppError, inFull } from '../../../errors.ts'
+import { AppError, errors, inFull } from '../../../errors.ts'
 import { type Actor, systemActor } from '../../../events/actor.ts'
 import { commit } from '../../../events/commit.ts'
 import { isObject } from '../../../query/guards.ts'
@@ -77,6 +77,8 @@ type HookedChange = {
   readonly notes: LogRow[]
   /** The statuses that refusing nodes ask for. */
   readonly statuses: Map<string, number>
+  /** The reader is an administrator who looks as somebody else: nothing is written then. */
+  readonly isPreview: boolean
 }
 
 async function runOne(
@@ -92,6 +94,7 @@ async function runOne(
   const writer = context.accountability == null ? undefined : requesterFor(context.accountability as Accountability)
   const asker = actorOfHook(deps) ?? systemActor
   if (!isMeant(deps, workflow, writer)) return {}
+  const isPreview = writer?.access.isPreview === true
   const record = context.id === undefined ? undefined : `${context.collection} ${context.id}`
   const cause = {
     ...causeOfNext(asker, workflow.id, record),
@@ -108,17 +111,18 @@ async function runOne(
     const authority = await authorityBefore(deps, definition, writer)
     const deadline = startedAt + Math.max(0, deps.config.workflows.beforeBudgetMs - (spent.get(key) ?? 0))
     const state = await walk(
-      { deps, actor, authority, scope, deadline, depth: 1, notes, statuses: new Map() },
+      { deps, actor, authority, scope, deadline, depth: 1, notes, statuses: new Map(), isPreview },
       definition,
       workflow,
       trigger,
     )
-    if (optionsOf(definition.options).record === 'all')
+    if (optionsOf(definition.options).record === 'all' && !isPreview)
       recordLater(deps, workflow, { actor, trigger, notes, state, writer })
     return leftBy(state, graphFor(definition))
   } catch (error) {
     const refusal = refusalOf(error)
-    recordLater(deps, workflow, { actor, trigger, notes, error: refusal?.message ?? 'Internal error', writer })
+    if (!isPreview)
+      recordLater(deps, workflow, { actor, trigger, notes, error: refusal?.message ?? 'Internal error', writer })
     throw refusal ?? error
   } finally {
     spent.set(key, (spent.get(key) ?? 0) + performance.now() - startedAt)
@@ -130,9 +134,11 @@ function refusalOf(error: unknown): AppError | undefined {
   if (error instanceof NodeError)
     return new AppError(error.status ?? 400, error.message, { code: 'HOOK_REFUSED', cause: error })
   const known = clientError(error)
-  if (known === undefined || known.status >= 500) return known
+  if (known === undefined || known.status >= 500 || isPreviewRefusal(known)) return known
   return new AppError(400, known.message, { code: 'HOOK_REFUSED', details: known.details, cause: error })
 }
+
+const isPreviewRefusal = (error: unknown) => error instanceof AppError && error.code === errors.previewOnly().code
 
 /** Workflows of a tenant, and those for some roles, do not concern the changes of others. */
 function isMeant({ config }: WorkflowWrites, workflow: HookedWorkflow, writer: Requester | undefined): boolean {
@@ -203,12 +209,12 @@ async function resultOf(
     if (refusal !== undefined) throw new NodeError(`${node.type}: ${refusal}`)
     if (node.type === 'workflow') return { output: await called(change, input, scope) }
     const msLeft = Math.max(1, change.deadline - performance.now())
-    const run = (open: Run['scope']): NodeRun =>
+    const run = (open: Run['scope'] | undefined): NodeRun =>
       nodeRunOf({ ...change, workflowId }, command, newId(), { scope: open, msLeft })
     const output = await within(change, (open) =>
       isScript(node.type, node.data)
         ? runScriptNode(run(open))
-        : databaseEffects[node.type]!(run(open), { tx: open.tx, scope: open }),
+        : databaseEffects[node.type]!(run(open), { scope: open }),
     )
     requireKeepable(output)
     return { output }
@@ -218,18 +224,23 @@ async function resultOf(
       return { error: error.message }
     }
     const refused = clientError(error)
-    // The transaction is broken, or the caller has to try again: no node can go on with that.
-    if (refused === undefined || refused.status >= 500 || !(error instanceof AppError)) throw error
+    // The transaction is broken, the caller has to try again, or may write nothing: no node can go on with that.
+    const isNodes = refused !== undefined && refused.status < 500 && error instanceof AppError
+    if (!isNodes || isPreviewRefusal(error)) throw error
     return { error: inFull(refused) }
   }
 }
 
-/** In the change's transaction, or, at a read, in one of its own. */
+/**
+ * In the change's transaction, or, at a read, in one of its own. Reading needs none in a preview, where the actor's guard
+ * refuses each transaction that a node would write in.
+ */
 function within<Result>(
-  { deps, scope, actor }: HookedChange,
-  work: (scope: Run['scope']) => Promise<Result>,
+  { deps, scope, actor, isPreview }: HookedChange,
+  work: (scope: Run['scope'] | undefined) => Promise<Result>,
 ): Promise<Result> {
-  return scope === undefined ? inTransaction(deps, { actor, access: platform }, (run) => work(run.scope)) : work(scope)
+  if (scope !== undefined || isPreview) return work(scope)
+  return inTransaction(deps, { actor, access: platform }, (run) => work(run.scope))
 }
 
 const calledAtMost = 4
@@ -323,7 +334,10 @@ function withoutHidden(trigger: Record<string, unknown>, isHidden: (name: string
 const readsPerSecond = 10
 const windows = new WeakMap<object, Map<string, { second: number; count: number }>>()
 
-/** Queued when the answer is on its way, at most once, and no more than some per second for each workflow. */
+/**
+ * Queued when the answer is on its way, at most once, and no more than some per second for each workflow. Not where the reader may
+ * write nothing: the read of a preview starts no workflow.
+ */
 export function queueAfterRead(
   deps: WorkflowWrites,
   workflows: readonly HookedWorkflow[],
@@ -331,6 +345,7 @@ export function queueAfterRead(
   context: ChangeContext,
 ): void {
   const writer = context.accountability == null ? undefined : requesterFor(context.accountability as Accountability)
+  if (writer?.access.isPreview === true) return
   const asker = actorOfHook(deps) ?? systemActor
   for (const workflow of workflows) {
     if (!isMeant(deps, workflow, writer) || !mayCount(deps, workflow.id)) continue
@@ -345,11 +360,12 @@ export function queueAfterRead(
       ...(refusal !== undefined && { refusal }),
     }
     setImmediate(() =>
-      commit(deps, { ...systemActor, userAgent: 'daybook workflows' }, async (tx) => ({
+      commit(deps, { ...systemActor, userAgent: 'daybook workflows', guard: asker.guard }, async (tx) => ({
         result: await insertExecutions(tx, [execution]),
-      })).catch((error: unknown) =>
-        deps.log.warn({ err: error, workflow: workflow.id }, 'a read could not start its workflow'),
-      ),
+      })).catch((error: unknown) => {
+        if (!isPreviewRefusal(error))
+          deps.log.warn({ err: error, workflow: workflow.id }, 'a read could not start its workflow')
+      }),
     )
   }
 }

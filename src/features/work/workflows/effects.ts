@@ -43,7 +43,7 @@ export type NodeRun = {
   /** The same whenever this place of this execution is done. */
   readonly idempotencyKey: string
   /** The change that it is part of, before that is made: then nothing outside can be called. */
-  readonly change?: { readonly scope: Run['scope']; readonly msLeft: number }
+  readonly change?: { readonly scope: Run['scope'] | undefined; readonly msLeft: number }
 }
 
 /** The run of a node at a place (`step`) of an execution; `change` where it is part of one that is yet to be made. */
@@ -67,7 +67,8 @@ function requesterOf({ deps, node, authority, actor }: NodeRun, scope: Run['scop
   return { actor, access: authority.access, user: authority.user, scope }
 }
 
-type DatabaseEffect = (run: NodeRun, transaction: Pick<Run, 'tx' | 'scope'>) => Promise<unknown>
+/** `scope`: the transaction that it is part of; without one each of its writes has its own. */
+type DatabaseEffect = (run: NodeRun, transaction: { readonly scope: Run['scope'] | undefined }) => Promise<unknown>
 
 export const databaseEffects: Readonly<Record<string, DatabaseEffect>> = {
   service: (run, { scope }) => serve(run, requesterOf(run, scope)),
@@ -153,7 +154,7 @@ function nameIn(input: NodeData, member: string): string {
   return value
 }
 
-async function notify(run: NodeRun, { scope }: Pick<Run, 'tx' | 'scope'>): Promise<unknown> {
+async function notify(run: NodeRun, { scope }: Parameters<DatabaseEffect>[1]): Promise<unknown> {
   const { userId, title, message, type, data } = run.input
   const userIds = typeof userId === 'string' ? userId.split(',').map((one) => one.trim()) : listOf(userId)
   const wanted = { type: type || 'info', title, message: message || title, ...(data != null && { data }), userIds }
@@ -163,7 +164,7 @@ async function notify(run: NodeRun, { scope }: Pick<Run, 'tx' | 'scope'>): Promi
 
 const recipientsAtMost = 50
 
-async function mail(run: NodeRun, { scope }: Pick<Run, 'tx' | 'scope'>): Promise<unknown> {
+async function mail(run: NodeRun, { scope }: Parameters<DatabaseEffect>[1]): Promise<unknown> {
   const { input } = run
   const to = listOf(input.to)
     .flatMap((one) => String(one ?? '').split(','))
@@ -437,7 +438,7 @@ function modulesFor({ deps, change, workflowId }: NodeRun) {
     async (...args: never[]) => {
       try {
         const begin = async () => work(...args)
-        return (await (change === undefined ? begin() : insideScope(deps, change.scope, begin))) ?? null
+        return (await (change?.scope === undefined ? begin() : insideScope(deps, change.scope, begin))) ?? null
       } catch (error) {
         const refusal = statedRefusal(error)
         if (refusal !== undefined) throw refusal

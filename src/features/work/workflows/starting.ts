@@ -260,7 +260,7 @@ async function resultAlone(run: NodeRun): Promise<unknown> {
   if (give !== undefined) return give(input, scope, openRoom())
   const effect = Object.hasOwn(databaseEffects, type) ? databaseEffects[type] : undefined
   if (effect !== undefined)
-    return inTransaction(deps, { actor, access: platform }, ({ tx, scope: open }) => effect(run, { tx, scope: open }))
+    return inTransaction(deps, { actor, access: platform }, ({ scope: open }) => effect(run, { scope: open }))
   if (type === 'http') return callHttp(run)
   if (isScript(type, data)) return runScriptNode(run)
   if (type === 'delay') return { delayed: Number(input.delay) }
