@@ -328,6 +328,37 @@ describe('an execution', () => {
     expect(await rows('order', `state = 'never'`)).toEqual([])
   })
 
+  it('goes on when the execution that it waits for is cancelled', async () => {
+    const child = await make(chain(node('wait', 'delay', { delay: 3_600_000 })))
+    const calling = (workflowId: string) =>
+      chain(node('call', 'workflow', { workflowId, timeout: 3_600_000 }), creating({ state: 'never' }))
+    const middle = await make(calling(child))
+    const parent = await make(calling(middle))
+    const begun = async () => {
+      const execution = await execute(parent)
+      const inner = await waitFor(async () =>
+        (await of(child)).find(({ status, due_at }) => status === 'running' && due_at > Date.now() + 60_000),
+      )
+      return { execution, inner: inner.id, between: inner.parent_Id }
+    }
+    const cancel = (id: string, execution: string) =>
+      api.admin('POST', `/workflows/${id}/executions/${execution}/cancel`)
+    const first = await begun()
+    expect((await cancel(child, first.inner)).status).toBe(200)
+    expect(await over(first.between)).toMatchObject({
+      status: 'failed',
+      errorMessage: 'call: The workflow was cancelled',
+    })
+    expect(await over(first.execution)).toMatchObject({
+      ...{ status: 'failed', errorMessage: 'call: The workflow failed at call: The workflow was cancelled' },
+    })
+    const second = await begun()
+    expect((await cancel(middle, second.between)).status).toBe(200)
+    expect(await over(second.execution)).toMatchObject({ errorMessage: 'call: The workflow was cancelled' })
+    for (const id of [second.between, second.inner]) expect((await executionOf(id)).status).toBe('cancelled')
+    expect(await rows('order', `state = 'never'`)).toEqual([])
+  })
+
   it('goes on in another process without doing anything twice', async () => {
     const receiver = await startReceiver()
     const id = await make(

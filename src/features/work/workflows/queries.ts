@@ -255,17 +255,27 @@ export async function triggerable(db: Reader, id: string): Promise<Triggerable |
   )
 }
 
-/** Ends an execution before its next node, with those that it waits for; false when it is over already. */
+/**
+ * Ends an execution before its next node, with those that it waits for, and wakes the one that waits for it; false when it is
+ * over already.
+ */
 export async function cancelExecution(tx: Tx, id: string): Promise<boolean> {
   const rows = await tx.any(
     rawQuery(
       `with recursive all_of_it as (
-         select id from "svc_WorkflowExecution" where id = $1
-         union all select e.id from "svc_WorkflowExecution" e join all_of_it a on e."parent_Id" = a.id)
-       update "svc_WorkflowExecution" e set status = 'cancelled', claim_token = null, due_at = null, "completedAt" = now(),
-         "durationMs" = (extract(epoch from now() - e."startedAt") * 1000)::int, "updatedAt" = now()
-       from all_of_it a where e.id = a.id and e.status in ('queued', 'running')
-       returning e.id, case when e.watched then pg_notify('svc_execution', e.id::text)::text end`,
+         select id from "svc_WorkflowExecution" where id = $1::uuid
+         union all select e.id from "svc_WorkflowExecution" e join all_of_it a on e."parent_Id" = a.id),
+       ended as (
+         update "svc_WorkflowExecution" e set status = 'cancelled', claim_token = null, due_at = null, "completedAt" = now(),
+           "durationMs" = (extract(epoch from now() - e."startedAt") * 1000)::int, "updatedAt" = now()
+         from all_of_it a where e.id = a.id and e.status in ('queued', 'running')
+         returning e.id, e."parent_Id", e.watched),
+       woken as (
+         update "svc_WorkflowExecution" p set due_at = clock_timestamp() from ended
+         where ended.id = $1::uuid and p.id = ended."parent_Id" and p.status = 'running' and p.claim_token is null returning p.id)
+       select ended.id, case when ended.watched then pg_notify('svc_execution', ended.id::text)::text end as told,
+         (select count(pg_notify('svc_executions', '')::text) from woken) as woken
+       from ended`,
       [id],
     ),
   )
