@@ -896,6 +896,54 @@ describe('a webhook of a workflow', () => {
     ])
   })
 
+  it('sends what a caller wrote in a header or a body, of whatever characters and type', async () => {
+    const responding = async (path: string, data: object) => make(chain(node('r', 'respond', data)), at(path))
+    const post = (path: string, body: object) => api.anonymous('POST', `/webhook/${path}`, body)
+    await responding('in/moved', {
+      status: 201,
+      headers: { location: '/to/{{trigger.body.name}}?a=%20b', 'x-name': '{{trigger.body.name}}', 'x-own': 'yes' },
+    })
+    const far = await post('in/moved', { name: 'é 日本' })
+    expect([far.status, far.headers.location, far.headers['x-name'], far.headers['x-own']]).toEqual([
+      201,
+      '/to/%C3%A9%20%E6%97%A5%E6%9C%AC?a=%20b',
+      '%C3%A9 %E6%97%A5%E6%9C%AC',
+      'yes',
+    ])
+    for (const name of ['a\r\nx-injected: 1', 'a\u0001b', 'a\u007fb']) {
+      const { status, headers } = await post('in/moved', { name })
+      expect([name, status, headers.location, headers['x-name'], headers['x-own'], headers['x-injected']]).toEqual([
+        ...[name, 201, undefined, undefined, 'yes', undefined],
+      ])
+    }
+    const plain = await responding('in/plain-text', {
+      status: 201,
+      body: '{{trigger.body.value}}',
+      headers: { 'content-type': 'text/plain' },
+    })
+    for (const [value, text] of [
+      [{ a: [1] }, '{"a":[1]}'],
+      [[1, 2], '[1,2]'],
+      [7, '7'],
+      [false, 'false'],
+      ['as it is', 'as it is'],
+      [null, ''],
+    ]) {
+      const answer = await post('in/plain-text', { value })
+      expect([answer.status, answer.text]).toEqual([201, text])
+      expect(answer.headers['content-type'] ?? 'text/plain').toMatch(/^text\/plain/)
+    }
+    await responding('in/json', { status: 201, body: '{{trigger.body.value}}' })
+    const object = await post('in/json', { value: { a: 1 } })
+    expect([object.status, object.body, object.headers['content-type']]).toEqual([
+      ...[201, { a: 1 }, 'application/json; charset=utf-8'],
+    ])
+    expect((await post('in/json', { value: 7 })).text).toBe('7')
+    await responding('in/nothing', { status: 204, body: { a: 1 } })
+    expect((await post('in/nothing', {})).status).toBe(204)
+    expect(await of(plain)).toHaveLength(6)
+  })
+
   it('is signed where it names a secret, each message once', async () => {
     const secret = `whsec_${Buffer.from('a secret of twenty-four b').toString('base64')}`
     await api.admin('POST', '/items/svc_Secret', { name: 'signing', value: secret })

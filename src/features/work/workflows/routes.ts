@@ -306,7 +306,11 @@ async function answerWith(
     return reply.code(202).send(status === 'queued' ? { ...said, execution: { id, status: 'running' } } : said)
   const { status: code, body, headers } = response
   for (const [name, value] of Object.entries(headers)) if (answered.test(name)) reply.header(name, value)
-  return reply.headers(ofStrangers).code(code).send(body)
+  reply.headers(ofStrangers).code(code)
+  if (body === null || typeof body === 'string') return reply.send(body)
+  // As text it may have any content type.
+  if (!reply.hasHeader('content-type')) reply.type(json)
+  return reply.send(JSON.stringify(body))
 }
 
 /** Other sites can have a browser call here: its cookie says nothing about the caller. */
@@ -505,11 +509,19 @@ async function responseOf({ reserved }: WorkflowWrites, executionId: string): Pr
 function readResponse({ status = 200, body, headers }: Partial<Response>): Response {
   const known = Number.isInteger(status) && status >= 200 && status <= 599 ? status : 200
   const given = isObject(headers) ? Object.entries(headers) : []
-  const fitting = given.filter(([name, value]) => /^[\w-]+$/.test(name) && !/[\r\n]/.test(String(value)))
-  const sent = body === undefined || body === null ? null : typeof body === 'string' ? body : (body as object)
-  return {
-    status: known,
-    body: sent,
-    headers: Object.fromEntries(fitting.map(([name, value]) => [name, String(value)])),
-  }
+  const fitting = given.flatMap(([name, value]) => {
+    const sent = headerValue(name, String(value))
+    return /^[\w-]+$/.test(name) && sent !== undefined ? [[name, sent] as const] : []
+  })
+  return { status: known, body: body ?? null, headers: Object.fromEntries(fitting) }
+}
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it looks for
+const controlCharacter = /[\0-\x08\x0a-\x1f\x7f]/
+
+/** Percent-encoded where it is not ASCII, and in an address also where it is a space; undefined for what no header can hold. */
+function headerValue(name: string, value: string): string | undefined {
+  if (controlCharacter.test(value)) return undefined
+  const encoded = name.toLowerCase() === 'location' ? /[^\x21-\x7e]+/g : /[^\t\x20-\x7e]+/g
+  return value.toWellFormed().replace(encoded, encodeURIComponent)
 }
