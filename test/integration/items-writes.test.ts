@@ -444,6 +444,29 @@ describe('manual order', () => {
     await refused(() => sort({ item: ids.a, to: ids.b }, call), { status: 404 })
     expect((await sort({ item: ids.c, to: ids.b }, call)).status).toBe(200)
   })
+
+  it('goes on after the last place that there is', async () => {
+    await api.sql('delete from step')
+    for (const name of 'abc') ids[name] = await created('step', { name })
+    const last = 2_147_483_647
+    expect((await api.admin('PATCH', `/items/step/${ids.b}`, { sort: last })).status).toBe(200)
+    ids.d = await created('step', { name: 'd' })
+    const { status, body } = await api.admin('POST', '/items/step/bulk', [{ name: 'e' }, { name: 'f' }])
+    expect(status).toBe(201)
+    ;[ids.e, ids.f] = body.data
+    const places = await api.sql('select name, sort from step order by name')
+    expect(places.map(({ sort }) => sort)).toEqual([1, last, 3, last, last, last])
+    // A move numbers them again, so each has a place of its own.
+    expect((await sort({ item: ids.a, to: ids.b, mode: 'after' })).status).toBe(200)
+    const numbered = await api.sql('select name, sort from step order by sort')
+    expect(new Set(numbered.map(({ sort }) => sort)).size).toBe(6)
+    const at = (name: string) => numbered.findIndex((row) => row.name === name)
+    expect(at('a')).toBe(at('b') + 1)
+    expect(numbered[0].name).toBe('c')
+    await api.admin('PATCH', `/items/step/${ids.c}`, { sort: last })
+    expect((await sort({ item: ids.f, to: ids.c, mode: 'before' })).status).toBe(200)
+    expect((await order()).endsWith('fc')).toBe(true)
+  })
 })
 
 describe('a bulk update of rows whose key has a name of its own', () => {

@@ -8,7 +8,7 @@ import { type ItemReads, type ItemWrites, keyCell, type Requester, runWrite, typ
 import { SortBody } from './declarations.ts'
 import { mayWrite, readPayload } from './payload.ts'
 import { openWrite } from './plan.ts'
-import { canonicalKey, ruleSql, updateStatement } from './statements.ts'
+import { canonicalKey, lastPlace, ruleSql, updateStatement } from './statements.ts'
 
 type SortResult = { readonly item: unknown; readonly collection: string; readonly newSort: number }
 
@@ -77,7 +77,8 @@ async function moveItem(
   const { collection } = context
   await tx.any(sql`select pg_advisory_xact_lock(hashtextextended(${`order of ${collection.name}`}, 0))`)
   const moved = await rowAt(tx, context, item)
-  const near = await rowAt(tx, context, target)
+  const found = await rowAt(tx, context, target)
+  const near = (await numberAgain(tx, context, found)) ? await rowAt(tx, context, target) : found
   if (item.key === target.key) return moved.sort ?? 0
   const place = near.sort ?? (await numberRest(tx, context, near))
   const newSort = isAfter ? place + 1 : place
@@ -104,6 +105,26 @@ async function rowAt(tx: Tx, context: SortContext, { key, given, what }: NamedIt
   )
   if (row === undefined) throw notFound(what, given)
   return { ...row, key }
+}
+
+/** Numbers the rows from 1 on in their order, where one of them has the last place that there is; whether it did. */
+async function numberAgain(tx: Tx, context: SortContext, near: SortedRow): Promise<boolean> {
+  const { collection } = context
+  const params = createParams()
+  const table = ident(collection.name)
+  const key = ident(collection.primaryKey.name)
+  const scope = scopeSql(context, near, params)
+  const full = `exists (select from ${table} t where t.sort >= ${params.bind(lastPlace, 'bigint')} and ${scope})`
+  const numbered = await tx.any(
+    rawQuery(
+      `update ${table} as t set sort = n.place${touch(collection)} from (
+         select t.${key} as key, row_number() over (order by t.sort, t.${key}) as place from ${table} t
+         where t.sort is not null and ${scope}) n
+       where t.${key} = n.key and t.sort is distinct from n.place and ${full} returning 1 as one`,
+      params.values,
+    ),
+  )
+  return numbered.length > 0
 }
 
 /** Rows without a place follow the others in the order of their keys; gives the place of one of them. */

@@ -224,7 +224,7 @@ export function insertSource(context: WriteContext, row: RowToWrite, params: Par
   const written = assignments.map(({ value }) => value)
   if (row.sortsLast) {
     columns.push(ident('sort'))
-    written.push(lastSort(context, row, params))
+    written.push(lastSort(context, row, params, '1'))
   }
   const target =
     columns.length === 0
@@ -325,7 +325,7 @@ export function insertFrom(
   const selected = cells.map(recordedValue)
   if (sortsLast) {
     columns.push(ident('sort'))
-    selected.push(`${lastSort(context, shape, params)} + r."svc$index"`)
+    selected.push(lastSort(context, shape, params, '1 + r."svc$index"'))
   }
   const target = columns.length === 0 ? ident(collection.primaryKey.name) : columns
   const values = columns.length === 0 ? keyDefault(collection) : selected
@@ -373,12 +373,20 @@ function elementText(value: ParamValue): string {
   return `"${(typeof value === 'string' ? value : arrayText(value)).replaceAll(/["\\]/g, '\\$&')}"`
 }
 
-/** The place after every other row (of the row's tenant), as of the start of the statement. */
-function lastSort({ collection }: WriteContext, { cells }: RowToWrite, params: Params): string {
+/**
+ * The place after every other row (of the row's tenant), as of the start of the statement. After a row that has the last place
+ * that there is, rows share it: lists put them in the order of their keys.
+ */
+function lastSort({ collection }: WriteContext, { cells }: RowToWrite, params: Params, more: string): string {
   const tenant = cells.find(({ field }) => field.name === 'tenant_Id')
   const where = tenant === undefined ? '' : ` where s."tenant_Id" is not distinct from ${bindCell(tenant, params)}`
-  return `(select coalesce(max(s."sort"), 0) + 1 from ${ident(collection.name)} s${where})`
+  const place = `(select coalesce(max(s."sort"), 0) from ${ident(collection.name)} s${where})`
+  if (collection.fields.get('sort')?.pgType !== 'integer') return `${place} + ${more}`
+  return `least(${place}::bigint + ${more}, ${lastPlace})::integer`
 }
+
+/** The largest value of a field `sort`. */
+export const lastPlace = 2_147_483_647
 
 /**
  * The assignments of an update of `t`. One that changes nothing leaves updatedAt alone, so it appends no event; one that
