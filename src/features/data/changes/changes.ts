@@ -19,6 +19,7 @@ import { compileConjuncts } from '../../../query/compile.ts'
 import { projectionList, projectionSql } from '../../../query/compile-rows.ts'
 import { MAX_LIST, quoted } from '../../../query/guards.ts'
 import { collectParameters, type Filter, readInteger, readStrings } from '../../../query/parse.ts'
+import { ofTodaySql } from '../../../query/past.ts'
 import { relatedCollections } from '../../../query/plan.ts'
 import {
   type ResolvedFilter,
@@ -180,7 +181,8 @@ export function viewOf({ catalog, access, collection, fields, env, scoped, filte
       select e.position, e.action, ${rowOfImage(collection.name, afterSql, images)} as after,
         ${rowOfImage(collection.name, beforeSql, images)} as before${shown}
       from ${ident(logTable)} e
-      where e.id = any(array(select ${eventIdSql('position')} from unnest($1::bigint[]) position)) and not e.changes ? 'erased')
+      where e.id = any(array(select ${eventIdSql('position')} from unnest($1::bigint[]) position)) and not e.changes ? 'erased'
+        and ${collection.system ? 'true' : ofTodaySql(literal(collection.name))})
     select e.position::text as position, e.action, (${jsonObject(members)})::text as data,
       coalesce(sees.viewers, '{}') as visible, coalesce(saw.viewers, '{}') as was_visible,
       to_json(${projectionSql(collection.primaryKey, 't')})::text as key
