@@ -411,11 +411,20 @@ describe('a statement of the feed that fails', () => {
     expect((await api.admin('POST', '/schemas', { collectionName: 'poisoned', schema })).status).toBe(201)
     const client = await connect(address, token)
     expect(await client.subscribe('poisoned')).toMatchObject({ status: 'success' })
-    await api.sql(`begin; insert into poisoned (name) values ('no number');
-      alter table poisoned alter name type integer using 0; commit`)
+    await api.sql(`begin; insert into poisoned (name) values ('a'); alter table poisoned drop column name; commit`)
     await waitFor(() => client.notices.some(({ name }) => name === 'resync'))
     expect(client.notices.at(-1)!.body).toEqual({ collection: 'poisoned', reason: 'failed' })
   })
+})
+
+it('shows null for a value that no longer fits its field', async () => {
+  const schema = { fields: { name: { type: 'String' } } }
+  expect((await api.admin('POST', '/schemas', { collectionName: 'retyped', schema })).status).toBe(201)
+  const client = await connect(address, token)
+  expect(await client.subscribe('retyped')).toMatchObject({ status: 'success' })
+  await api.sql(`begin; insert into retyped (name) values ('no number');
+    alter table retyped alter name type integer using 0; commit`)
+  expect((await client.frame(() => true)).data).toMatchObject({ name: null })
 })
 
 describe('a filter that cannot be evaluated', () => {
@@ -498,7 +507,7 @@ describe('snapshot', () => {
     const client = await connect(address, token)
     expect(await subscribe(client, { snapshot: true, filter: { points: -1 } })).toMatchObject({ snapshot: 0 })
     expect(client.notices.filter(({ name }) => name === 'task:snapshot').map(({ body }) => body)).toEqual([
-      { collection: 'task', index: 0, data: [], more: false, key: 'id', numbers: ['points'] },
+      { collection: 'task', index: 0, data: [], more: false, key: 'id', numbers: ['points'], orders: { tags: 'none' } },
     ])
   })
 

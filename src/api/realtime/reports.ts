@@ -73,7 +73,7 @@ export function openLiveReports(deps: RealtimeReads, feed: Feed, callerOf: Shell
         return await subscribe(shell, socket, request)
       } catch (error) {
         const known = clientError(error)
-        throw known === undefined ? error : oneMessageOf(known)
+        throw known === undefined ? error : inWords(known)
       }
     },
     unsubscribe: async (socket, request) => {
@@ -203,9 +203,12 @@ function end(shell: Shell, report: OpenReport, error: unknown): void {
   else if (known.status >= 500) shell.deps.log.warn({ err: error }, 'a live report ended')
   report.socket.emit('report:ended', {
     id: report.id,
-    message: (known && oneMessageOf(known).message) ?? 'Internal server error',
+    message: (known && inWords(known).message) ?? 'Internal server error',
   })
 }
+
+/** A refused query with what is wrong in it, as `POST /reports` tells it. */
+const inWords = (known: AppError): AppError => (known.status === 400 ? oneMessageOf(known, known.code) : known)
 
 function remove(shell: Shell, { socket, id, timer }: OpenReport): void {
   const { bySocket } = shell

@@ -52,11 +52,12 @@ export function inOneMessage<T>(work: () => T): T {
   }
 }
 
-/** A refused request with its reason in its message; other errors as they are. */
-export function oneMessageOf(error: AppError): AppError {
-  const { status, details, code } = error
-  if (typeof details !== 'string' || status !== 400) return error
-  return new AppError(status, inFull(error), { code, cause: error })
+/** A refusal with its reason in its message; other errors as they are. */
+export function oneMessageOf(error: AppError, code?: string): AppError {
+  const { status, details } = error
+  return typeof details === 'string'
+    ? new AppError(status, inFull(error), { ...(code !== undefined && { code }), cause: error })
+    : error
 }
 
 /**
