@@ -112,7 +112,7 @@ function afterAnswer(
   })
 }
 
-/** How the values of a field are compared: nothing said, as text by code points, as numbers, or as booleans. */
+/** How the values of a field are compared; where nothing is said, texts by code points, and others by `<`. */
 type Comparison = 'number' | 'caseless' | 'time' | undefined
 
 export type Order = readonly {

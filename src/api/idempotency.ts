@@ -113,7 +113,7 @@ async function keep(
   return kept.body
 }
 
-/** What the release before kept is not sealed, for a day. */
+/** Tells sealed answers from those that an earlier release kept, which are not sealed and count for a day. */
 const sealedMark = 'sealed:'
 
 function sealingOf(config: Config, caller: string, key: string): KeptSealing {

@@ -74,7 +74,7 @@ export async function commit<Result>(
   const { repeatable } = actor
   const now = (by: Actor) => deps.tracing.part('commit', {}, () => commitNow(deps, by, work))
   if (repeatable === undefined) return now(actor)
-  // What a commit does within another one's work is done if and only if that one is.
+  // A commit within the work of another one needs no place of its own: it is done if and only if that one is.
   if (committing.getStore() === repeatable) return now({ ...actor, repeatable: undefined })
   return inTurn(repeatable, () => committing.run(repeatable, () => now(actor)))
 }

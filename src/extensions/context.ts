@@ -146,7 +146,7 @@ export function contextFor(
   // Its changes without a user are a request of their own to the log; in a hook they share one with the hook's other
   // changes.
   const actor = (): Actor => {
-    // Whoever may write nothing now, as in a preview, has no extension write either, as whomever it does so.
+    // An extension writes nothing, as whomever, for a caller who may write nothing, as in a preview.
     const hook = actorOfHook(deps)
     const own = {
       ...systemActor,

@@ -17,6 +17,10 @@ export function parseLong(text: string): unknown {
   return JSON.parse(text.startsWith('\ufeff') ? text.slice(1) : text, remember as Reviver)
 }
 
+/** A JSON text that is a long number alone stays its text, as no object holds its digits; any other one is its value. */
+export const aloneOrValue = (text: string, value: unknown): unknown =>
+  typeof value === 'number' && hasLongNumber(text) ? text.trim() : value
+
 /** The text of a long number as it was sent; undefined for any other value, and where it has been replaced since. */
 export function longNumber(holder: object, key: string | number): string | undefined {
   const text = remembered.get(holder)?.get(String(key))

@@ -6,7 +6,7 @@ import { AppError, errors } from '../../../errors.ts'
 import { type App, actorOf, sendJson } from '../../../http/http.ts'
 import { excessOf, fingerprintList, keepable } from '../../../http/json-values.ts'
 import { breather } from '../../../language/breather.ts'
-import { hasLongNumber } from '../../../language/exact-json.ts'
+import { aloneOrValue } from '../../../language/exact-json.ts'
 import { resolveCondition, resolveEnv } from '../../../query/resolve.ts'
 import type { ItemHooks } from '../hooks/hooks.ts'
 import { isFresh, itemTag, listTag, readCached, type ServedAnswer, versionsOf } from './cached-reads.ts'
@@ -302,7 +302,7 @@ async function readList(request: FastifyRequest, chunks: AsyncIterable<string>, 
   const breathe = breather()
   const fingerprint = fingerprintList(request)
   const elements: unknown[] = []
-  const limits = { largestElement: Number.POSITIVE_INFINITY, parse: (text: string) => elementOf(text, parse(text)) }
+  const limits = { largestElement: Number.POSITIVE_INFINITY, parse: (text: string) => aloneOrValue(text, parse(text)) }
   for await (const { value } of readJsonArray(chunks, limits)) {
     if (elements.length === most) throw tooMany(most)
     elements.push(value)
@@ -312,10 +312,6 @@ async function readList(request: FastifyRequest, chunks: AsyncIterable<string>, 
   fingerprint?.end()
   return elements
 }
-
-/** A number alone is an id, and means what its text does: no object has its digits. */
-const elementOf = (text: string, value: unknown): unknown =>
-  typeof value === 'number' && hasLongNumber(text) ? text.trim() : value
 
 /** The first character that is no white space, and the text from its beginning. */
 async function begun(text: AsyncGenerator<string>): Promise<[string | undefined, AsyncIterable<string>]> {

@@ -10,7 +10,7 @@ import { releaseContent } from '../../../db/unlogged/files.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { identifyBody } from '../../../http/http.ts'
 import { keepable } from '../../../http/json-values.ts'
-import { hasLongNumber } from '../../../language/exact-json.ts'
+import { aloneOrValue } from '../../../language/exact-json.ts'
 import { isUuid } from '../../../language/text.ts'
 import {
   changeItems,
@@ -377,7 +377,8 @@ async function readForm<Stored>(
   const fields: Fields = new Map()
   let stored: Stored | undefined
   for await (const part of formParts(request, filePart)) {
-    if (part.type === 'field') fields.set(part.name, isJson(part) ? jsonPart(part.name, part.value) : part.value)
+    if (part.type === 'field')
+      fields.set(part.name, isJson(part) ? aloneOrValue(part.value, jsonOf(part.name, part.value)) : part.value)
     else if (part.filename !== '')
       stored = await store({ content: part.content, name: part.filename, declared: part.mimetype }, fields)
   }
@@ -418,12 +419,6 @@ const booleans = new Map([
   ...['true', '1', 'on', 'yes'].map((word) => [word, true] as const),
   ...['false', '0', 'off', 'no'].map((word) => [word, false] as const),
 ])
-
-/** A long number alone stays the text that it is: the field decides. */
-function jsonPart(name: string, text: string): unknown {
-  const value = jsonOf(name, text)
-  return typeof value === 'number' && hasLongNumber(text) ? text.trim() : value
-}
 
 function jsonOf(name: string, text: string): unknown {
   let value: unknown
