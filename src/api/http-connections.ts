@@ -46,30 +46,31 @@ export function limitConnections(server: Server, limit: number): void {
  * its way, or an answer to a slow client, and keeps those whose answer comes later until the client leaves.
  */
 export function drainOnClose(server: Server, graceMs: number): void {
-  const answersOf = new Map<Socket, Set<ServerResponse>>()
+  // No `Set` of answers: it would make a table anew for each, and keep the former ones from young collections (ADR 80).
+  const answersOf = new Map<Socket, ServerResponse[]>()
   let closing = false
   let isGraceOver = false
   function onClose(this: Socket): void {
     answersOf.delete(this)
   }
   server.on('connection', (socket) => {
-    answersOf.set(socket, new Set())
+    answersOf.set(socket, [])
     socket.on('close', onClose)
   })
   server.on('upgrade', ({ socket }) => answersOf.delete(socket))
   server.prependListener('request', ({ socket }, answer) => {
     if (closing) answer.setHeader('connection', 'close')
     const answers = answersOf.get(socket)
-    answers?.add(answer)
+    answers?.push(answer)
     answer.once('close', () => {
-      answers?.delete(answer)
+      answers?.splice(answers.indexOf(answer), 1)
       // Not half-closed: a request that came in meanwhile would be carried out and never answered.
-      if (closing && answers?.size === 0 && (isLast(answer) || isGraceOver)) socket.destroy()
+      if (closing && answers?.length === 0 && (isLast(answer) || isGraceOver)) socket.destroy()
     })
   })
   const endIdle = () => {
     isGraceOver = true
-    for (const [socket, answers] of answersOf) if (answers.size === 0) socket.destroy()
+    for (const [socket, answers] of answersOf) if (answers.length === 0) socket.destroy()
   }
   // Called by `close()`, perhaps more than once.
   server.closeIdleConnections = () => {

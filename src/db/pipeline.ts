@@ -44,7 +44,7 @@ export function openPipeline(options: PipelineOptions): Pipeline {
     options,
     costs: new Map(),
     waiting: [],
-    underWay: new Set(),
+    underWay: [],
     isDue: false,
     timer: undefined,
     lookedAt: 0,
@@ -84,7 +84,8 @@ type State = {
   readonly costs: Map<string, Cost>
   /** Batches without a connection. */
   readonly waiting: Batch[]
-  readonly underWay: Set<Batch>
+  /** Few. A `Set` would keep those that have left from young collections (ADR 80). */
+  readonly underWay: Batch[]
   /** Whether the batches that wait are looked at in this turn of the event loop. */
   isDue: boolean
   timer: NodeJS.Timeout | undefined
@@ -122,10 +123,10 @@ function sendNext(state: State): void {
   const { options, waiting, underWay } = state
   let free = options.connections - moving(underWay)
   for (const batch of waiting) {
-    if (underWay.has(batch)) continue
+    if (underWay.includes(batch)) continue
     if (free <= 0) return
     free -= 1
-    underWay.add(batch)
+    underWay.push(batch)
     watch(state)
     options.acquire().then(
       (client) => send(state, batch, client),
@@ -206,7 +207,7 @@ function end(state: State, batch: Batch): void {
 }
 
 function leave(state: State, batch: Batch): void {
-  state.underWay.delete(batch)
+  state.underWay.splice(state.underWay.indexOf(batch), 1)
   if (state.waiting.length > 0) sendNext(state)
 }
 
@@ -226,7 +227,7 @@ function look(state: State): void {
   // This process was busy, and answers may have come that it has not read yet.
   const wasBusy = now - state.lookedAt > 2 * lookMs
   state.lookedAt = now
-  if (state.underWay.size === 0) {
+  if (state.underWay.length === 0) {
     clearInterval(state.timer)
     state.timer = undefined
     return
@@ -242,7 +243,7 @@ function look(state: State): void {
 function letGoneLeave({ waiting, underWay }: State): void {
   for (const batch of [...waiting]) {
     dismissGone(batch)
-    if (batch.reads.length === 0 && !underWay.has(batch)) waiting.splice(waiting.indexOf(batch), 1)
+    if (batch.reads.length === 0 && !underWay.includes(batch)) waiting.splice(waiting.indexOf(batch), 1)
   }
 }
 

@@ -1,4 +1,3 @@
-import { AsyncLocalStorage } from 'node:async_hooks'
 import { oneByOneState } from '../catalog/log-triggers.ts'
 import { AnswerLost, sqlState } from '../db/errors.ts'
 import type { Database } from '../db/pools.ts'
@@ -52,26 +51,32 @@ type Writer = {
 export const rowBatchesOf = oncePer((hot: Database): Writer => {
   const lines = new WeakMap<RowKind, BatchLine>()
   return {
-    write: async (row, request, alone) => {
+    write: async <Answer>(row: BatchedRow, request: WritingRequest, alone: () => Promise<Answer[]>) => {
       let line = lines.get(row.kind)
       if (line === undefined) {
-        line = { running: 0, waiting: [], apartUntil: 0, aloneMs: 0, togetherMs: 0 }
+        line = { rows: 0, waiting: [], apartUntil: 0, aloneMs: 0, togetherMs: 0 }
         lines.set(row.kind, line)
       }
-      if (performance.now() < line.apartUntil) return alone()
-      if (line.running < statementsAtOnce) return inLine(hot, line, () => timed(line, alone))
-      const answer = Promise.withResolvers<never[]>()
-      const within = AsyncLocalStorage.snapshot()
-      line.waiting.push({ row, request, alone: alone as BatchMember['alone'], answer, within })
-      return answer.promise
+      const own = line
+      if (performance.now() < own.apartUntil) return alone()
+      if (own.rows < rowsAtOnce) return inPlace(takePlace(own, 1), () => timed(own, alone))
+      const turn = Promise.withResolvers<Turn>()
+      own.waiting.push({ row, request, turn })
+      const { lead, answer } = await turn.promise
+      if (lead === undefined) return (answer as Answer[] | undefined) ?? timed(own, alone)
+      const { members, leave } = lead
+      return inPlace(
+        leave,
+        async () => ((await writeFor(hot, own, members)) as Answer[] | undefined) ?? timed(own, alone),
+      )
     },
   }
 })
 
 /** Those of one kind. */
 type BatchLine = {
-  /** Statements that began within the last moment. */
-  running: number
+  /** Those of the statements under way that began within the last moment. */
+  rows: number
   waiting: BatchMember[]
   /** Until then each is written alone. */
   apartUntil: number
@@ -84,14 +89,25 @@ type BatchLine = {
 type BatchMember = {
   readonly row: BatchedRow
   readonly request: WritingRequest
-  readonly alone: () => Promise<never[]>
-  readonly answer: PromiseWithResolvers<never[]>
-  /** Does something for the request. */
-  readonly within: <T>(work: () => T) => T
+  readonly turn: PromiseWithResolvers<Turn>
 }
 
-/** One is answered while the other is under way. */
-const statementsAtOnce = 2
+/**
+ * What a row's request does when it has waited: it writes all of a batch in a place that was taken for it, or gives its answer,
+ * or, without one, writes its row alone.
+ *
+ * Each does so itself, after an `await`, and so in its own context, which `AsyncLocalStorage.snapshot()` would keep from young
+ * collections, with all that the request has made (ADR 80).
+ */
+type Turn =
+  | { readonly lead: { readonly members: readonly BatchMember[]; readonly leave: () => void }; readonly answer?: never }
+  | { readonly lead?: never; readonly answer: readonly AnsweredRow[] | undefined }
+
+/**
+ * So many rows under way make the others wait: a statement begins beside one that writes a single row, which keeps two clients
+ * from waiting for each other, and beside no other. What came meanwhile is then one batch instead of two, and costs a quarter less.
+ */
+const rowsAtOnce = 2
 const rowsAtMost = 32
 /** So few save little anyway. */
 const fewRows = 4
@@ -105,29 +121,34 @@ const apartMs = 250
 /** After a batch that is not allowed. */
 const notAllowedMs = 60_000
 
-async function inLine<T>(hot: Database, line: BatchLine, work: () => Promise<T>): Promise<T> {
-  let holdsPlace = true
+/** The place is given back by the function, and by itself after {@link placeMs}. */
+function takePlace(line: BatchLine, rows: number): () => void {
+  let isHeld = true
   const leave = () => {
-    if (!holdsPlace) return
-    holdsPlace = false
-    line.running -= 1
-    next(hot, line)
+    if (!isHeld) return
+    isHeld = false
+    clearTimeout(timer)
+    line.rows -= rows
+    next(line)
   }
-  line.running += 1
+  line.rows += rows
   const timer = setTimeout(leave, placeMs)
+  return leave
+}
+
+async function inPlace<T>(leave: () => void, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
   } finally {
-    clearTimeout(timer)
     leave()
   }
 }
 
-function next(hot: Database, line: BatchLine): void {
-  while (line.running < statementsAtOnce && line.waiting.length > 0) {
+function next(line: BatchLine): void {
+  while (line.rows < rowsAtOnce && line.waiting.length > 0) {
     const [members, left] = takeBatch(line.waiting)
     line.waiting = left
-    void inLine(hot, line, () => writeAll(hot, line, members))
+    members[0]!.turn.resolve({ lead: { members, leave: takePlace(line, members.length) } })
   }
 }
 
@@ -149,30 +170,50 @@ export function takeBatch<Waiting extends { readonly row: Pick<BatchedRow, 'key'
   return [taken, left]
 }
 
-/** Never rejects: each member is told. */
-async function writeAll(hot: Database, line: BatchLine, members: readonly BatchMember[]): Promise<void> {
-  const [only] = members
-  const isLeft = members.some(({ request }) => request.gone?.aborted)
-  if (members.length === 1 || isLeft || performance.now() < line.apartUntil) {
-    await Promise.allSettled(members.map((member) => tellAlone(line, member)))
-    return
+/** Writes the rows and tells the others; gives the first one's answer, as {@link writeTogether} does. */
+async function writeFor(
+  hot: Database,
+  line: BatchLine,
+  members: readonly BatchMember[],
+): Promise<readonly AnsweredRow[] | undefined> {
+  const others = members.slice(1)
+  try {
+    const [own, ...answers] = await writeTogether(hot, line, members)
+    for (const [nth, { turn }] of others.entries()) turn.resolve({ answer: answers[nth] })
+    return own
+  } catch (error) {
+    for (const { turn } of others) turn.reject(error)
+    throw error
   }
+}
+
+/**
+ * The answer for each of them; undefined for one that has to write its row alone.
+ *
+ * @throws {@link AnswerLost}
+ */
+async function writeTogether(
+  hot: Database,
+  line: BatchLine,
+  members: readonly BatchMember[],
+): Promise<readonly (readonly AnsweredRow[] | undefined)[]> {
+  const isLeft = members.some(({ request }) => request.gone?.aborted)
+  if (members.length === 1 || isLeft || performance.now() < line.apartUntil) return []
   const began = performance.now()
   let rows: readonly AnsweredRow[]
   try {
-    const { text, values } = only!.row.kind.statement(members.map(({ row }) => row.values))
-    rows = await only!.within(() => hot.run<AnsweredRow>(text, [actorsJson(members), ...values], 'prepared'))
+    const { text, values } = members[0]!.row.kind.statement(members.map(({ row }) => row.values))
+    rows = await hot.run<AnsweredRow>(text, [actorsJson(members), ...values], 'prepared')
   } catch (error) {
-    if (error instanceof AnswerLost) {
-      for (const { answer } of members) answer.reject(error)
-      return
-    }
+    if (error instanceof AnswerLost) throw error
     line.apartUntil = performance.now() + (isNotAllowed(sqlState(error)) ? notAllowedMs : apartMs)
-    await Promise.allSettled(members.map((member) => tellAlone(line, member)))
-    return
+    return []
   }
   judge(line, performance.now() - began, members.length)
-  await answerAll(line, members, rows)
+  // A row that is missing is not there, or not the caller's: it is refused in the words of a statement of its own.
+  const answers = new Array<readonly AnsweredRow[] | undefined>(members.length)
+  for (const [nth, { place = nth, ...answer }] of rows.entries()) answers[place] = [answer]
+  return answers
 }
 
 /** By the table, or by PostgreSQL (class 42), which does not take every condition that it takes for one row for many. */
@@ -188,25 +229,6 @@ function judge(line: BatchLine, tookMs: number, rows: number): void {
 }
 
 const meanWith = (mean: number, ms: number): number => (mean === 0 ? ms : mean + (ms - mean) / 16)
-
-async function answerAll(
-  line: BatchLine,
-  members: readonly BatchMember[],
-  rows: readonly AnsweredRow[],
-): Promise<void> {
-  const missing = new Set(members.keys())
-  for (const [nth, row] of rows.entries()) {
-    const { place = nth, ...answer } = row
-    missing.delete(place)
-    members[place]!.answer.resolve([answer] as never[])
-  }
-  // Not there, or not the caller's: it is refused in the words of a statement of its own.
-  await Promise.allSettled([...missing].map((place) => tellAlone(line, members[place]!)))
-}
-
-async function tellAlone(line: BatchLine, { within, alone, answer }: BatchMember): Promise<void> {
-  await within(() => timed(line, alone)).then(answer.resolve, answer.reject)
-}
 
 async function timed<T>(line: BatchLine, work: () => Promise<T>): Promise<T> {
   const began = performance.now()
