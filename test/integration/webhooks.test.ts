@@ -699,3 +699,18 @@ describe('addresses of our own network', () => {
     }
   })
 })
+
+describe('the limit of webhooks', () => {
+  it('holds for those that one user makes at the same moment', async () => {
+    const to = await receiver()
+    const post = (name: string) => api.admin('POST', '/webhooks', { name, url: to.url, collections: ['order'] })
+    expect((await post('first')).status).toBe(201)
+    await api.sql(`
+      insert into "svc_Webhook" (id, name, url, collections, "role_Id", "user_Id", secret)
+      select gen_random_uuid(), 'w', url, collections, "role_Id", "user_Id", secret from "svc_Webhook", generate_series(1, 47)`)
+    const answers = await Promise.all(['a', 'b', 'c', 'd', 'e'].map(post))
+    expect(answers.map(({ status }) => status).toSorted()).toEqual([201, 201, 400, 400, 400])
+    expect(answers.find(({ status }) => status === 400)!.text).toContain('At most 50 webhooks')
+    expect(await api.sql('select count(*)::int as count from "svc_Webhook"')).toEqual([{ count: 50 }])
+  })
+})

@@ -68,6 +68,15 @@ export function secretsOf(db: Reader, id: string): Promise<SealedSecrets | undef
   )
 }
 
+/** How many the user has. Others who make one for the user wait for the end of the transaction. */
+export async function countWebhooks(tx: Tx, userId: string): Promise<number> {
+  await tx.any(rawQuery('select id from "svc_User" where id = $1 for no key update', [userId]))
+  const { count } = await tx.one<{ count: number }>(
+    rawQuery('select count(*)::int as count from "svc_Webhook" where "user_Id" = $1', [userId]),
+  )
+  return count
+}
+
 /** `place`: the snapshot from which on it follows the log. */
 export async function insertWebhook(tx: Tx, webhook: NewWebhook, sealed: string, place: string): Promise<void> {
   const { id, name, url, collections, actions, filter, fields, role_Id, tenant_Id, user_Id } = webhook

@@ -24,6 +24,7 @@ import { isUuid } from '../../../language/text.ts'
 import { queueMail } from '../mail/mail.ts'
 import { insertNotification } from '../notifications/notifications.ts'
 import {
+  countWebhooks,
   type Delivery,
   deleteWebhook,
   deliveriesIn,
@@ -82,8 +83,6 @@ const formerHours = 24
 export async function createWebhook(deps: WebhookWrites, { caller, actor }: WebhookAsker, input: WebhookInput) {
   permit(caller, 'create')
   const { userId } = identified(caller)
-  if ((await webhooksOf(deps.db, userId)).length >= webhooksAtMost)
-    throw new AppError(400, `At most ${webhooksAtMost} webhooks`)
   const { actions = null, filter = null, fields = null } = input
   const { role_Id = caller.role.id, tenant_Id = caller.tenantId ?? null } = input
   const id = deps.newId()
@@ -93,6 +92,8 @@ export async function createWebhook(deps: WebhookWrites, { caller, actor }: Webh
   // Before its transaction has a number (ADR 39).
   const { snapshot } = await currentCursor(deps.db)
   return commit(deps, actor, async (tx) => {
+    if ((await countWebhooks(tx, userId)) >= webhooksAtMost)
+      throw new AppError(400, `At most ${webhooksAtMost} webhooks`)
     await insertWebhook(tx, webhook, sealSecret(deps, id, secret), snapshot)
     return { result: { id, secret } }
   })
