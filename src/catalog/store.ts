@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import { isStalePlan } from '../db/errors.ts'
+import { isMismatch, isStalePlan } from '../db/errors.ts'
 import type { Listener } from '../db/listener.ts'
 import { inRounds } from '../db/rounds.ts'
 import { type Reader, sql } from '../db/sql.ts'
@@ -82,15 +82,20 @@ export async function withFreshCatalog<T>(
   catalog: Pick<CatalogStore, 'current' | 'reloadIfStale'>,
   work: () => Promise<T>,
 ): Promise<T> {
+  let hasChanged = false
   for (let attempt = 1; ; attempt += 1) {
     const { version } = catalog.current()
     try {
       return await work()
     } catch (error) {
-      if (!isStalePlan(error) && !namesUnknown(error)) throw error
+      const isStale = isStalePlan(error)
+      if (!isStale && !namesUnknown(error)) throw error
       const { version: now } = await catalog.reloadIfStale()
-      if (now === version && !isStalePlan(error)) throw error
-      if (attempt === attempts) throw Object.assign(errors.unavailable(), { cause: error })
+      hasChanged ||= now !== version
+      if (now === version && !isStale) throw error
+      if (attempt < attempts) continue
+      // A mismatch that comes with the same collections each time is the statement's own.
+      throw isMismatch(error) && !hasChanged ? error : Object.assign(errors.unavailable(), { cause: error })
     }
   }
 }

@@ -11,10 +11,19 @@ export function sqlState(error: unknown): string | undefined {
 /** Each has a digit; `EPIPE` is of the operating system. */
 const stateText = /^(?=.*\d)[0-9A-Z]{5}$/
 
-/** True when another process changed a table under a prepared plan: reload the catalog and try once more. */
+/** True when another process may have changed a table under a plan: reload the catalog and try once more. */
 export function isStalePlan(error: unknown): boolean {
   const state = sqlState(error)
-  return state === '0A000' || state === '42703' || state === '42P01' || state === '42704'
+  return state === '0A000' || state === '42703' || state === '42P01' || state === '42704' || isMismatch(error)
+}
+
+/**
+ * A value, an operator or a key of ON CONFLICT does not fit the columns: another process has changed their types or constraints,
+ * or the statement was never right, and then it fails in the same way once the catalog is fresh.
+ */
+export function isMismatch(error: unknown): boolean {
+  const state = sqlState(error)
+  return state === '42883' || state === '42804' || state === '42P10'
 }
 
 /**
@@ -26,9 +35,12 @@ export function isNameError(error: unknown): boolean {
   return state === '26000' || state === '42P05'
 }
 
-/** A prepared statement whose table has changed since; under a name it stays so for the life of the session. */
-export function isChangedResult(error: unknown): boolean {
-  return sqlState(error) === '0A000'
+/**
+ * A prepared statement whose table has changed since, in its result or in what its parameters were taken for; under a name it
+ * stays so for the life of the session.
+ */
+export function isOutdated(error: unknown): boolean {
+  return sqlState(error) === '0A000' || isMismatch(error)
 }
 
 /**

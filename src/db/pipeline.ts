@@ -2,7 +2,7 @@ import type pg from 'pg'
 import { clientGone } from '../admission/asker.ts'
 import { type Cancellation, cancelQuery, openCancellation } from './cancel.ts'
 import { setPipelining, streamOf } from './connection.ts'
-import { isChangedResult, isConnectionLoss, isNameError, sqlState } from './errors.ts'
+import { isConnectionLoss, isNameError, isOutdated, sqlState } from './errors.ts'
 
 /** A statement that only reads. */
 type PipelinedRead = {
@@ -188,7 +188,7 @@ function answer(state: State, batch: Batch, read: Waiting, answered: Error | pg.
 
 function fail({ options }: State, batch: Batch, read: Waiting, error: Error, runsAlone: boolean): void {
   if (isConnectionLoss(error)) batch.lost = error
-  else if (isNameError(error) || isChangedResult(error)) options.forgetName(batch.client!, read.text)
+  else if (isNameError(error) || isOutdated(error)) options.forgetName(batch.client!, read.text)
   if (runsAlone) return
   // It had its time, or was ended because no one waits for it.
   if (sqlState(error) === '57014') read.reject(read.signal?.aborted ? clientGone(error) : error)

@@ -10,7 +10,7 @@ import { AppError, errors } from '../errors.ts'
 import { oncePer } from '../language/once.ts'
 import { cancellable } from './cancel.ts'
 import { becomesReady, Connection, type ConnectionConfig, processOf, sessionNotice } from './connection.ts'
-import { AnswerLost, isChangedResult, isConnectionLoss, isNameError } from './errors.ts'
+import { AnswerLost, isConnectionLoss, isNameError, isOutdated } from './errors.ts'
 import { openPipeline, type Pipeline } from './pipeline.ts'
 import { type Line, openLine, type SessionSettings, settingsOf } from './poolers/line.ts'
 import type { Query, Reader } from './sql.ts'
@@ -308,7 +308,7 @@ async function answerOn(client: pg.PoolClient, statement: SentStatement, { line,
     return await answerTo(client, statement, send)
   } catch (error) {
     const isLost = isNameError(error)
-    if (statement.name === undefined || !(isLost || isChangedResult(error))) throw error
+    if (statement.name === undefined || !(isLost || isOutdated(error))) throw error
     if (isLost) line.nameLost(error)
     preparedTexts(client).set(statement.text, false)
     return answerTo(client, { ...statement, name: undefined }, send)

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Api, startApi } from '../support/api.ts'
 import { declaredOf } from '../support/declared.ts'
-import { waitFor } from '../support/wait.ts'
+import { untilAdmitted, waitFor } from '../support/wait.ts'
 
 let api: Api
 beforeAll(async () => {
@@ -322,6 +322,56 @@ describe('the catalog of another process', () => {
     running = false
     await Promise.all([reader, writer])
     expect([...statuses].sort()).toEqual([200, 201])
+  })
+})
+
+describe('requests that run while a field gets another type', () => {
+  const field = (type: string) => ({ schema: { fields: { n: { type } } } })
+
+  it('are answered by the one or the other, never by 500', async () => {
+    const other = await startApi({}, api.database)
+    const child = {
+      id: { type: 'Integer', primaryKey: true },
+      parent: { relType: 'BelongsTo', target: 'retyped' },
+    }
+    for (const [collectionName, fields] of [
+      ['retyped', { id: { type: 'Integer', primaryKey: true }, n: { type: 'Integer', allowNull: true } }],
+      ['retypedchild', child],
+    ] as const)
+      expect((await api.admin('POST', '/schemas', { collectionName, schema: { fields } })).text).toContain('success')
+    expect((await api.admin('POST', '/items/retyped', { id: 1, n: '5' })).status).toBe(201)
+    expect((await api.admin('POST', '/items/retypedchild', { id: 1, parent: 1 })).text).toContain('id')
+    const count = { groupBy: ['id'], aggregate: { rows: { function: 'count' } } }
+    const ids = Array.from({ length: 10_000 }, (_, nth) => nth + 2)
+    const asked = {
+      list: () => other.admin('GET', '/items/retyped?limit=2&fields=id&filter={"n":{"gt":"1"}}'),
+      related: () => other.admin('GET', '/items/retypedchild?filter={"parent.n":"5"}'),
+      export: () => other.admin('GET', '/items/retyped/export?format=json&limit=2&fields=id&filter={"n":{"gt":"1"}}'),
+      report: () => other.admin('POST', '/reports/retyped', { ...count, filter: { n: { gt: '1' } } }),
+      create: () => other.admin('POST', '/items/retyped', { id: ids.pop(), n: '5' }),
+      update: () => other.admin('PATCH', '/items/retyped/1', { n: '5' }),
+      upsert: () => other.admin('PUT', '/items/retyped', { id: 1, n: '5' }),
+    }
+    const statuses = new Map<string, number[]>()
+    let running = true
+    const askers = Object.entries(asked).map(async ([name, ask]) => {
+      const seen: number[] = []
+      statuses.set(name, seen)
+      while (running) seen.push((await untilAdmitted(ask)).status)
+    })
+    for (let turn = 0; turn < 10; turn += 1) {
+      const change = field(turn % 2 ? 'Integer' : 'String')
+      const { status, text } = await api.admin('PATCH', '/schemas/retyped?alter=true', change)
+      expect(status, text).toBe(200)
+      // A request follows a few changes, not one after the other without an end.
+      const before = new Map([...statuses].map(([name, { length }]) => [name, length]))
+      await waitFor(() => [...statuses].every(([name, { length }]) => length > before.get(name)! + 1))
+    }
+    running = false
+    await Promise.all(askers)
+    expect(Object.fromEntries([...statuses].map(([name, seen]) => [name, [...new Set(seen)]]))).toEqual({
+      ...{ list: [200], related: [200], export: [200], report: [200], create: [201], update: [200], upsert: [200] },
+    })
   })
 })
 
