@@ -267,7 +267,7 @@ export type TenantRules = {
 }
 
 /** System collections whose rows without a tenant are everybody's defaults, to read. */
-const SHARED_DEFAULTS = new Set(['svc_Template', 'svc_Settings', 'svc_Notification'])
+const SHARED_DEFAULTS = new Set(['svc_Template', 'svc_Settings'])
 
 /** System collections whose tenant is that of a related row. */
 const VIA: ReadonlyMap<string, string> = new Map([
@@ -294,16 +294,21 @@ function tenantFilter(
     throw new AppError(403, 'Tenant context required but not provided')
   }
   const own = entry(path, access.tenantId ?? null)
-  return action === 'read' ? { kind: 'or', of: [own, ...readableByAll(collection)] } : own
+  return action === 'read' ? { kind: 'or', of: [own, ...readableBesides(collection, access)] } : own
 }
 
 function tenantPath(collection: Collection): string | undefined {
   return VIA.get(collection.name) ?? (collection.fields.has('tenant_Id') ? 'tenant_Id' : undefined)
 }
 
-function readableByAll(collection: Collection): Filter[] {
+/** What a caller reads besides the rows of its tenant. */
+function readableBesides(collection: Collection, { userId }: Access): Filter[] {
   if (collection.name === 'svc_File') return [entry('isPublic', true)]
-  return SHARED_DEFAULTS.has(collection.name) ? [entry('tenant_Id', null)] : []
+  const withoutTenant = entry('tenant_Id', null)
+  // Each is for the one user that it names.
+  if (collection.name === 'svc_Notification' && userId !== undefined)
+    return [{ kind: 'and', of: [withoutTenant, entry('userId', '$CURRENT_USER')] }]
+  return SHARED_DEFAULTS.has(collection.name) ? [withoutTenant] : []
 }
 
 const entry = (path: string, value: unknown): Filter => ({ kind: 'entry', path, value })

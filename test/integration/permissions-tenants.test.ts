@@ -140,9 +140,19 @@ describe('a role of a tenant', () => {
     'svc_Sessions',
     'svc_WorkflowExecution',
   ])('sees its own rows of %s', async (collection) => {
-    const expected = collection === 'svc_Notification' ? new Set([one, null]) : new Set([one])
-    expect(await tenantsSeen(call, collection)).toEqual(expected)
+    expect(await tenantsSeen(call, collection)).toEqual(new Set([one]))
     expect(await tenantsSeen(api.admin, collection)).toEqual(new Set([one, two, null]))
+  })
+
+  it('sees notifications without a tenant that are its own, and those of nobody else', async () => {
+    const own = `insert into "svc_Notification" (type, title, "userId") values ('info', 'to me', $1) returning id`
+    const [{ id }] = (await api.sql(own, [ann.id])) as [{ id: string }]
+    const titles = async (who: Call) =>
+      (await list(who, 'svc_Notification', { filter: { tenant_Id: null }, fields: 'title' })).body.data
+    expect(await titles(call)).toEqual([{ title: 'to me' }])
+    expect(await titles(api.as(bob.token))).toEqual([{ title: 'shared' }])
+    expect((await api.as(bob.token)('GET', `/items/svc_Notification/${id}`)).status).toBe(403)
+    await api.sql('delete from "svc_Notification" where id = $1', [id])
   })
 
   it('sees its own part of the log', async () => {
