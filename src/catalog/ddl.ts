@@ -285,7 +285,7 @@ function endShape({ collection, foreignKey, discriminator }: LinkEnd) {
 /** A column of `create table` and `add column`: type, default, key, null and unique constraint. */
 function columnSql(collection: Collection, field: Field): string {
   const parts = [quoteName(field.name), field.pgType, ...valueClause(field)]
-  if (field.primaryKey) parts.push(`constraint ${quoteName(`${collection.name}_pkey`)} primary key`)
+  if (field.primaryKey) parts.push(`constraint ${quoteName(shortened(`${collection.name}_pkey`))} primary key`)
   else if (!field.nullable) parts.push('not null')
   if (field.unique && !field.primaryKey) parts.push(`constraint ${uniqueName(collection, field)} unique`)
   return parts.join(' ')

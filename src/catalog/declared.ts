@@ -13,7 +13,7 @@ import type { Catalog, Collection, Field, FieldJson, IndexJson, SchemaJson } fro
 import { addedBySwitches, madeUpKey, switchColumns } from './compile.ts'
 import { definitionsOf, keyReference, withoutFields } from './definitions.ts'
 import { fieldTypes, flag, readField } from './fields.ts'
-import { checkIdentifier, isColumnOf } from './identifiers.ts'
+import { checkMemberName, isColumnOf } from './identifiers.ts'
 import {
   type DefinitionProblem,
   memberProblems,
@@ -173,7 +173,7 @@ function problemOf(work: (refuse: (problem: string) => never) => unknown): strin
 }
 
 function nameProblems(what: string, name: string, path: string): DefinitionProblem[] {
-  const message = problemOf(() => checkIdentifier(what, name))
+  const message = problemOf(() => checkMemberName(what, name))
   return message === undefined ? [] : [{ path, message }]
 }
 

@@ -42,6 +42,19 @@ export function checkIdentifier(what: string, name: unknown): asserts name is st
     })
 }
 
+/** Names of fields that a filter takes for its own words, so no filter could ever name them. */
+const filterWords = new Set(['and', 'AND', 'or', 'OR', 'not', 'NOT'])
+
+/** As {@link checkIdentifier}, for a field or relation that is declared now. */
+export function checkMemberName(what: string, name: unknown): asserts name is string {
+  checkIdentifier(what, name)
+  if (filterWords.has(name))
+    throw new AppError(400, `Invalid ${what}: ${name} is a word of filters`, {
+      code: 'INVALID_IDENTIFIER',
+      details: [name],
+    })
+}
+
 /** Names of collections of the platform itself and of the database's own tables; clients may not declare one. */
 export const isReservedName = (name: string): boolean => /^(svc_|pg_)/i.test(name)
 

@@ -130,6 +130,9 @@ describe('POST /schemas', () => {
     ['a name of 64 characters', { collectionName: 'x'.repeat(64), schema: { fields: {} } }],
     ['a reserved prefix', { collectionName: 'svc_mine', schema: { fields: {} } }],
     ["a prefix of PostgreSQL's", { collectionName: 'pg_authid', schema: { fields: {} } }],
+    ['the name of the reports about all collections', { collectionName: 'stats', schema: { fields: {} } }],
+    ['a field AND', { collectionName: 'ok', schema: { fields: { AND: { type: 'String' } } } }],
+    ['a field or', { collectionName: 'ok', schema: { fields: { or: { type: 'String' } } } }],
     ['a reserved suffix', { collectionName: 'a_junction', schema: { fields: {} } }],
     ['a missing schema', { collectionName: 'ok' }],
     ['fields that are no object', { collectionName: 'ok', schema: { fields: [] } }],
@@ -170,6 +173,16 @@ describe('POST /schemas', () => {
     expect(await api.log(before)).toEqual([])
     expect(await api.sql(`select to_regclass('ok') as t`)).toEqual([{ t: null }])
     expect((await api.anonymous('GET', '/schemas/ok')).status).toBe(404)
+  })
+
+  it('takes names of 63 characters', async () => {
+    for (const length of [59, 62, 63]) {
+      const collectionName = 'n'.repeat(length)
+      const fields = { ['f'.repeat(63)]: { type: 'String', unique: true } }
+      expect((await api.admin('POST', '/schemas', { collectionName, schema: { fields } })).text).toContain('success')
+      expect((await api.admin('POST', `/items/${collectionName}`, {})).status).toBe(201)
+      expect((await api.admin('DELETE', `/schemas/${collectionName}`)).status).toBe(200)
+    }
   })
 
   it('answers 409 for a known name, 403 to others, 401-free', async () => {

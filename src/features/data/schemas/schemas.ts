@@ -4,7 +4,7 @@ import { type Loss, withNew } from '../../../catalog/change.ts'
 import { createIndexSql, tableIndexes } from '../../../catalog/ddl.ts'
 import { declaredPatch, declaredSchema, merged, shownSchema, whole } from '../../../catalog/declared.ts'
 import { knownDefinitions, withSchema } from '../../../catalog/definitions.ts'
-import { checkIdentifier } from '../../../catalog/identifiers.ts'
+import { checkIdentifier, checkMemberName } from '../../../catalog/identifiers.ts'
 import {
   type Relationship,
   type RelationshipChange,
@@ -43,6 +43,8 @@ export function createSchema(
 ): Promise<SchemaChanged> {
   const edit = (catalog: Catalog) => {
     checkIdentifier('collection name', collectionName)
+    // The address of its reports is that of the statistics.
+    if (collectionName === 'stats') throw errors.badBody('The collection name stats is reserved')
     if (collectionName.endsWith('_junction')) throw errors.badBody('Collection names ending in _junction are reserved')
     // A known name is answered as that, whatever the schema would be as a change of the collection.
     withNew(catalog, [{ collectionName, schema: { fields: {} } }])
@@ -248,8 +250,8 @@ function readRelationship(source: string, body: Body): Relationship {
   const [name, as] = [body.name ?? body.as, text(body, 'as')]
   const type = typeOf(body)
   checkMembers(body, [])
-  checkIdentifier('relationship name', name)
-  if (as !== undefined) checkIdentifier(`relation of ${source}`, as)
+  checkMemberName('relationship name', name)
+  if (as !== undefined) checkMemberName(`relation of ${source}`, as)
   return {
     type,
     name: as ?? name,
