@@ -99,6 +99,29 @@ describe('GET /auth/me', () => {
   })
 })
 
+describe('the last access of a user who may not read svc_User', () => {
+  const lastAccess = async (id: string) => {
+    await afterwardsDone(api.runtime)
+    return (await api.sql('select "lastAccess" from "svc_User" where id = $1', [id]))[0].lastAccess
+  }
+
+  it('is noted by /auth/me, which refuses them', async () => {
+    const { call, id } = await api.user()
+    expect((await call('GET', '/auth/me')).status).toBe(403)
+    expect(await lastAccess(id)).toBeInstanceOf(Date)
+  })
+
+  it('is noted by any request of a session that was not used for five minutes', async () => {
+    const { call, id } = await api.user()
+    await api.sql(
+      `update "svc_Sessions" set "createdAt" = now() - interval '301 seconds', "lastUsedAt" = null where "user_Id" = $1`,
+      [id],
+    )
+    expect((await call('GET', '/notifications')).status).toBe(200)
+    expect(await lastAccess(id)).toBeInstanceOf(Date)
+  })
+})
+
 describe('routes that need a session', () => {
   const routes = [
     ['GET', '/auth/me', unauthorized],

@@ -163,14 +163,18 @@ export async function extendSession(deps: UnloggedWrites, sessionId: string, sec
   )
 }
 
-/** Notes that a session was used, at most every five minutes. */
-export async function touchSession(deps: UnloggedWrites, sessionId: string): Promise<void> {
+/** Notes that a session was used and, unless it is one of a program, that its user was here; at most every five minutes. */
+export async function touchSession(
+  deps: UnloggedWrites,
+  { id: sessionId, userId, client }: { readonly id: string; readonly userId: string; readonly client: string | null },
+): Promise<void> {
   await run(
     deps,
     `update "svc_Sessions" set "lastUsedAt" = now()
      where id = $1 and coalesce("lastUsedAt", "createdAt") < now() - interval '5 minutes'`,
     [sessionId],
   )
+  if (client === null) await touchLastAccess(deps, userId)
 }
 
 /** Notes that a user was here, at most every five minutes. */

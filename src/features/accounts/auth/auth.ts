@@ -218,7 +218,7 @@ function withCookie(caller: Caller): Caller {
 
 function admitted(deps: AuthWrites, session: LiveSession): CallerResult | Promise<Caller> {
   if (typeof session === 'string') return session
-  if (session.idle) afterwards(deps, 'noting the use of a session', () => touchSession(deps, session.id))
+  if (session.idle) afterwards(deps, 'noting the use of a session', () => touchSession(deps, session))
   const caller = callerOf(deps, session)
   return session.extendable ? extend(deps, session).then(() => caller) : caller
 }

@@ -204,11 +204,17 @@ async function checkUser(deps: Reads & ReservedReads, userId: string): Promise<v
  */
 export async function me(deps: AuthWrites, request: FastifyRequest) {
   const { userId, role, tenantId, admin, access } = identified(request.caller)
-  if (!admin && access.grant('svc_User', 'read') === undefined) throw errors.actionDenied('read', 'svc_User')
+  const noteAccess = () => {
+    if (request.caller.preview === undefined)
+      afterwards(deps, 'noting the last access', () => touchLastAccess(deps, userId))
+  }
+  if (!admin && access.grant('svc_User', 'read') === undefined) {
+    noteAccess()
+    throw errors.actionDenied('read', 'svc_User')
+  }
   const own = await readOwnRow(withoutWaiting(deps), deps.catalog.current(), userId)
   if (own === undefined) throw unknownUser()
-  if (own.idle && request.caller.preview === undefined)
-    afterwards(deps, 'noting the last access', () => touchLastAccess(deps, userId))
+  if (own.idle) noteAccess()
   return { user: { ...own.user }, ...roleAndPermissions(deps, role), tenant: tenantId ?? null }
 }
 
