@@ -1,5 +1,11 @@
 import { isIP } from 'node:net'
+import { onFirstUse } from '../language/once.ts'
 import { withoutLastSlashes } from '../language/text.ts'
+
+/** Of pg-boss, which keeps the schedules: another package would take other expressions for good. */
+const cronParser = onFirstUse<{
+  readonly CronExpressionParser: { parse(text: string, options: { readonly tz: string }): { next(): unknown } }
+}>('cron-parser', 'pg-boss')
 
 /**
  * A reading of one variable's text: the value, or the rest of a sentence that begins with the offending
@@ -79,6 +85,21 @@ export const password: Parser<string> = { ...text, raw: true }
 /** A text that matches `pattern`; `what` is its name in messages and docs. */
 export function matching(pattern: RegExp, what: string): Parser<string> {
   return { values: what, parse: (value) => (pattern.test(value) ? { value } : { problem: `is not ${article(what)}` }) }
+}
+
+/** A cron expression in UTC for a job of a queue: some moment must fit it. */
+export const cron: Parser<string> = {
+  values: 'cron expression of five fields',
+  parse: (text) => {
+    const problem = 'is not a cron expression of five fields'
+    if (!/^\S+(\s+\S+){4}$/.test(text)) return { problem }
+    try {
+      cronParser().CronExpressionParser.parse(text, { tz: 'UTC' }).next()
+      return { value: text }
+    } catch (error) {
+      return { problem: `${problem} that is ever due: ${(error as Error).message}` }
+    }
+  },
 }
 
 export const emailAddress = matching(/^[^\s@<>",;]+@[^\s@<>",;]+$/, 'e-mail address')

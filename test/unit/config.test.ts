@@ -307,6 +307,15 @@ describe('parseConfig', () => {
     expect(parse({ ...cache, ...own, SYSTEM_CACHE_ADAPTER: 'redis' }).rateLimit.redisUrl).toBe('redis://limits')
   })
 
+  it('takes a schedule as the worker will read it, and says why not', () => {
+    const schedule = (BACKUP_SCHEDULE: string) => ({ ...localStorage(), BACKUP_STORAGE: 'local', BACKUP_SCHEDULE })
+    for (const text of ['0 2 * * *', '0/30 2 29 2 MON-FRI', '0 2 L * *'])
+      expect(parse(schedule(text)).backup.schedule).toBe(text)
+    expect(failure({ SECRET_KEY: key, ...schedule('0 25 * * *') }).message).toContain(
+      'BACKUP_SCHEDULE: "0 25 * * *" is not a cron expression of five fields that is ever due: Constraint error, got value 25',
+    )
+  })
+
   it('does not change the environment it reads', () => {
     const env = Object.freeze(production({ ...sender('main') }))
     expect(() => parseConfig(env)).not.toThrow()
@@ -324,6 +333,11 @@ describe('parseConfig', () => {
     ['AUTH_CORS_ALLOWED_ORIGINS', '*'],
     ['PROTECT_PRIVILEGE_FIELDS', 'allow'],
     ['MAIL_SENDERS_ENABLED', '__proto__'],
+    ['BACKUP_SCHEDULE', '0 2 * * * *'],
+    ['BACKUP_SCHEDULE', '0 25 * * *'],
+    ['BACKUP_SCHEDULE', '61 * * * *'],
+    ['BACKUP_SCHEDULE', '* * 31 2 *'],
+    ['BACKUP_SCHEDULE', '0 2 15W * *'],
   ])('refuses %s=%s', (name, value) => {
     expect(problems({ [name]: value })).toEqual([name])
   })

@@ -1,4 +1,4 @@
-import { boolean, integer, list, matching, milliseconds, oneOf, plainName, size, text } from '../parsers.ts'
+import { boolean, cron, integer, list, matching, milliseconds, oneOf, plainName, size, text } from '../parsers.ts'
 import { group, optional, optionalSecret, variable } from '../variable.ts'
 
 /* Where files are, how they come and what is made of them. */
@@ -151,8 +151,6 @@ export const assets = group('Assets', {
 })
 
 /* Backups: docs/backup.md. */
-
-const cron = matching(/^\S+(\s+\S+){4}$/, 'cron expression of five fields')
 
 export const backup = group('Backups', {
   schedule: optional(
