@@ -59,7 +59,7 @@ export const floors: readonly Floor[] = [
     places: ['doctor/'],
     hides:
       'what an installation lacks: reads the facts of a server, judges them by pure functions; `doctor.ts` is THE list of checks',
-    mayImport: ['workers', ...slices, ...platform],
+    mayImport: ['workers', 'extensions', ...slices, ...platform],
   },
   {
     name: 'workers',

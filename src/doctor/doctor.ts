@@ -22,6 +22,7 @@ import {
   sharedSessions,
   unreachable,
 } from './database.ts'
+import { checkExtensionFiles } from './extensions.ts'
 import { type Finding, ok, problem, reasonOf } from './finding.ts'
 import {
   checkDefinitions,
@@ -63,6 +64,7 @@ async function examineParts(config: Config, now: () => number): Promise<Finding[
       guarded('mail', () => checkMail(config, db)),
       guarded('mail', async () => (db === undefined ? [] : checkTenantMail(config, db))),
       checkStorage(config),
+      guarded('extension files', () => checkExtensionFiles(config)),
       checkMcp(config),
     ]
     return [...findings, ...(await Promise.all(others)).flat()]

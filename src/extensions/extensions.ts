@@ -1,13 +1,13 @@
-import { existsSync, lstatSync, readdirSync, statSync } from 'node:fs'
-import { dirname, join, resolve } from 'node:path'
+import { lstatSync, statSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { parseCron } from '../adapters/cron.ts'
 import { fits, Type } from '../adapters/typebox.ts'
 import { ConfigError } from '../config/config.ts'
-import { groups } from '../config/variables.ts'
 import type { ItemHooks } from '../features/data/hooks/hooks.ts'
 import type { ExtensionNode } from '../features/work/workflows/workflows.ts'
 import { contextFor, type ExtensionContext, type ExtensionWrites, type TasksService } from './context.ts'
+import { broken, type ExtensionFolder, findExtensions } from './folders.ts'
 import type {
   ConsoleExtension,
   EndpointExtension,
@@ -43,13 +43,7 @@ export type Extensions = {
  * @throws {ConfigError} of one line that names the file, or the two that have the same id
  */
 export async function loadExtensions(deps: ExtensionWrites, tasksService?: TasksService): Promise<Extensions> {
-  const directory = deps.config.server.extensionsDir
-  if (!existsSync(directory)) {
-    if (directory !== groups.server.variables.extensionsDir.fallback)
-      throw new ConfigError(`EXTENSIONS_DIR: ${directory} does not exist`)
-    return { hooks: [], endpoints: [], schedules: [], tasks: [], consoles: [] }
-  }
-  const found = foldersOf(directory)
+  const found = findExtensions(deps.config)
   const ofKind = (kind: ExtensionFolder['kind']) => found.filter((folder) => folder.kind === kind)
   const hooks = ofKind('hook')
   const context = ({ name }: ExtensionFolder) => contextFor(deps, name, { tasksService })
@@ -253,23 +247,6 @@ function checkCron({ file }: LoadedExtension<ScheduleExtension>, cron: string): 
   }
 }
 
-const kinds = ['hook', 'endpoint', 'schedule', 'task', 'node', 'module', 'console'] as const
-type ExtensionKind = (typeof kinds)[number]
-
-/** An extension on disk: `svc-{kind}-{anything}/index.ts`. */
-type ExtensionFolder = { readonly kind: ExtensionKind; readonly name: string; readonly file: string }
-
-const entryFiles = ['index.ts', 'index.js', 'index.mjs']
-
-/**
- * The extensions of a directory in the order of their names. Of what begins with `svc-` everything must be one: a
- * misspelt folder would otherwise be a rule that silently does not hold. Other entries are none of ours.
- */
-function foldersOf(directory: string): readonly ExtensionFolder[] {
-  const names = readdirSync(directory).filter((name) => name.startsWith('svc-'))
-  return names.sort().map((name) => folderOf(resolve(directory), name))
-}
-
 /** The default export of an extension's file. Throws a ConfigError of one line that names the file. */
 async function defaultExport({ file }: ExtensionFolder): Promise<unknown> {
   const loaded = await explained(file, 'cannot be loaded', () => import(pathToFileURL(file).href))
@@ -289,20 +266,4 @@ export async function explained<Result>(
     const [reason = ''] = (error instanceof Error ? error.message : String(error)).split('\n')
     throw Object.assign(broken(file, `${what}: ${reason}`), { cause: error })
   }
-}
-
-export function broken(file: string, what: string): ConfigError {
-  return new ConfigError(`EXTENSIONS_DIR: ${file} ${what}`)
-}
-
-function folderOf(directory: string, name: string): ExtensionFolder {
-  const folder = join(directory, name)
-  const kind = kinds.find((one) => name.startsWith(`svc-${one}-`))
-  if (kind === undefined)
-    throw broken(folder, `is no kind of extension; folders are named ${kinds.map((one) => `svc-${one}-*`).join(', ')}`)
-  if (!statSync(folder).isDirectory()) throw broken(folder, 'is not a folder with an index.ts or index.js in it')
-  const [entry, other] = entryFiles.filter((file) => existsSync(join(folder, file)))
-  if (entry === undefined) throw broken(folder, `has none of ${entryFiles.join(', ')}`)
-  if (other !== undefined) throw broken(folder, `has both ${entry} and ${other}`)
-  return { kind, name, file: join(folder, entry) }
 }

@@ -1,10 +1,10 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { createServer as createHttpServer } from 'node:http'
 import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { SMTPServer } from 'smtp-server'
 import { afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { checkSender } from '../../src/adapters/mailer.ts'
@@ -508,5 +508,39 @@ describe('storage', () => {
     ])
     expect(await readdir(files)).toEqual([])
     expect(JSON.stringify(findings)).not.toContain('a secret key')
+  })
+})
+
+describe('the extensions', () => {
+  const filesOf = async (folders: Readonly<Record<string, string>>) => {
+    const directory = await mkdtemp(join(tmpdir(), 'daybook-doctor-'))
+    onTestFinished(() => rm(directory, { recursive: true }))
+    for (const [file, text] of Object.entries(folders)) {
+      await mkdir(join(directory, dirname(file)), { recursive: true })
+      await writeFile(join(directory, file), text)
+    }
+    return directory
+  }
+  const lookAt = async (EXTENSIONS_DIR: string) => of(await look({ EXTENSIONS_DIR }), 'extension files')
+
+  it('whose directory is not there, or has a folder that is none, are a problem', async () => {
+    expect(await lookAt('/nope')).toEqual(['problem: EXTENSIONS_DIR: /nope does not exist'])
+    const directory = await filesOf({ 'svc-hok-x/index.ts': '' })
+    expect(await lookAt(directory)).toEqual([expect.stringMatching(/^problem: .*svc-hok-x is no kind of extension/)])
+  })
+
+  it('are named where they cannot be read, and none is run', async () => {
+    const directory = await filesOf({
+      'svc-hook-a/index.ts': 'interface A { x: string }\nthrow new Error("run")',
+      'svc-hook-b/index.js': 'export default { handler() {',
+      'svc-task-c/index.ts': 'enum A { x }\nexport default A',
+    })
+    expect(await lookAt(directory)).toEqual([
+      expect.stringMatching(/^problem: .*svc-hook-b\/index\.js: Expected/),
+      expect.stringMatching(/^problem: .*svc-task-c\/index\.ts: TypeScript enum is not supported/),
+    ])
+    await rm(join(directory, 'svc-hook-b'), { recursive: true })
+    await rm(join(directory, 'svc-task-c'), { recursive: true })
+    expect(await lookAt(directory)).toEqual(['ok: 1 can be read in EXTENSIONS_DIR'])
   })
 })
