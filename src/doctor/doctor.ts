@@ -1,7 +1,5 @@
 import { type Config, embeddedDatabase } from '../config/config.ts'
-import { families } from '../config/families.ts'
-import type { Env, Variable } from '../config/variable.ts'
-import { groups } from '../config/variables.ts'
+import type { Env } from '../config/variable.ts'
 import { type Database, databaseUrl, directUrl } from '../db/pools.ts'
 import { checkMcp, readConfiguration, withKeptKey } from './configuration.ts'
 import {
@@ -41,6 +39,7 @@ import {
   isSetUp,
 } from './installation.ts'
 import { checkSealed } from './sealed.ts'
+import { secretsOf, withoutSecrets } from './secrets.ts'
 import { checkMail, checkRedis, checkStorage, checkTenantMail, checkUpstash } from './services.ts'
 import { checkBacklog, checkBackups, checkConsumers, checkSchedules, checkTasks, checkWorkers } from './work.ts'
 
@@ -51,7 +50,8 @@ import { checkBacklog, checkBackups, checkConsumers, checkSchedules, checkTasks,
 export async function examine(env: Env, now: () => number = Date.now): Promise<readonly Finding[]> {
   const { config, findings } = readConfiguration(env)
   const parts = config === undefined ? [] : await examineParts(withKeptKey(config), now)
-  return [...findings, ...parts].map((finding) => withoutSecrets(finding, secretsOf(env)))
+  const secrets = secretsOf(env)
+  return [...findings, ...parts].map((finding) => withoutSecrets(finding, secrets))
 }
 
 async function examineParts(config: Config, now: () => number): Promise<Finding[]> {
@@ -159,41 +159,5 @@ async function guarded(check: string, look: () => Promise<Finding | Finding[]>):
         'see that the role owns the installation (docs/operating.md#the-database-role), then run npx daybook setup',
       ),
     ]
-  }
-}
-
-/** Of families the endings, e.g. `_SMTP_PASS`. */
-const secretNames = [...Object.values(groups), ...Object.values(families).flat()]
-  .flatMap(({ variables }) => Object.values<Variable<unknown>>(variables))
-  .filter(({ secret }) => secret)
-  .map(({ name }) => name)
-
-const isSecret = (name: string) =>
-  secretNames.some((secret) => (secret.startsWith('_') ? name.endsWith(secret) : name === secret))
-
-/** The values of secret variables, and the passwords within addresses. */
-function secretsOf(env: Env): readonly string[] {
-  const found = Object.entries(env).flatMap(([name, value = '']) => {
-    const passwords = [...value.matchAll(/:\/\/[^/@]*?:([^@/]+)@/g)].flatMap(([, text = '']) => [text, decoded(text)])
-    return isSecret(name) ? [value, ...passwords] : passwords
-  })
-  return found.filter((secret) => secret !== '')
-}
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return text
-  }
-}
-
-/** The last net: what others said of a failure may quote what we sent. */
-function withoutSecrets(finding: Finding, secrets: readonly string[]): Finding {
-  const clean = (text: string) => secrets.reduce((rest, secret) => rest.replaceAll(secret, '********'), text)
-  return {
-    ...finding,
-    says: clean(finding.says),
-    ...(finding.remedy !== undefined && { remedy: clean(finding.remedy) }),
   }
 }

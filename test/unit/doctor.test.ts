@@ -14,8 +14,9 @@ import {
   judgeSuperuser,
   type ServerFacts,
 } from '../../src/doctor/database.ts'
-import type { Finding } from '../../src/doctor/finding.ts'
+import { type Finding, problem } from '../../src/doctor/finding.ts'
 import { judgeSealed } from '../../src/doctor/sealed.ts'
+import { secretsOf, withoutSecrets } from '../../src/doctor/secrets.ts'
 import { checkService, judgeEviction, unwritable } from '../../src/doctor/services.ts'
 import type { Storage } from '../../src/features/files/storage/storage.ts'
 
@@ -257,5 +258,30 @@ describe('checkMcp', () => {
       'mcp',
       ...byKey.map(([check]) => check),
     ])
+  })
+})
+
+describe('secrets in findings', () => {
+  const shown = (says: string, env: Record<string, string>) =>
+    withoutSecrets(problem('x', says, says), secretsOf(env)).says
+  const withPassword = (password: string) => ({ DATABASE_URL: `postgres://app:${password}@db.example:5432/shop` })
+
+  it.each<[string, Record<string, string>, string]>([
+    ['refused pass9word', withPassword('pass9word'), 'refused ********'],
+    ['refused xpass9wordx', withPassword('pass9word'), 'refused x********x'],
+    ['refused p@ss and p%40ss', withPassword('p%40ss'), 'refused ******** and ********'],
+    ['refused "sesame", sesame_', withPassword('sesame'), 'refused "********", ********_'],
+    ['refused b', { MAIN_SMTP_PASS: 'b' }, 'refused ********'],
+    ['refused abcdefgh-ijk', { MAIN_SMTP_PASS: 'abcdefgh', OTHER_SMTP_PASS: 'abcdefgh-ijk' }, 'refused ********'],
+    ['refused postgres', { ...withPassword('x'), MAIN_SMTP_PASS: 'postgres' }, 'refused ********'],
+  ])('%s', (says, env, expected) => {
+    expect(shown(says, env)).toBe(expected)
+  })
+
+  it('are not told by a mask within other words, or over a name of the same address', () => {
+    expect(shown('db.example/shop cannot be reached', withPassword('b'))).toBe('db.example/shop cannot be reached')
+    const says = 'db.example/postgres cannot be reached'
+    for (const address of ['postgres:postgres@db.example/p', 'app:postgres@db.example:5432/postgres?a=b'])
+      expect(shown(says, { DATABASE_URL: `postgres://${address}` })).toBe(says)
   })
 })
