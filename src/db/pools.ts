@@ -5,7 +5,7 @@ import pg from 'pg'
 import type { Logger } from 'pino'
 import type { SpanOptions, Tracing } from '../adapters/running-span.ts'
 import { clientGone } from '../admission/asker.ts'
-import type { Config } from '../config/config.ts'
+import { type Config, ConfigError } from '../config/config.ts'
 import { AppError, errors } from '../errors.ts'
 import { oncePer } from '../language/once.ts'
 import { cancellable } from './cancel.ts'
@@ -359,8 +359,17 @@ export function tlsOptions(config: Config, url = databaseUrl(config)): TlsOption
   const { sslCertificate, sslRejectUnauthorized } = config.database
   const mode = new URL(url).searchParams.get('sslmode')
   if (sslCertificate === undefined && (mode === null || mode === 'disable')) return undefined
-  const ca = sslCertificate === undefined ? {} : { ca: readFileSync(sslCertificate, 'utf8') }
+  const ca = sslCertificate === undefined ? {} : { ca: certificateOf(sslCertificate) }
   return { ...ca, rejectUnauthorized: sslRejectUnauthorized }
+}
+
+/** Without the variable the error would read like one of the way to the database, and be waited out. */
+function certificateOf(path: string): string {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    throw new ConfigError(`DATABASE_SSL_CERTIFICATE: ${path} cannot be read: ${(error as Error).message}`)
+  }
 }
 
 /** The rest of it is given to pg: whatever stays in the address wins over what comes with it. */

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { openLogger } from '../adapters/logger.ts'
-import type { Config } from '../config/config.ts'
+import { type Config, ConfigError } from '../config/config.ts'
 import { encodingLack } from '../db/needs.ts'
 import { type Line, type LineFacts, openLine } from '../db/poolers/line.ts'
 import { lookAtLine, lostSettings, readArrived } from '../db/poolers/poolers.ts'
@@ -377,6 +377,7 @@ export function placeOf(url: string): string {
  */
 export function unreachable(check: string, variable: string | undefined, url: string, thrown: unknown): Finding {
   const cause = (thrown as { cause?: unknown }).cause ?? thrown
+  if (cause instanceof ConfigError) return problem(check, cause.message, 'correct it, or let this user read the file')
   const { code = '' } = cause as { code?: string }
   const isStopped = variable === undefined && code === 'ECONNREFUSED'
   const remedy = isStopped ? 'start Daybook, which starts its embedded PostgreSQL: npm start' : remedies[code]

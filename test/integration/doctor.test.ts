@@ -113,6 +113,13 @@ describe('the database', () => {
     expect(given.find(({ check }) => check === 'database')?.remedy).toContain('correct host and port in DATABASE_URL')
   })
 
+  it('to which a certificate is missing names the variable and the file', async () => {
+    const findings = await look({ DATABASE_SSL_CERTIFICATE: '/nope' })
+    expect(of(findings, 'database')).toEqual([
+      expect.stringMatching(/^problem: DATABASE_SSL_CERTIFICATE: \/nope cannot be read: ENOENT/),
+    ])
+  })
+
   it('that does not exist says how to make one', async () => {
     const url = new URL(database.url)
     url.pathname = '/there_is_none'

@@ -71,6 +71,12 @@ describe.each([
     )
   })
 
+  it('does not start where the certificate of its database is not there, and names its variable', async () => {
+    const { url } = await createDatabase()
+    const env = { ...testEnv(url), DATABASE_SSL_CERTIFICATE: '/nope' }
+    expect(await refusal(script, args, env)).toMatch(/^DATABASE_SSL_CERTIFICATE: \/nope cannot be read: ENOENT/)
+  })
+
   it('does not start on a database that was never set up, and says how to', async () => {
     const { url } = await createEmptyDatabase()
     expect(await refusal(script, args, testEnv(url))).toMatch(/^DATABASE_URL: .*npx daybook setup/)
