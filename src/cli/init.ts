@@ -30,8 +30,10 @@ export const run: Command = async (args) => {
   if (directory === undefined || more.length > 0) throw new UsageError(usage)
   const target = resolve(directory)
   const name = values.name ?? packageName(basename(target))
-  if (!/^[a-z0-9][a-z0-9._-]{0,100}$/.test(name))
-    throw new UsageError(`--name: ${JSON.stringify(name)} is no name of a package`)
+  if (name.length > 100 || !/^[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*$/.test(name))
+    throw new UsageError(
+      `--name: ${JSON.stringify(name)} is no name of a package and its image: lowercase letters and digits, with one of . _ - between them`,
+    )
   const tarball = values.from === undefined ? undefined : tarballAt(values.from)
   refuseUnlessEmpty(target, directory)
   const isNew = !existsSync(target)
@@ -54,11 +56,12 @@ export const run: Command = async (args) => {
 
 const quoted = (path: string): string => (/^[\w./-]+$/.test(path) ? path : `'${path.replace(/'/g, `'\\''`)}'`)
 
+/** Of an image too, which takes neither `my-app-` nor `my.-app`. */
 function packageName(text: string): string {
   return text
     .toLowerCase()
-    .replace(/[^a-z0-9._-]+/g, '-')
-    .replace(/^[^a-z0-9]+/, '')
+    .replace(/[^a-z0-9]{2,}|[^a-z0-9._-]/g, '-')
+    .replace(/^[^a-z0-9]+|[^a-z0-9]+$/g, '')
 }
 
 /** For objects of Kubernetes: begins with a letter, and no word that YAML takes for something else. */
