@@ -722,6 +722,19 @@ describe('backups by a schedule', () => {
     await runSetup(testConfig(restored.url, env), silent)
   })
 
+  it('end without one where the schedule was taken away', async () => {
+    const made = () => api.sql('select id from svc_log.backup')
+    const before = await made()
+    const said: unknown[] = []
+    for (const storage of ['', 'local']) {
+      const own = await configuredHost({ BACKUP_STORAGE: storage })
+      const log = Object.assign(Object.create(own.log), { info: (message: unknown) => void said.push(message) })
+      await makeScheduledBackup({ ...own, log })
+    }
+    expect(said).toEqual([1, 2].map(() => expect.stringMatching(/^no backup was made: .*BACKUP_SCHEDULE/)))
+    expect(await made()).toEqual(before)
+  })
+
   it('say why one has failed', async () => {
     const own = await configuredHost({ BACKUP_SCHEDULE: '0 2 * * *', BACKUP_STORAGE: 'local' })
     await api.sql('create aggregate total (integer) (sfunc = int4pl, stype = integer)')

@@ -59,8 +59,10 @@ export { exportTenant } from './tenant-export.ts'
 const prefix = `${backupsFolder}daybook-`
 const newPlace = (): string => `${prefix}${new Date().toISOString().replaceAll(/[:.]/g, '-')}.backup`
 
-/** A job: makes a backup, and then removes those that are more than BACKUP_KEEP. */
+/** A job: makes a backup, and then removes those that are more than BACKUP_KEEP. One that has outlived its schedule ends. */
 export async function makeScheduledBackup(deps: BackupHost & UnloggedWrites): Promise<void> {
+  if (deps.config.backup.schedule === undefined)
+    return deps.log.info('no backup was made: its job was left from a BACKUP_SCHEDULE that is not set any more')
   const storage = storageOf(deps)
   const [id, key] = [randomUUID(), newPlace()]
   const place = `${storage.name}://${key}`
