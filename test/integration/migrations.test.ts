@@ -470,3 +470,34 @@ describe('access', () => {
     expect(await api.position()).toBe(position)
   })
 })
+
+describe('a script that does not await a statement', () => {
+  it.each([
+    ['in a transaction', ''],
+    ['without one', 'export const transaction = false'],
+  ])('fails with what that says, %s', async (_where, head) => {
+    const version = head === '' ? '20300101_lost' : '20300102_lost'
+    dir.write(version, `sql('select 1/0'); await sql('select 1'); return { success: true }`, { head })
+    const { body } = await run({ version })
+    expect(body.data.results[0]).toMatchObject({ version, status: 'failed', errorMessage: 'division by zero' })
+    await setStatus(version, 'skipped')
+  })
+
+  it('fails where it is a change of collections', async () => {
+    const version = '20300103_lost'
+    dir.write(version, `schemaManager.deleteCollection(db, 'never there'); return { success: true }`)
+    const { body } = await run({ version })
+    expect(body.data.results[0]).toMatchObject({ version, status: 'failed', errorMessage: 'Schema not found' })
+    await setStatus(version, 'skipped')
+  })
+
+  it('is waited for, and fails by nothing that it caught itself', async () => {
+    const version = '20300104_caught'
+    const caught = `await sql('savepoint a'); try { await db.one({ text: 'select 1/0', values: [] }) } catch { await sql('rollback to savepoint a') }`
+    const late = `const later = async () => { await sql('select 1'); await sql('select 2'); await sql('create table late ()') }; later()`
+    dir.write(version, `${caught}; ${late}; return { success: true }`)
+    const { body } = await run({ version })
+    expect(body.data.results[0]).toMatchObject({ version, status: 'completed', errorMessage: null })
+    expect(await api.sql(`select to_regclass('late') is not null as there`)).toEqual([{ there: true }])
+  })
+})

@@ -11,6 +11,7 @@ import { AppError } from '../../../errors.ts'
 import { appendEvent } from '../../../events/commit.ts'
 import { type DirectSession, type MigrationContext, openDirectSession } from '../../../events/direct-session.ts'
 import { type Actor, type DomainEvent, systemActor } from '../../../events/types.ts'
+import { type HandedOut, handOut } from './handed-out.ts'
 import { type LintSubject, lintSql, type MigrationFinding, readSubject } from './lint.ts'
 import {
   type Ending,
@@ -311,7 +312,10 @@ async function recordUp(host: MigrationHost, session: DirectSession, script: Loa
     await tx.any(sql`set transaction read only`)
     const recording: Tx = { ...readerOf((text, values) => tried(tx, statements, text, values)), isTransaction: true }
     const runner = { ...host, session: { ...session, transaction: recordedBy(recording) } }
-    const problem = await problemOf(() => script.up(contextOf(runner, script, recording, () => undefined)))
+    const given = handOut(recording)
+    const problem = await problemOf(() =>
+      given.used(() => script.up(contextOf(runner, script, given, () => undefined))),
+    )
     return { statements, problem }
   })
 }
@@ -403,7 +407,8 @@ function announce(tx: Tx, { script, direction, batch }: ScriptExecution): Promis
 async function call(runner: MigrationRunner, { script, direction, reason }: ScriptExecution, db: Tx): Promise<object> {
   const log = (message: string) => runner.log.info({ version: script.version }, message)
   const run = direction === 'up' ? script.up : script.down!
-  const result = await run(contextOf(runner, script, db, log))
+  const given = handOut(db)
+  const result = await given.used(() => run(contextOf(runner, script, given, log)))
   if (result?.success !== true) throw new Error(result?.message ?? 'The script says that it did not succeed')
   if (result.message !== undefined) log(result.message)
   return { ...result.metadata, ...(reason !== undefined && { rollbackReason: reason }) }
@@ -453,13 +458,13 @@ type ContextRunner = Pick<MigrationRunner, 'session' | 'config' | 'env'>
 function contextOf(
   runner: ContextRunner,
   script: LoadedScript,
-  db: Tx,
+  { db, keep }: HandedOut,
   log: MigrationContext['log'],
 ): MigrationContext {
   return {
     db,
     sql: (text, values) => db.any(rawQuery(text, values)),
-    schemaManager: script.isSystem ? manager : managerFor(runner, script),
+    schemaManager: script.isSystem ? manager : managerFor(runner, script, keep),
     env: runner.env,
     log,
   }
@@ -469,11 +474,11 @@ function contextOf(
  * The manager as this installation's collections need it: with MULTI_TENANT they get their tenant. A script without a
  * transaction gets one for each change, since a definition and its table must change together.
  */
-function managerFor({ session, config }: ContextRunner, script: LoadedScript): typeof manager {
+function managerFor({ session, config }: ContextRunner, script: LoadedScript, keep: HandedOut['keep']): typeof manager {
   const defaults = { multiTenant: config.tenancy.enabled }
   const actor = { ...systemActor, userAgent: `migration ${script.version}` }
   const within = <T>(tx: Tx, work: (tx: Tx) => Promise<T>): Promise<T> =>
-    script.transaction === false ? session.transaction(actor, work) : work(tx)
+    keep(script.transaction === false ? session.transaction(actor, work) : work(tx))
   return {
     ...manager,
     changeDefinitions: (db, edit, options = defaults) =>
