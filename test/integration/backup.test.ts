@@ -505,6 +505,32 @@ describe('one collection', () => {
     await shop.sql(`insert into shelf (id, name) values (2, 's2')`)
   })
 
+  it('is refused for a moment before the collection was made, and comes back to one when it was empty', async () => {
+    const before = [await now(shop), (await shop.admin('GET', '/history/now')).body.data.cursor]
+    const made = await shop.admin('POST', '/schemas', {
+      collectionName: 'leaf',
+      schema: { fields: { name: { type: 'String' } } },
+    })
+    expect([made.status, made.text]).toEqual([201, expect.anything()])
+    const empty = [await now(shop), (await shop.admin('GET', '/history/now')).body.data.cursor]
+    await shop.sql(`insert into leaf (name) values ('a'), ('b')`)
+    const from = await shop.position()
+    for (const at of [...before, '2020-01-01'])
+      for (const dryRun of [true, false])
+        await expect(restoreCollection(shop.runtime, 'leaf', { at }, { ...choices, dryRun })).rejects.toMatchObject({
+          status: 404,
+          message: `leaf did not exist at ${at}`,
+        })
+    expect(await shop.log(from)).toEqual([])
+    const counts = [{ collection: 'leaf', create: 0, update: 0, delete: 2 }]
+    for (const at of empty)
+      expect(await restoreCollection(shop.runtime, 'leaf', { at }, { ...choices, dryRun: true })).toMatchObject({
+        counts,
+      })
+    expect(await restoreCollection(shop.runtime, 'leaf', { at: empty[0] }, choices)).toMatchObject({ counts })
+    expect(await shop.sql('select from leaf')).toEqual([])
+  })
+
   it('comes back from a backup, with what is hidden, where the log does not reach back', async () => {
     const own = await createEmptyDatabase()
     await restoreBackup(hostOf(own.url), saved)

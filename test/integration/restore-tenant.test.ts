@@ -150,3 +150,34 @@ it.each<[how: string, from: () => { at: string } | { file: string }]>([
   },
   120_000,
 )
+
+it('a tenant that was not there then stays as it is, and one that is gone comes back', async () => {
+  const cursorNow = async () => (await api.admin('GET', '/history/now')).body.data
+  const before = await cursorNow()
+  const mill = await createTenant(api, 'Mill')
+  await api.sql(`insert into recipe (name, "tenant_Id") values ('flour', $1)`, [mill])
+  const position = await api.position()
+  for (const [from, message] of [
+    [{ file: place }, 'The backup has no tenant Mill'],
+    [{ at: before.time }, `Mill did not exist at ${before.time}`],
+    [{ at: before.cursor }, `Mill did not exist at ${before.cursor}`],
+    [{ at: '2020-01-01' }, 'Mill did not exist at 2020-01-01'],
+  ] as const)
+    for (const dryRun of [true, false])
+      await expect(restoreTenant(api.runtime, 'Mill', from, { ...choices, dryRun })).rejects.toMatchObject({
+        status: 404,
+        message,
+      })
+  expect(await api.log(position)).toEqual([])
+
+  const whole = await cursorNow()
+  await api.sql('delete from recipe where "tenant_Id" = $1', [mill])
+  await api.sql('delete from "svc_Tenant" where id = $1', [mill])
+  const gone = await cursorNow()
+  await expect(restoreTenant(api.runtime, 'Mill', { at: gone.cursor }, choices)).rejects.toMatchObject({ status: 404 })
+  const done = await restoreTenant(api.runtime, 'Mill', { at: whole.time }, choices)
+  expect(done).toMatchObject({ isRefused: false })
+  expect(await api.sql('select name from recipe where "tenant_Id" = $1', [mill])).toEqual([{ name: 'flour' }])
+  // What came back was not there in between.
+  await expect(restoreTenant(api.runtime, mill, { at: gone.cursor }, choices)).rejects.toMatchObject({ status: 404 })
+})

@@ -1,5 +1,5 @@
 import type { Collection, Field } from '../../../catalog/catalog.ts'
-import { logTable } from '../../../catalog/log-triggers.ts'
+import { logSchema, logTable } from '../../../catalog/log-triggers.ts'
 import { parameterType } from '../../../catalog/values.ts'
 import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
 import { eventIdSql } from '../../../events/log.ts'
@@ -114,6 +114,38 @@ export async function requireReached(db: Reader, point: Point): Promise<void> {
   const params = createParams()
   const reached = reachedSql(point, params)
   await db.any(rawQuery(`select ${reached}`, params.values))
+}
+
+/** Whether the tenant, or each of the collections, was there at a point that the log reaches back to. */
+export async function wasThere(db: Reader, point: Point, { collections, tenant }: RestorablePart): Promise<boolean> {
+  const params = createParams()
+  const was =
+    tenant === undefined
+      ? `not exists (select from "svc_SchemaDefinition" d
+          where d."collectionName" = any(${params.bind([...collections], 'text[]')}) and not (${definedSql(point, params)}))`
+      : rowThereSql(tenant, point, params)
+  const { there } = await db.one<{ there: boolean }>(rawQuery(`select ${was} as there`, params.values))
+  return there
+}
+
+/**
+ * Whether a collection's definition `d` had been made. What makes one logs an event after it, which a snapshot shows or not;
+ * a snapshot that the log reaches back to shows all that retention has removed.
+ */
+const definedSql = (point: Point, params: Params): string =>
+  point.kind === 'time'
+    ? `d."createdAt" <= ${params.bind(point.time, 'timestamptz')}`
+    : `(d."createdAt" <= (select "upTo" from ${logSchema}.floor)
+        or exists (select from "${logTable}" e where e."createdAt" >= d."createdAt" and not ${afterSql(point, params)}))`
+
+/** Where nothing has changed the tenant's row since, it is what it was; otherwise its first change tells. */
+function rowThereSql({ id, home }: TenantRows, point: Point, params: Params): string {
+  const own = params.bind(id, 'text')
+  return `coalesce(
+    (select e.action <> 'create' from "${logTable}" e
+      where e.type = 'data' and e.entity = ${literal(home)} and e."entityId" = ${own} and ${afterSql(point, params)}
+      order by e.position limit 1),
+    exists (select from ${ident(home)} where id::text = ${own}))`
 }
 
 /** Limits the statement to the partitions concerned; the time is in the index of requests too. */

@@ -48,6 +48,7 @@ import {
   transactionAt,
   type UndoReads,
   type UndoWrites,
+  wasThere,
 } from './queries.ts'
 
 export { isProtected } from './plan.ts'
@@ -346,8 +347,12 @@ async function sightOf(deps: UndoReads, db: Reader, access: Access, rows: readon
 
 /* Bringing a part of the database back to what it was: whole collections, or the rows of a tenant. */
 
-/** The part to bring back: `name` stands in the log. */
-export type RestoredPart = RestorablePart & { readonly what: 'collection' | 'tenant'; readonly name: string }
+/** The part to bring back: `name` stands in the log, `called` in messages. */
+export type RestoredPart = RestorablePart & {
+  readonly what: 'collection' | 'tenant'
+  readonly name: string
+  readonly called: string
+}
 
 /** Which state: that of a moment (a time or a cursor) by the log, or rows that `load` puts into tables of the transaction. */
 export type PastState =
@@ -401,8 +406,8 @@ const mostSkippedListed = 1000
  * Writes what differs from the state as ordinary changes of the requester, in one transaction, which the log can undo like any
  * other. Rows outside of the part are read only. Answers what it did, or would do: with conflicts it does nothing.
  *
- * @throws {AppError} 410 where the log does not reach back, 404 for a collection that is not there, 413 for too many rows, 400 where
- *   a value no longer fits its field; all of them in a dry run too
+ * @throws {AppError} 410 where the log does not reach back, 404 for a part that is not there or was not then, 413 for too many rows,
+ *   400 where a value no longer fits its field; all of them in a dry run too
  */
 export async function restoreState(
   deps: UndoWrites,
@@ -465,7 +470,7 @@ type Planned = {
   readonly at: string
 }
 
-async function planState(deps: UndoReads, tx: Tx, part: RestorablePart, state: PastState): Promise<Planned> {
+async function planState(deps: UndoReads, tx: Tx, part: RestoredPart, state: PastState): Promise<Planned> {
   const found =
     state.by === 'log'
       ? await fromLog(deps, tx, part, state.at)
@@ -477,9 +482,11 @@ async function planState(deps: UndoReads, tx: Tx, part: RestorablePart, state: P
 type Found = { readonly reversals: readonly RowReversal[]; readonly past: PastRows; readonly at: string }
 
 /** Everything since the moment is to be undone, by any actor. */
-async function fromLog(deps: UndoReads, tx: Tx, part: RestorablePart, at: string): Promise<Found> {
+async function fromLog(deps: UndoReads, tx: Tx, part: RestoredPart, at: string): Promise<Found> {
   const point = parsePoint(at)
   await requireReached(tx, point)
+  // All of its rows are younger than it is, and would have to go.
+  if (!(await wasThere(tx, point, part))) throw new AppError(404, `${part.called} did not exist at ${at}`)
   const chosen: EventChoice = { by: 'point', point, part }
   const before = await outlineOf(tx, chosen)
   requireFew(before.rows)

@@ -38,17 +38,26 @@ export type PartReport = StateReport & {
   readonly requestId: string
 }
 
-/** @throws {AppError} 404, 409 for a collection that is never brought back by itself, 410 where the log does not reach back */
+/** @throws {AppError} 404 where it is not there or was not then, 409 where it is never brought back by itself, 410 where the log does not reach back */
 export function restoreCollection(
   deps: PartWrites,
   collection: string,
   from: RestoredFrom,
   choices: RestoreChoices,
 ): Promise<PartReport> {
-  return restore(deps, { what: 'collection', name: collection, collections: [collection] }, from, choices)
+  return restore(
+    deps,
+    { what: 'collection', name: collection, called: collection, collections: [collection] },
+    from,
+    choices,
+  )
 }
 
-/** All rows of a tenant (by its id or name), its members and files, and the tenant itself. */
+/**
+ * All rows of a tenant (by its id or name), its members and files, and the tenant itself.
+ *
+ * @throws {AppError} 404 where it was not there then
+ */
 export async function restoreTenant(
   deps: PartWrites,
   tenant: string,
@@ -57,7 +66,8 @@ export async function restoreTenant(
 ): Promise<PartReport> {
   if (!deps.config.tenancy.enabled) throw new AppError(400, 'There are no tenants: MULTI_TENANT is off')
   const id = await tenantOf(deps.db, tenant)
-  return restore(deps, { what: 'tenant', name: id, ...partOfTenant(deps.catalog.current(), id) }, from, choices)
+  const part = partOfTenant(deps.catalog.current(), id)
+  return restore(deps, { what: 'tenant', name: id, called: tenant, ...part }, from, choices)
 }
 
 async function restore(
@@ -146,13 +156,13 @@ type LoadOptions = {
  * Reads a backup from its beginning to its end. Rows of the part go into tables that live as long as the transaction; content
  * that they name and that is gone is put where they name it, and is removed again unless a row names it soon.
  *
- * @throws {AppError} 422 for a backup that is not whole
+ * @throws {AppError} 422 for a backup that is not whole, 404 for one without the part
  */
 async function loadPart(
   deps: LoadWrites,
   tx: Tx,
   source: Pieces,
-  part: RestorablePart,
+  part: RestoredPart,
   { writesContent }: LoadOptions,
 ): Promise<LoadedState> {
   const { header, parts } = await openReader(source)
@@ -173,6 +183,7 @@ async function loadPart(
       if (writesContent && places.length > 0) await writeHeld(deps, { ...stored, places }, content)
     }
   }
+  await requireTenant(tx, loading, part)
   await removeOthers(tx, [...loading.values()], part)
   return {
     at: (header as unknown as BackupHeader).createdAt,
@@ -306,6 +317,15 @@ const escapes: Readonly<Record<string, string>> = { b: '\b', f: '\f', n: '\n', r
 function decoded(text: string): string | null {
   if (text === '\\N') return null
   return text.includes('\\') ? text.replaceAll(/\\(.)/gs, (_, letter: string) => escapes[letter] ?? letter) : text
+}
+
+/** All rows of a tenant that the backup does not know would have to go. */
+async function requireTenant(tx: Tx, loaded: ReadonlyMap<string, Loading>, part: RestoredPart): Promise<void> {
+  const { tenant, called } = part
+  if (tenant === undefined) return
+  const tenants = [...loaded.values()].find(({ collection }) => collection === tenant.home)
+  const rows = tenants === undefined ? [] : await tx.any(rawQuery(`select 1 from ${tenants.table}`))
+  if (rows.length === 0) throw new AppError(404, `The backup has no tenant ${called}`)
 }
 
 /** Parts of rows that are not the tenant's came along, because they say by another row whose they are. */
