@@ -16,7 +16,7 @@ import { onInstallation } from './installation.ts'
 
 export const usage = `Usage: daybook backup FILE [--passphrase-file FILE] [--verify-by-restore] [--quiet] [--json]
   Writes the whole database and the content of the files, as of one moment, while everything runs.
-  FILE is a path, NAME://KEY for a storage service of STORAGE_SERVICES_ENABLED, or - for standard output.
+  FILE is a path, NAME://backups/KEY for a storage service of STORAGE_SERVICES_ENABLED, or - for standard output.
   A backup gets the name FILE only when it is complete.
   --passphrase-file FILE  puts the keys of the installation into the backup, encrypted; or BACKUP_PASSPHRASE
   --verify-by-restore  restores it on a temporary server, and compares rows with the log

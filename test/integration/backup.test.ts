@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { existsSync, readdirSync } from 'node:fs'
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { lstat, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pino from 'pino'
@@ -785,5 +785,59 @@ describe('a place of backups', () => {
     // The files are where they were, and the same.
     const result = await restoreBackup(hostOf(empty.url, env), 'local://backups/first.daybook')
     expect(result.rows).toBeGreaterThan(500)
+  })
+  it('is in the folder of a storage service whose content is never taken for that of files', async () => {
+    const host = hostOf(api.database.url)
+    for (const key of ['nightly/n.daybook', 'n.daybook', 'backup/n.daybook'])
+      await expect(writeBackup(host, `local://${key}`)).rejects.toMatchObject({
+        status: 400,
+        message: expect.stringMatching(/backups\/: local:\/\/backups\/n\.daybook$/),
+      })
+    const keys: string[] = []
+    for await (const { key } of host.storages.named('local').list('')) keys.push(key)
+    expect(keys.filter((key) => key.includes('n.daybook'))).toEqual([])
+    // One that was put elsewhere is read all the same.
+    const saved = host.storages.named('local')
+    await writeBackup(host, 'local://backups/moved.daybook')
+    await saved.copy('backups/moved.daybook', 'moved.daybook')
+    await saved.delete('backups/moved.daybook')
+    const path = host.config.storage.services.local!
+    const env = { LOCAL_STORAGE_PATH: path.driver === 'LOCAL' ? path.path : '' }
+    const empty = await createEmptyDatabase()
+    expect((await restoreBackup(hostOf(empty.url, env), 'local://moved.daybook')).rows).toBeGreaterThan(500)
+    await saved.delete('moved.daybook')
+  })
+
+  it('is a regular file, also at the end of a link, and nothing else is replaced', async () => {
+    const host = hostOf(api.database.url)
+    const at = await mkdtemp(join(dir, 'places-'))
+    const [pipe, folder, lost, link, target] = ['pipe', 'folder', 'lost', 'link', 'target'].map((name) =>
+      join(at, name),
+    )
+    expect(spawnSync('mkfifo', [pipe!]).status).toBe(0)
+    await mkdir(folder!)
+    await symlink(join(at, 'nothing'), lost!)
+    const refused: [place: string, message: string][] = [
+      [pipe!, `${pipe} is no regular file, and would be replaced: - writes to standard output`],
+      [folder!, `${folder} is a directory: name a file in it`],
+      [lost!, `${lost} is a link to nothing: name the file itself`],
+    ]
+    for (const [place, message] of refused)
+      await expect(writeBackup(host, place)).rejects.toMatchObject({ status: 409, message })
+    expect((await readdir(at)).sort()).toEqual(['folder', 'lost', 'pipe'])
+    expect((await lstat(pipe!)).isFIFO()).toBe(true)
+
+    await writeFile(target!, 'from before')
+    await symlink(target!, link!)
+    expect(await writeBackup(host, link!)).toMatchObject({ verified: true })
+    expect((await lstat(link!)).isSymbolicLink()).toBe(true)
+    expect((await lstat(target!)).size).toBeGreaterThan(1000)
+    expect((await readdir(at)).sort()).toEqual(['folder', 'link', 'lost', 'pipe', 'target'])
+
+    const empty = await createEmptyDatabase()
+    await expect(restoreBackup(hostOf(empty.url), folder!)).rejects.toMatchObject({
+      status: 400,
+      message: `${folder} is a directory: name the file of a backup`,
+    })
   })
 })

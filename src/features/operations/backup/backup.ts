@@ -166,10 +166,10 @@ type BackupOptions = {
 }
 
 /**
- * Writes a backup of the installation to a file, a storage service (`name://key`) or standard output (`-`), while everything
+ * Writes a backup of the installation to a file, a storage service (`name://backups/key`) or standard output (`-`), while everything
  * runs. Nothing has the name before all of it is there, on the disk, and was read again.
  *
- * @throws {AppError} 422 with a list, where the database has objects that a backup cannot hold
+ * @throws {AppError} 422 with a list, where the database has objects that a backup cannot hold, 400 or 409 where none may be at the place
  */
 export async function writeBackup(
   host: BackupHost,

@@ -1,11 +1,12 @@
 /** Where a backup is kept: a file, a storage service (`name://key`), or the standard streams (`-`). An export is a directory. */
 import { createHash } from 'node:crypto'
-import { type FileHandle, lstat, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
+import type { Stats } from 'node:fs'
+import { type FileHandle, lstat, mkdir, open, readdir, realpath, rename, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { PassThrough, type Readable } from 'node:stream'
 import { AppError } from '../../../errors.ts'
 import { makeDirectory } from '../../../language/directories.ts'
-import type { Storage, StorageServices } from '../../files/storage/storage.ts'
+import { backupsFolder, type Storage, type StorageServices } from '../../files/storage/storage.ts'
 import type { Pieces } from './format.ts'
 
 /** A backup while it is written: nothing has its name before `keep`. */
@@ -27,13 +28,40 @@ function storedPlace({ storages }: StorageServices, place: string): { storage: S
   return match === null ? undefined : { storage: storages.named(match[1]!), key: match[2]! }
 }
 
-export function openDraft(deps: StorageServices, place: string): Promise<BackupDraft> {
-  if (place === '-') return Promise.resolve(streamed())
+/** 400 or 409 where no backup may be. */
+export async function openDraft(deps: StorageServices, place: string): Promise<BackupDraft> {
+  if (place === '-') return streamed()
   const stored = storedPlace(deps, place)
-  return stored === undefined ? inFile(resolve(place)) : inStorage(stored.storage, stored.key)
+  if (stored === undefined) return inFile(await replaceable(resolve(place)))
+  const { storage, key } = stored
+  // Elsewhere it would count as content of files that no row names, which is removed.
+  if (!key.startsWith(backupsFolder))
+    throw new AppError(
+      400,
+      `The key of a backup in a storage service begins with ${backupsFolder}: ${storage.name}://${backupsFolder}${basename(key)}`,
+    )
+  return inStorage(storage, key)
 }
 
-/** 404 where there is nothing. */
+/** The path that a backup may take: that of a regular file, to which links may lead, or of nothing yet. */
+async function replaceable(path: string): Promise<string> {
+  const [own, target] = await Promise.all([found(lstat(path)), found(stat(path))])
+  if (own === undefined) return path
+  if (target === undefined) throw new AppError(409, `${path} is a link to nothing: name the file itself`)
+  if (target.isDirectory()) throw new AppError(409, `${path} is a directory: name a file in it`)
+  if (!target.isFile())
+    throw new AppError(409, `${path} is no regular file, and would be replaced: - writes to standard output`)
+  return realpath(path)
+}
+
+/** Undefined where there is nothing. */
+const found = (stats: Promise<Stats>): Promise<Stats | undefined> =>
+  stats.catch((error: NodeJS.ErrnoException) => {
+    if (!['ENOENT', 'ENOTDIR'].includes(error.code ?? '')) throw error
+    return undefined
+  })
+
+/** 404 where there is nothing, 400 for a directory. */
 export async function readPlace(deps: StorageServices, place: string): Promise<Readable> {
   if (place === '-') return process.stdin
   const stored = storedPlace(deps, place)
@@ -46,12 +74,13 @@ export async function readPlace(deps: StorageServices, place: string): Promise<R
 const atOnce = 256 * 1024
 
 async function readFile(path: string): Promise<Readable> {
-  try {
-    return (await open(path)).createReadStream({ highWaterMark: atOnce })
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+  const handle = await open(path).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT') throw error
     throw new AppError(404, `There is no backup at ${path}`)
-  }
+  })
+  if (!(await handle.stat()).isDirectory()) return handle.createReadStream({ highWaterMark: atOnce })
+  await handle.close()
+  throw new AppError(400, `${path} is a directory: name the file of a backup`)
 }
 
 /** The trailer shows the reader of a stream whether it is complete. */
@@ -151,14 +180,7 @@ async function writeFile(path: string, content: Pieces | Iterable<Uint8Array>): 
   return { bytes, sha256: hash.digest('hex') }
 }
 
-const isThere = (path: string): Promise<boolean> =>
-  lstat(path).then(
-    () => true,
-    (error: NodeJS.ErrnoException) => {
-      if (error.code === 'ENOENT') return false
-      throw error
-    },
-  )
+const isThere = async (path: string): Promise<boolean> => (await found(lstat(path))) !== undefined
 
 async function syncFolder(path: string): Promise<void> {
   const folder = await open(path)
