@@ -1,4 +1,6 @@
 import { randomBytes } from 'node:crypto'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import type pg from 'pg'
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -11,6 +13,10 @@ import { type Database, openDatabase, openPool } from '../../src/db/pools.ts'
 import { rawQuery, sql } from '../../src/db/sql.ts'
 import { openWritePool, type WritePool } from '../../src/db/write-pool.ts'
 import { examine } from '../../src/doctor/doctor.ts'
+import { verifySealsOf } from '../../src/events/seals/seals.ts'
+import { verifyTablesOf } from '../../src/events/verify.ts'
+import { openStorages } from '../../src/features/files/storage/storage.ts'
+import { writeBackup } from '../../src/features/operations/backup/backup.ts'
 import { openRuntime } from '../../src/process/runtime.ts'
 import { runSetup } from '../../src/setup/setup.ts'
 import { startApi } from '../support/api.ts'
@@ -370,6 +376,17 @@ describeWithPgbouncer('a pooler', () => {
       await expect(runSetup(testConfig(strict.url), silent)).rejects.toThrow(/^DATABASE_DIRECT_URL: missing/)
     })
 
+    it('nor a command that needs a connection of its own', async () => {
+      const config = testConfig(strict.url)
+      const host = { config, log: silent, storages: openStorages(config) }
+      const missing = /^DATABASE_DIRECT_URL: missing/
+      await expect(writeBackup(host, join(tmpdir(), `${randomBytes(9).toString('hex')}.daybook`))).rejects.toThrow(
+        missing,
+      )
+      await expect(verifyTablesOf(config)).rejects.toThrow(missing)
+      await expect(verifySealsOf(config, { keys: [], heads: [] })).rejects.toThrow(missing)
+    })
+
     it('with a direct way that is none', async () => {
       const env = { DATABASE_URL: strict.url, DATABASE_DIRECT_URL: loose.url }
       await expect(start(env)).rejects.toThrow(/^DATABASE_DIRECT_URL: it leads through a pooler in transaction mode/)
@@ -394,6 +411,7 @@ describeWithPgbouncer('a pooler', () => {
   it('in session mode needs no other way', async () => {
     const { url } = await startPgbouncer(database.url, { pool_mode: 'session', default_pool_size: 60 })
     const api = await startApi({}, { ...database, url })
+    expect((await verifyTablesOf(testConfig(url))).filter(({ different }) => different > 0)).toEqual([])
     expect(await settings(api.runtime.db)).toMatchObject({ zone: 'UTC', readOnly: 'on' })
     expect((await api.anonymous('GET', '/ready')).body).toMatchObject({
       status: 'ready',
