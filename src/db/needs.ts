@@ -1,3 +1,4 @@
+import { ConfigError } from '../config/config.ts'
 import { quoteName, type Reader, sql } from './sql.ts'
 
 /** What setup needs of a database and of its role, before it creates anything. */
@@ -22,6 +23,17 @@ export function readSetupFacts(db: Reader): Promise<SetupFacts> {
       has_database_privilege(current_database(), 'CREATE') as "mayCreateSchemas",
       coalesce((select pg_get_userbyid(nspowner) = 'pg_database_owner' from pg_namespace where nspname = 'public'), true) as "publicFollows"`)
 }
+
+/** Throws a ConfigError that names the remedy where no installation is in the database. */
+export async function requireSetUp(db: Reader): Promise<void> {
+  const { done } = await db.one<{ done: boolean }>(
+    sql`select to_regclass('"svc_SchemaDefinition"') is not null as done`,
+  )
+  if (!done) throw notSetUp()
+}
+
+export const notSetUp = (): ConfigError =>
+  new ConfigError('DATABASE_URL: this database has not been set up yet: run npx daybook setup')
 
 /** Why no installation can be made in an empty database, and what to do about it; undefined where it can. */
 export function unfitness(facts: SetupFacts): string | undefined {

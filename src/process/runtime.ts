@@ -13,11 +13,12 @@ import { noRush, type PlaceCounts, placesNow, readPlaces } from '../admission/st
 import { openDataCache, type ResultCache } from '../cache/data-cache.ts'
 import { openSystemSync, type SyncedStore } from '../cache/shared-store.ts'
 import { type CurrentCatalog, openCatalog } from '../catalog/store.ts'
-import { type Config, ConfigError, type Configuration } from '../config/config.ts'
+import type { Config, Configuration } from '../config/config.ts'
 import type { ProcessVariables } from '../config/variable.ts'
 import { type Clock, openDatabaseClock } from '../db/clock.ts'
 import { openLeases } from '../db/leases.ts'
 import { type Listening, openListener } from '../db/listener.ts'
+import { notSetUp } from '../db/needs.ts'
 import type { Line, ServerLine } from '../db/poolers/line.ts'
 import { lookAtDatabase, onceReached, refuseLostSettings } from '../db/poolers/poolers.ts'
 import {
@@ -320,7 +321,7 @@ async function checkSetUp(db: Database): Promise<void> {
   const { done } = await db.one<{ done: boolean }>(
     sql`select to_regclass('"svc_SchemaDefinition"') is not null and to_regclass(${`${bossSchema}.version`}) is not null as done`,
   )
-  if (!done) throw new ConfigError('DATABASE_URL: this database has not been set up yet: run npx daybook setup')
+  if (!done) throw notSetUp()
   await refuseNewer(db)
   await checkJobTables(db)
 }

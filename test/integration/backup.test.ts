@@ -670,7 +670,7 @@ describe('a backup of another version', () => {
 
 describe('refused backups', () => {
   it('is named, and no file is made', async () => {
-    const own = await createEmptyDatabase()
+    const own = await createDatabase()
     await withClient(own.url, async (client) => {
       await client.query(`create table base (a integer); create table heir () inherits (base);
         alter table base enable row level security; create policy mine on base using (true);

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { asSuperuser } from '../support/log.ts'
-import { createDatabase } from '../support/postgres.ts'
+import { createDatabase, createEmptyDatabase } from '../support/postgres.ts'
 import { administrator, testEnv } from '../support/prepare.ts'
 import { root, startProcess } from '../support/processes.ts'
 import { withClient } from '../support/server.ts'
@@ -216,6 +216,23 @@ it('says what it lacks', async () => {
   const { code, lines } = await run(['export-user', '--id', '1'])
   expect(code).toBe(1)
   expect(lines.join('\n')).toMatch(/DATABASE_URL/)
+})
+
+it.each([
+  ['log', 'head'],
+  ['log', 'verify'],
+  ['log', 'verify', '--seals'],
+  ['migrate', 'status'],
+  ['migrate', 'run'],
+  ['migrate', 'lint'],
+  ['backup', '-'],
+  ['export-tenant', 'x', '--out', join(tmpdir(), `export-${crypto.randomUUID()}`)],
+])('says in one line of a database without an installation what to do: %s %s', async (...args) => {
+  const { url } = await createEmptyDatabase()
+  expect(await run(args, { ...testEnv(url), MULTI_TENANT: 'true' })).toEqual({
+    code: 1,
+    lines: ['DATABASE_URL: this database has not been set up yet: run npx daybook setup'],
+  })
 })
 
 it('names a file that is not there, in one line', async () => {

@@ -5,6 +5,7 @@
 import { logKeys } from '../../adapters/log-key.ts'
 import { logSchema, logTable } from '../../catalog/log-triggers.ts'
 import type { Config } from '../../config/config.ts'
+import { requireSetUp } from '../../db/needs.ts'
 import { type PgClient, readerOf } from '../../db/pools.ts'
 import { onSoleConnection } from '../../db/sole-connection.ts'
 import { type Reader, rawQuery } from '../../db/sql.ts'
@@ -47,9 +48,10 @@ export type SealVerification = {
 
 /** {@link verifySeals} of an installation, which also trusts the keys of its own secrets. */
 export const verifySealsOf = (config: Config, { keys, heads }: SealTrust): Promise<SealVerification> =>
-  onSoleConnection(config, 'log verify', (client) =>
-    verifySeals(client, { keys: [...keys, ...(logKeys(config).keys ?? [])], heads }),
-  )
+  onSoleConnection(config, 'log verify', async (client) => {
+    await requireSetUp(readerOf((text, values) => client.query(text, values as unknown[])))
+    return verifySeals(client, { keys: [...keys, ...(logKeys(config).keys ?? [])], heads })
+  })
 
 /** Verifies in one read-only snapshot. Needs one connection, not a pool, without an open transaction. */
 export async function verifySeals(client: PgClient, trust: SealTrust): Promise<SealVerification> {

@@ -1,5 +1,6 @@
 import { adoptTenants } from '../../../catalog/change.ts'
 import type { Config } from '../../../config/config.ts'
+import { requireSetUp } from '../../../db/needs.ts'
 import type { ReservedReads } from '../../../db/pools.ts'
 import { sql } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
@@ -71,6 +72,7 @@ export async function withRunner<T>(
 
 /** Everything that is known, as the runner sees it. */
 export async function migrationsOf({ session, config }: MigrationRunner): Promise<readonly Migration[]> {
+  await requireSetUp(session)
   return joined(await loadScripts(config), await storedRows(session))
 }
 
@@ -78,6 +80,7 @@ export async function migrationsOf({ session, config }: MigrationRunner): Promis
 export async function readOnce({ config }: MigrationHost): Promise<readonly Migration[]> {
   const session = await openDirectSession(config)
   try {
+    await requireSetUp(session)
     return joined(await loadScripts(config), await storedRows(session))
   } finally {
     await session.close()

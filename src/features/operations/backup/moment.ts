@@ -1,5 +1,6 @@
 import type { Logs } from '../../../adapters/logger.ts'
 import type { Configuration } from '../../../config/config.ts'
+import { requireSetUp } from '../../../db/needs.ts'
 import { type PgClient, readerOf } from '../../../db/pools.ts'
 import { onSoleConnection } from '../../../db/sole-connection.ts'
 import type { Reader } from '../../../db/sql.ts'
@@ -89,6 +90,7 @@ export async function withContentHeld<T>(host: BackupHost, id: string, work: () 
     host.config,
     'backup hold',
     async (client) => {
+      await requireSetUp(readerOf((text, values) => client.query(text, values as unknown[])))
       // A database that is about to be upgraded may have none yet.
       const { rows } = await client.query<{ there: boolean }>(`select to_regclass('"svc_Hold"') is not null as there`)
       return rows[0]!.there ? held(host, client, id, work) : work()
