@@ -5,6 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { publicLogKey } from '../adapters/log-key.ts'
 import { parseInstallation } from '../config/config.ts'
+import { AppError } from '../errors.ts'
 import { readHeads, type SealProblem, type SealVerification, verifySealsOf } from '../events/seals/seals.ts'
 import { type Verification, verifyTablesOf } from '../events/verify.ts'
 import { type ExportRequest, exportWholeLog, readHead, tailLog } from '../features/data/log-export/log-export.ts'
@@ -63,10 +64,10 @@ const options = {
 type LogCommandOptions = ReturnType<typeof parseArgs<{ options: typeof options }>>['values']
 
 const commands: Readonly<Record<string, (runtime: Runtime, values: LogCommandOptions) => Promise<void>>> = {
-  tail,
+  tail: (runtime, values) => toReader((ended) => tail(runtime, values, ended)),
   export: async (runtime, values) => {
     const { lines } = await exportWholeLog(runtime, requestOf(values))
-    if (values.output === undefined) await pipeline(lines, process.stdout, { end: false })
+    if (values.output === undefined) await toReader(() => pipeline(lines, process.stdout, { end: false }))
     else await pipeline(lines, createWriteStream(values.output))
   },
   head: async (runtime) => {
@@ -96,8 +97,28 @@ function momentIn(option: string, text: string | undefined): string | undefined 
 
 const followEveryMs = 500
 
+/**
+ * Runs what writes to standard output, until `ended` where it would go on for ever. A reader that goes away, as `head` does, has
+ * seen enough: that is no failure.
+ */
+async function toReader(work: (ended: AbortController) => Promise<void>): Promise<void> {
+  const ended = new AbortController()
+  let failure: NodeJS.ErrnoException | undefined
+  process.stdout.on('error', (error) => {
+    failure ??= error
+    ended.abort()
+  })
+  await work(ended).catch((error: unknown) => {
+    if (failure === undefined) throw error
+  })
+  // Its failure, if there is one, has been told when this is done.
+  await new Promise<void>((go) => process.stdout.write('', () => go()))
+  if (failure !== undefined && failure.code !== 'EPIPE')
+    throw new AppError(503, `standard output cannot be written to: ${failure.message}`, { cause: failure })
+}
+
 /** The newest events, then with --follow those that come until the command is interrupted. */
-async function tail(runtime: Runtime, values: LogCommandOptions): Promise<void> {
+async function tail(runtime: Runtime, values: LogCommandOptions, ended: AbortController): Promise<void> {
   const count = Number(values.lines ?? 10)
   if (!Number.isSafeInteger(count) || count < 0) throw new UsageError('--lines: expected a number of lines')
   const { since, ...filter } = requestOf(values)
@@ -105,11 +126,10 @@ async function tail(runtime: Runtime, values: LogCommandOptions): Promise<void> 
   const show = (text: string) => void process.stdout.write(`${values.json ? text : eventLine(JSON.parse(text))}\n`)
   const { events, cursor } = await tailLog(runtime, { ...filter, count })
   for (const event of events) show(event)
-  const interrupted = new AbortController()
-  process.once('SIGINT', () => interrupted.abort())
-  process.once('SIGTERM', () => interrupted.abort())
-  for (let next = cursor; values.follow && !interrupted.signal.aborted; ) {
-    await delay(followEveryMs, undefined, { signal: interrupted.signal }).catch(() => undefined)
+  process.once('SIGINT', () => ended.abort())
+  process.once('SIGTERM', () => ended.abort())
+  for (let next = cursor; values.follow && !ended.signal.aborted; ) {
+    await delay(followEveryMs, undefined, { signal: ended.signal }).catch(() => undefined)
     const round = await exportWholeLog(runtime, { ...filter, since: next })
     for await (const line of createInterface({ input: round.lines })) show(line)
     next = round.cursor

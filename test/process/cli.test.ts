@@ -1,6 +1,8 @@
+import { execFile } from 'node:child_process'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { asSuperuser } from '../support/log.ts'
 import { createDatabase, createEmptyDatabase } from '../support/postgres.ts'
@@ -216,6 +218,33 @@ it('says what it lacks', async () => {
   const { code, lines } = await run(['export-user', '--id', '1'])
   expect(code).toBe(1)
   expect(lines.join('\n')).toMatch(/DATABASE_URL/)
+})
+
+it('ends in silence where the reader of the log has seen enough, and says what else befalls its output', async () => {
+  const { url } = await createDatabase()
+  // More than a pipe holds.
+  await withClient(url, (client) =>
+    client.query(
+      `insert into "svc_Role" (name, description) select 'role ' || i, repeat('much', 100) from generate_series(1, 5000) i`,
+    ),
+  )
+  const piped = (command: string) =>
+    promisify(execFile)('bash', ['--norc', '-c', `set -o pipefail; ${command}`, process.execPath], {
+      cwd: root,
+      env: { PATH: process.env.PATH, ...testEnv(url) },
+    }).then(
+      ({ stdout, stderr }) => ({ code: 0, lines: stdout.split('\n').length - 1, stderr }),
+      ({ code, stderr }) => ({ code, lines: 0, stderr }),
+    )
+  for (const command of ['export', 'tail --lines 5000 --json'])
+    expect(await piped(`"$0" src/cli/main.ts log ${command} | head -1`)).toEqual({ code: 0, lines: 1, stderr: '' })
+  if (process.platform === 'linux')
+    for (const command of ['export', 'tail'])
+      expect(await piped(`"$0" src/cli/main.ts log ${command} > /dev/full`)).toEqual({
+        code: 1,
+        lines: 0,
+        stderr: expect.stringMatching(/^standard output cannot be written to: ENOSPC.*\n$/),
+      })
 })
 
 it.each([
