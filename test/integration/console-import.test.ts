@@ -1,6 +1,8 @@
-import { readFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import type { Page } from 'playwright-core'
-import { beforeAll, expect, it } from 'vitest'
+import { beforeAll, expect, it, onTestFinished } from 'vitest'
 import { describeWithBrowser } from '../support/browser.ts'
 import { type Console, expectFits, startConsole } from '../support/console.ts'
 import { connect } from '../support/log.ts'
@@ -52,6 +54,28 @@ describeWithBrowser('imports in the console', () => {
     expect((await console_.api.log(before)).map(({ action }) => action)).toEqual(['create', 'create'])
     await page.getByRole('dialog', { name: '2 rows imported' }).getByRole('button', { name: 'Undo' }).click()
     await page.getByText('No rows yet').waitFor()
+    expect(wrong).toEqual([])
+  })
+
+  it('says that the file has changed since it was chosen, and takes it again', async () => {
+    const { page, wrong } = await console_.visit('/data/stock_item')
+    const folder = await mkdtemp(join(tmpdir(), 'import-'))
+    onTestFinished(() => rm(folder, { recursive: true }))
+    const path = join(folder, 'rows.csv')
+    await writeFile(path, 'name,stock\ngood,many\n')
+    await open(page)
+    await page.getByLabel('File').setInputFiles(path)
+    await page.getByLabel('Field for name').waitFor()
+    // A browser tells of no change where the same file is chosen as before.
+    expect(await page.getByLabel('File').inputValue()).toBe('')
+    await page.getByText('rows.csv', { exact: true }).waitFor()
+    await writeFile(path, 'name,stock\ngood,100\n')
+    await page.getByRole('button', { name: 'Try it' }).click()
+    await page.getByText('The file has changed: choose it again.').waitFor()
+    await page.getByLabel('File').setInputFiles(path)
+    await page.getByText('The file has changed').waitFor({ state: 'detached' })
+    await page.getByRole('button', { name: 'Try it' }).click()
+    await page.getByText('1 row can be imported').waitFor()
     expect(wrong).toEqual([])
   })
 

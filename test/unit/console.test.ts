@@ -1,4 +1,8 @@
-import { describe, expect, it } from 'vitest'
+import { openAsBlob } from 'node:fs'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { describedAccess, grantedAccess } from '../../console/src/app/access.ts'
 import { collectionOf } from '../../console/src/app/definition.ts'
 import { inWords, ofFields } from '../../console/src/app/refusals.ts'
@@ -123,6 +127,17 @@ describe('files that are imported in the console', () => {
   })
 })
 
+
+  it('are refused where they are no longer as they were chosen', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'console-'))
+    onTestFinished(() => rm(folder, { recursive: true }))
+    const path = join(folder, 'rows.csv')
+    await writeFile(path, 'name\na\n')
+    const file = (await openAsBlob(path)) as File
+    const start = await readStart(Object.assign(file, { name: 'rows.csv' }))
+    await writeFile(path, 'name\nmended\n')
+    await expect(renamed(file, start, { name: 'name' })).rejects.toThrow('The file has changed: choose it again.')
+  })
 describe('a definition in the console', () => {
   it('has the key first, columns of relations where these stand, and stamps last', () => {
     const { fields, key, titleField, relations } = collectionOf({

@@ -23,12 +23,17 @@ export async function readStart(file: File): Promise<Draft> {
   return readCsv(await file.slice(0, startBytes).text(), markBytes)
 }
 
-/** The file with its columns named as the fields; those that are left out get a name that no field has. */
+/**
+ * The file with its columns named as the fields; those that are left out get a name that no field has.
+ *
+ * @throws {Error} where the file is not as it was chosen
+ */
 export async function renamed(
   file: File,
   { format, columns, headBytes, newline }: Draft,
   fields: Readonly<Record<string, string>>,
 ): Promise<Blob> {
+  await expectUnchanged(file)
   if (columns.every((column) => fields[column] === column)) return file
   if (format === 'csv') {
     const head = columns.map((column, place) => quoted(fields[column] || `-${place}`)).join(',')
@@ -41,6 +46,15 @@ export async function renamed(
     ),
   )
   return new Blob([JSON.stringify(named)], { type: 'application/json' })
+}
+
+/** A browser that finds out while it sends the file tells of it as of a server that does not answer. */
+async function expectUnchanged(file: File): Promise<void> {
+  try {
+    await file.slice(0, 1).arrayBuffer()
+  } catch (cause) {
+    throw new Error('The file has changed: choose it again.', { cause })
+  }
 }
 
 const quoted = (text: string): string => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)

@@ -95,14 +95,19 @@ export function Import({ collection, onClose, onDone }: ImportProps) {
       }
     >
       <div className={styles.form}>
-        <Field label="File">
+        <Field label="File" hint={file?.name}>
           {(attributes) => (
             <Input
               {...attributes}
               type="file"
               accept=".csv,.json,text/csv,application/json"
               disabled={work !== undefined}
-              onChange={({ target }) => void choose(target.files?.[0])}
+              onChange={({ target }) => {
+                const chosen = target.files?.[0]
+                // The same file can be chosen again, mended.
+                target.value = ''
+                void choose(chosen)
+              }}
             />
           )}
         </Field>

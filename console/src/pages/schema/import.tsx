@@ -50,7 +50,12 @@ export function Import({ onClose }: { readonly onClose: () => void }) {
               {...attributes}
               type="file"
               accept=".json,application/json"
-              onChange={({ target }) => void choose(target.files?.[0])}
+              onChange={({ target }) => {
+                const chosen = target.files?.[0]
+                // The same file can be chosen again, mended.
+                target.value = ''
+                void choose(chosen)
+              }}
             />
           )}
         </Field>
