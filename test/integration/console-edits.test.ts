@@ -473,6 +473,19 @@ describeWithBrowser('rows that several users edit in the console', () => {
     expect(wrong.filter((text) => !/status of 409/.test(text))).toEqual([])
   })
 
+  it('takes an empty text for no value where that is chosen', async () => {
+    await write(13, { note: 'Words' })
+    const { page, wrong } = await it_.visit(`/data/engine/${key(13)}`)
+    const note = page.getByLabel(/^note/)
+    await note.fill('')
+    await page.getByRole('button', { name: /^No value \(null\)/ }).click()
+    expect(await note.evaluate((element: any) => element === element.ownerDocument.activeElement)).toBe(true)
+    await page.getByRole('button', { name: 'Save' }).click()
+    await page.getByText('Saved').waitFor()
+    expect((await read(13)).note).toBeNull()
+    expect(wrong).toEqual([])
+  })
+
   it('shows what was refused at its fields, and takes the keyboard there', async () => {
     const { page, wrong } = await it_.visit('/data/engine/new')
     const isFocused = (control: Locator) =>

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { collectionOf } from '../../console/src/app/definition.ts'
 import { bulkValue, waysOf } from '../../console/src/pages/data/bulk-value.ts'
 import { conflicting } from '../../console/src/pages/data/conflict.ts'
-import { draftOf, draftValue, hasLines, withBreaksOf } from '../../console/src/pages/data/draft.ts'
+import { draftOf, draftValue, hasLines, mayBeNone, noValue, withBreaksOf } from '../../console/src/pages/data/draft.ts'
 import { mergedLinks } from '../../console/src/pages/data/links.ts'
 import { changedRow, fieldsToFollow } from '../../console/src/pages/data/live.ts'
 import { extentOf, selectionText, toggledAll } from '../../console/src/pages/data/selection.ts'
@@ -80,6 +80,23 @@ describe('what a control of the console holds', () => {
       'This must be a date and a time.',
     )
     expect(draftValue(date, { text: '', exact: { value: 'x' } })).toBe('x')
+  })
+
+  it('is no value where a relation has none, whatever type its key has', () => {
+    const text = { kind: 'text', element: undefined } as const
+    const [relation] = collection.relations
+    expect(draftValue({ ...text, relation }, { text: '', choice: null })).toBeNull()
+    expect(draftValue({ ...text, relation }, { text: 'k1' })).toBe('k1')
+    expect(draftValue({ ...text, relation: undefined }, { text: '' })).toBe('')
+  })
+
+  it('may be no value in place of an empty text, where the field takes none', () => {
+    const text = { kind: 'text', isRequired: false } as const
+    expect(mayBeNone(text, '')).toBe(true)
+    expect([undefined, null, 'a'].map((value) => mayBeNone(text, value))).toEqual([false, false, false])
+    expect(mayBeNone({ ...text, isRequired: true }, '')).toBe(false)
+    expect(mayBeNone({ ...text, kind: 'integer' }, '')).toBe(false)
+    expect(draftValue({ kind: 'text', element: undefined }, noValue)).toBeNull()
   })
 
   it('keeps the line breaks of a text', () => {

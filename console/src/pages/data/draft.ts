@@ -14,12 +14,25 @@ export type Draft = {
   readonly isIncomplete?: boolean
 }
 
+type Drafted = Pick<Field, 'kind' | 'element'> & Partial<Pick<Field, 'relation'>>
+
 /** The value that a draft stands for. @throws {Error} in words for whoever typed it */
-export function draftValue(field: Pick<Field, 'kind' | 'element'>, { text, exact, isIncomplete }: Draft): unknown {
+export function draftValue(field: Drafted, { text, exact, isIncomplete }: Draft): unknown {
   if (exact !== undefined) return exact.value
+  // An empty text is a value of a text, but the key of no row.
+  if (field.relation !== undefined && text === '') return null
   if (isIncomplete) throw new Error(field.kind === 'date' ? 'This must be a date.' : 'This must be a date and a time.')
   return parseValue(field, text)
 }
+
+type Optional = Pick<Field, 'kind' | 'isRequired'>
+
+/** Whether a value is an empty text where no value could be meant: only a user can say which. */
+export const mayBeNone = ({ kind, isRequired }: Optional, value: unknown): boolean =>
+  value === '' && !isRequired && (kind === 'text' || kind === 'long text')
+
+/** No value, as it is chosen. */
+export const noValue: Draft = { text: '', exact: { value: null } }
 
 type Control = { readonly value: string; readonly validity: { readonly badInput: boolean } }
 

@@ -8,7 +8,7 @@ import { useRefusal } from '../../ui/refusal.ts'
 import { bar } from '../../ui/room.ts'
 import { Loading, Problem } from '../../ui/states.tsx'
 import type { Conflict } from '../data/conflict.ts'
-import { type Choice, type Draft, draftValue } from '../data/draft.ts'
+import { type Choice, type Draft, draftValue, mayBeNone, noValue } from '../data/draft.ts'
 import { chosenRow, Editor, noteOf, relatedOf } from '../data/editor.tsx'
 import { mergedLinks } from '../data/links.ts'
 import { Merge } from '../data/merge.tsx'
@@ -156,19 +156,24 @@ export function RecordForm({
               hint={hintOf(field, editors(field), isNew)}
               error={errors[field.name] ?? refusal.fields[field.name]}
             >
-              {(attributes) =>
-                controlOf(field, attributes, {
-                  collection,
-                  row: onCreate === undefined ? row : undefined,
-                  editor: editors(field),
-                  draft: drafts[field.name] ?? {
-                    text: textOf(field, row[field.name]),
-                    choice: chosenRow(field, row, catalog),
-                    ...(row[field.name] !== undefined && { exact: { value: row[field.name] } }),
-                  },
-                  onChange: (draft) => change(field, draft),
-                })
-              }
+              {(attributes) => (
+                <>
+                  {controlOf(field, attributes, {
+                    collection,
+                    row: onCreate === undefined ? row : undefined,
+                    editor: editors(field),
+                    draft: drafts[field.name] ?? {
+                      text: textOf(field, row[field.name]),
+                      choice: chosenRow(field, row, catalog),
+                      ...(row[field.name] !== undefined && { exact: { value: row[field.name] } }),
+                    },
+                    onChange: (draft) => change(field, draft),
+                  })}
+                  {mayBeNone(field, valueNow(drafts[field.name], row[field.name])) && (
+                    <NoValue field={field} control={attributes.id} onChoose={() => change(field, noValue)} />
+                  )}
+                </>
+              )}
             </Field>
           ))}
           {junctions.map((relation) => (
@@ -243,6 +248,30 @@ function controlOf(field: FieldOf, attributes: FieldAttributes, { collection, ro
     <Suspense fallback={<Loading lines={1} />}>
       <FieldEditor key={String(row?.[collection.key])} {...{ ...editor, collection, field, row, draft, onChange }} />
     </Suspense>
+  )
+}
+
+const valueNow = (draft: Draft | undefined, stored: unknown): unknown =>
+  draft === undefined ? stored : draft.exact === undefined ? draft.text : draft.exact.value
+
+type NoValueProps = { readonly field: FieldOf; readonly control: string; readonly onChoose: () => void }
+
+/** Below an empty text: no value (null) instead. */
+function NoValue({ field: { name }, control, onChoose }: NoValueProps) {
+  return (
+    <span>
+      <Button
+        size="s"
+        aria-label={`No value (null) instead of an empty text for ${name}`}
+        onClick={() => {
+          // It goes away, and the keyboard with it.
+          document.getElementById(control)?.focus()
+          onChoose()
+        }}
+      >
+        No value (null) instead of an empty text
+      </Button>
+    </span>
   )
 }
 
