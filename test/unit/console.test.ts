@@ -91,7 +91,9 @@ describe('values that are edited in the console', () => {
       ['text', [], '[]'],
       ['text', ['a', null], '["a",null]'],
       ['text', ['', ' a'], '[""," a"]'],
-      ['text', ['[x]', 'y'], '["[x]","y"]'],
+      ['text', ['[x]', 'y'], '[x]\ny'],
+      ['text', ['[1]'], '["[1]"]'],
+      ['enum', ['[x'], '[x'],
       ['text', ['x', '[y]'], 'x\n[y]'],
       ['text', [['a'], ['b']], '[["a"],["b"]]'],
       ['datetime', ['2026-03-14T09:26:53.123Z'], '["2026-03-14T09:26:53.123Z"]'],
@@ -103,7 +105,7 @@ describe('values that are edited in the console', () => {
     expect(parseValue({ kind: 'array', element: 'text' }, ' \n')).toBeNull()
     expect(() => parseValue({ kind: 'array', element: 'integer' }, '1\ntwo')).toThrow('This must be a whole number.')
     expect(() => parseValue({ kind: 'array', element: 'boolean' }, 'yes')).toThrow('This must be true or false.')
-    expect(() => parseValue({ kind: 'array', element: 'text' }, '[x')).toThrow(/^This is no JSON/)
+    expect(() => parseValue({ kind: 'array', element: 'integer' }, '[1')).toThrow(/^This is no JSON/)
   })
 })
 
@@ -125,8 +127,6 @@ describe('files that are imported in the console', () => {
     expect(await (await renamed(json, await readStart(json), { Title: 'name' })).text()).toBe('[{"name":"a"}]')
     await expect(readStart(new File(['{}'], 'a.json'))).rejects.toThrow('a list of objects')
   })
-})
-
 
   it('are refused where they are no longer as they were chosen', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'console-'))
@@ -138,6 +138,8 @@ describe('files that are imported in the console', () => {
     await writeFile(path, 'name\nmended\n')
     await expect(renamed(file, start, { name: 'name' })).rejects.toThrow('The file has changed: choose it again.')
   })
+})
+
 describe('a definition in the console', () => {
   it('has the key first, columns of relations where these stand, and stamps last', () => {
     const { fields, key, titleField, relations } = collectionOf({

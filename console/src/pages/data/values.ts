@@ -46,7 +46,7 @@ export function attempt<Value>(read: () => Value): { readonly value: Value } | {
  */
 export function parseValue(field: Typed, text: string): unknown {
   const { element } = field
-  if (element !== undefined && text.trim() !== '' && !text.trimStart().startsWith('['))
+  if (element !== undefined && text.trim() !== '' && !isJsonList(text, element))
     return text
       .split('\n')
       .map((line) => line.trim())
@@ -81,6 +81,13 @@ export function parseValue(field: Typed, text: string): unknown {
       return trimmed
   }
 }
+
+/** Members of these kinds may begin like a list of JSON; of others none does, and the text is a broken list. */
+const free = new Set<Field['kind']>(['text', 'long text', 'enum'])
+
+/** Whether a text is meant as a list of JSON, not as one member per line. */
+const isJsonList = (text: string, element: Field['kind']): boolean =>
+  text.trimStart().startsWith('[') && (!free.has(element) || 'value' in attempt(() => parsed(text)))
 
 function parsed(text: string): unknown {
   try {
