@@ -9,6 +9,7 @@ import {
   pathsOf,
   renamed,
   reportOf,
+  withMeasures,
 } from '../../console/src/pages/reports/report.ts'
 
 const fields = { id: { type: 'UUID', primaryKey: true }, amount: { type: 'Decimal' }, count: { type: 'Integer' } }
@@ -34,6 +35,16 @@ describe('a report of the console', () => {
       aggregate: { count_2: { function: 'count', field: '*' } },
     })
     expect(bodyOf(reportOf({ groupBy: ['amount'], filter: {} }, sale))).toEqual({ groupBy: ['amount'] })
+  })
+
+  it('goes on to count rows when a first group is added', () => {
+    const report = reportOf({ collection: 'sale' }, sale)
+    const counted = { count_2: { function: 'count', field: '*' } }
+    const next = { collection: 'sale', ...withMeasures(report, { groupBy: ['state'] }) }
+    expect(bodyOf(reportOf(next, sale))).toEqual({ aggregate: counted, groupBy: ['state'] })
+    expect(withMeasures(report, { limit: 5 })).toEqual({ limit: 5 })
+    const grouped = reportOf({ groupBy: ['state'] }, sale)
+    expect(withMeasures(grouped, { groupBy: ['amount'] })).toEqual({ aggregate: {}, groupBy: ['amount'] })
   })
 
   it('names measures as nothing else is called, and renames them wherever they are named', () => {

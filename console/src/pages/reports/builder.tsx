@@ -25,7 +25,7 @@ import { AsOfBar, AsOfButton } from '../data/as-of.tsx'
 import { Ways } from '../data/share.tsx'
 import { ReportForm } from './form.tsx'
 import { type BuilderSearch, type Form, forms, type Report } from './question.ts'
-import { collectionsOf, exportAddress, reportOf, waysToAsk } from './report.ts'
+import { collectionsOf, exportAddress, reportOf, waysToAsk, withMeasures } from './report.ts'
 import styles from './reports.module.css'
 import { Result } from './result.tsx'
 import { SaveDialog, ShareButton } from './save.tsx'
@@ -116,7 +116,11 @@ function Builder({ collection, search, picker, onChange }: BuilderProps) {
       <div className={styles.builder}>
         <div className={styles.side}>
           {picker}
-          <ReportForm report={report} collection={collection} onChange={onChange} />
+          <ReportForm
+            report={report}
+            collection={collection}
+            onChange={(change) => onChange(withMeasures(report, change))}
+          />
         </div>
         <section className={styles.main} aria-label="Report">
           <div className={styles.tools} role="toolbar" aria-label="How it is shown">

@@ -19,6 +19,10 @@ export function reportOf(search: BuilderSearch, collection: Collection): Report 
   }
 }
 
+/** A change of a report, with the measure that is only implied as long as nothing is grouped. */
+export const withMeasures = ({ aggregate }: Report, change: Partial<Report>): Partial<Report> =>
+  change.groupBy === undefined ? change : { aggregate, ...change }
+
 /** The body of the request. */
 export function bodyOf({
   collection: _collection,
