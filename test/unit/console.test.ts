@@ -357,4 +357,15 @@ describe('a refusal in words', () => {
     expect(advice('UNDO_CONFLICT', { conflicts: [] })).toMatch(/^Open the request in the log/)
     expect(advice('UNIQUE_VIOLATION', 'A record with this value already exists')).toMatch(/^Something else/)
   })
+
+  it('leads to the permissions only where these refuse, and to whom they can be granted', () => {
+    const advice = (code: string, isAdmin: boolean) =>
+      inWords({ message: 'No', code, status: 403, details: null, requestId: undefined }, isAdmin).advice
+    for (const code of ['FORBIDDEN', 'SEARCH_NOT_GRANTED']) {
+      expect(advice(code, false)).toMatch(/^Your role does not allow this/)
+      expect(advice(code, true)).toBeUndefined()
+    }
+    expect(advice('FRESH_PROOF_REFUSED', false)).toMatch(/^Check the password/)
+    expect(advice('IDENTITY_PROTECTED', false)).toBeUndefined()
+  })
 })

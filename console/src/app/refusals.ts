@@ -13,9 +13,9 @@ const adviceFor: Readonly<Record<string, string>> = {
   CROSS_SITE_REQUEST:
     'The server does not take this address for its own: set BASE_URL, or have the proxy pass on Host.',
   FRESH_PROOF_REQUIRED: 'Sign in again, then repeat this within a few minutes.',
+  FRESH_PROOF_REFUSED: 'Check the password or the code, then try again.',
   HISTORY_GONE: 'Choose a later moment: the log does not reach so far back.',
   '401': 'Sign in again.',
-  '403': 'Your role does not allow this. An administrator can grant it on the permissions page.',
   '404': 'It may have been deleted or renamed. Go back to the list.',
   '408': 'The server ended the statement. Narrow the filter, or sort by an indexed field.',
   UNDO_CONFLICT: 'Open the request in the log: it shows which, and can undo them all the same.',
@@ -26,6 +26,11 @@ const adviceFor: Readonly<Record<string, string>> = {
   '503': 'The server is busy or starting. Try again in a moment.',
 }
 
+/** Refusals of permissions; all others with 403 have a code of their own. */
+const ofPermissions = new Set(['FORBIDDEN', 'SEARCH_NOT_GRANTED'])
+
+const grantable = 'Your role does not allow this. An administrator can grant it on the permissions page.'
+
 type Refusal = {
   readonly message: string
   readonly code: string
@@ -34,17 +39,22 @@ type Refusal = {
   readonly requestId: string | undefined
 }
 
-/** A refusal of the server in words for a person. */
-export function inWords({ message, code, status, details: named, requestId }: Refusal): Explanation {
+/** A refusal of the server in words for a person. To administrators nobody can grant anything. */
+export function inWords(refusal: Refusal, isAdmin = false): Explanation {
+  const { message, code, status, details: named, requestId } = refusal
   const details = detailsOf(named)
   const repeated = `: ${details.join('; ')}`
   return {
     title: details.length > 0 && message.endsWith(repeated) ? message.slice(0, -repeated.length) : message,
     details,
-    advice:
-      adviceFor[code] ?? adviceFor[String(status)] ?? (status === 409 && details.length > 0 ? inTheWay : undefined),
+    advice: adviceFor[code] ?? adviceFor[String(status)] ?? otherAdvice(refusal, details.length > 0, isAdmin),
     requestId: status >= 500 ? requestId : undefined,
   }
+}
+
+function otherAdvice({ code, status }: Refusal, hasDetails: boolean, isAdmin: boolean): string | undefined {
+  if (status === 403 && ofPermissions.has(code) && !isAdmin) return grantable
+  return status === 409 && hasDetails ? inTheWay : undefined
 }
 
 const inTheWay = 'Something else stands in the way: look at what it names, then try again.'
