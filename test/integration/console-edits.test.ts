@@ -278,6 +278,41 @@ describeWithBrowser('rows that several users edit in the console', () => {
     expect(wrong).toEqual([])
   })
 
+  it('leads to sign-in where the session has ended meanwhile, and asks before what was typed is lost', async () => {
+    const { api } = it_
+    const password = 'password of a user'
+    const rights = ['read', 'update'].map((action) => ({ collection: 'category', action, fields: '*' }))
+    const user = await api.user(rights)
+    const { body } = await api.admin('POST', '/items/category', { name: 'Typed on' })
+    const { page } = await it_.visit('/data', { as: { email: user.email, password } })
+    const end = async () =>
+      expect((await api.admin('DELETE', `/auth/admin/users/${user.id}/sessions`)).status).toBe(200)
+    await page
+      .locator('main')
+      .getByRole('link', { name: /categor/i })
+      .first()
+      .waitFor()
+    await end()
+    // A stranger is refused as a user without permission is.
+    await page
+      .locator('main')
+      .getByRole('link', { name: /categor/i })
+      .first()
+      .click()
+    await page.getByRole('heading', { name: /^Sign in/ }).waitFor()
+    await page.getByLabel('E-mail').fill(user.email)
+    await page.getByLabel('Password').fill(password)
+    await page.getByRole('button', { name: 'Sign in', exact: true }).click()
+    await page.locator('aside').first().waitFor()
+    await page.goto(`${it_.address}/console/data/category/${body.data.id}`)
+    await page.getByLabel(/^name/).fill('Typed')
+    await end()
+    await page.getByRole('button', { name: 'Save' }).click()
+    await page.getByRole('heading', { name: 'Leave without saving?' }).waitFor()
+    await page.getByRole('button', { name: 'Cancel' }).last().click()
+    expect(await page.getByLabel(/^name/).inputValue()).toBe('Typed')
+  })
+
   it('asks before what was entered in a drawer, a dialog or a new collection is lost, and not after it is saved', async () => {
     const { page, wrong } = await it_.visit('/permissions')
     const question = page.getByRole('heading', { name: 'Leave without saving?' })

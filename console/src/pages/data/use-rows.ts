@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useSyncExternalStore } from 'react'
 import { DaybookError } from '../../../../clients/client.ts'
 import type { Catalog, Collection, Field } from '../../app/catalog.ts'
-import { client, queryClient } from '../../app/client.ts'
+import { checkSession, client, queryClient } from '../../app/client.ts'
 import { estimatesQuery } from './counts.ts'
 import { changedRow, fieldsToFollow, reasonOf } from './live.ts'
 import { fieldsToRead, type ListSearch, type Row } from './query.ts'
@@ -114,6 +114,8 @@ function follow(rows: RowWindow, { collection, search, columns, fields }: Follow
     // The list still shows what was read, and says that it does not follow; the client tries a lost connection again.
     onError: (error) => {
       if (!error.final) broken = reasonOf(error)
+      // It may be final because nobody is signed in any more.
+      else void checkSession()
       rows.setLive(reasonOf(error))
     },
   })
