@@ -209,6 +209,30 @@ describeWithBrowser('workflows', () => {
     expect(wrong.filter((text) => !text.includes('412'))).toEqual([])
   })
 
+  it('keeps an option that is no JSON while another node is looked at, and saves nothing before it is', async () => {
+    const { api } = it_
+    const flow = chain(node('a', 'variable', { variables: { a: 1 } }), node('b', 'variable'))
+    await api.admin('POST', '/workflows', { id: 'broken', name: 'Broken', flow_data: flow })
+    const { page, wrong } = await it_.visit('/workflows/broken')
+    const save = page.getByRole('button', { name: 'Save', exact: true })
+    await nodeOf(page, /^a Variables/).click()
+    await page.getByLabel('Node a').getByLabel('Variables').fill('{"a": 2')
+    await nodeOf(page, /^b Variables/).click()
+    await page.getByLabel('Node b').getByLabel('Name', { exact: true }).fill('Other')
+    await page.getByText(/^To save, mend variables of a: This is no JSON/).waitFor()
+    await page.getByText('not saved', { exact: true }).waitFor()
+    expect(await save.isDisabled()).toBe(true)
+    await nodeOf(page, /^a Variables/).click()
+    expect(await page.getByLabel('Node a').getByLabel('Variables').inputValue()).toBe('{"a": 2')
+    await expectAccessible(page)
+    await page.getByLabel('Node a').getByLabel('Variables').fill('{"a": 2}')
+    await save.click()
+    await page.getByText('not saved', { exact: true }).waitFor({ state: 'detached' })
+    const { nodes } = (await stored('broken')).flow_data
+    expect(nodes.slice(1).map(({ data }: any) => data)).toEqual([{ variables: { a: 2 } }, { label: 'Other' }])
+    expect(wrong).toEqual([])
+  })
+
   it('asks before unsaved changes are left for another page, and comes from the list of operations', async () => {
     const { api } = it_
     await api.admin('POST', '/workflows', { id: 'kept', name: 'Kept', flow_data: chain(node('a', 'variable')) })

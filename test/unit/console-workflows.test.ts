@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import {
   type Action,
+  brokenIn,
   type Editing,
+  isDirty,
   opened,
   readFlow,
   statesAfter,
@@ -93,6 +95,22 @@ describe('the editor of workflows', () => {
       [...places].map(([id, at]) => [id, id === 'make' ? { x: 701, y: 100 } : at]),
     )
     expect(done(moved, { do: 'arrange' }).flow.nodes.some(({ position }) => position)).toBe(false)
+  })
+
+  it('keeps a text that is no value with its node, as something to save, until it is one or the option is another', () => {
+    const begun = opened(readFlow(looped))
+    const write = (value: unknown): Action => ({ do: 'change', id: 'make', name: 'data', value })
+    const broken = { node: 'make', name: 'data', text: '{', error: 'This is no JSON' }
+    const typed = done(begun, { do: 'type', broken }, { do: 'select', id: 'each' })
+    expect(brokenIn(typed)).toEqual([{ ...broken, of: undefined }])
+    expect([isDirty(begun), isDirty(typed)]).toEqual([false, true])
+    expect(brokenIn(done(typed, { do: 'type', broken: { ...broken, text: '{"' } }))).toMatchObject([{ text: '{"' }])
+    // The same value as before it is typed, or none.
+    expect(brokenIn(done(typed, write(undefined)))).toEqual([])
+    expect(brokenIn(done(typed, write({}), { do: 'undo' }))).toEqual([])
+    expect(brokenIn(done(typed, { do: 'replace', id: 'make', data: { data: 1 } }))).toEqual([])
+    expect(brokenIn(done(typed, { do: 'remove', id: 'make' }))).toEqual([])
+    expect(brokenIn(done(typed, { do: 'load', flow: begun.flow }))).toEqual([])
   })
 
   it('keeps what it does not know, and leaves out what is no node or edge', () => {

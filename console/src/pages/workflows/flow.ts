@@ -1,3 +1,5 @@
+import { sameValue } from '../data/values.ts'
+
 /** A graph as it is stored. Members that this page does not know are kept as they are. */
 export type FlowNode = {
   readonly id: string
@@ -83,8 +85,20 @@ function freeId(stem: string, taken: ReadonlySet<string>): string {
   return `${stem}-${turn}`
 }
 
+/** A text that is no value yet, and why; it stands while the option is what it was when it was typed. */
+export type BrokenText = {
+  readonly node: string
+  /** The option; undefined for the whole of the node's data. */
+  readonly name: string | undefined
+  readonly text: string
+  readonly error: string
+  readonly of: unknown
+}
+
 export type Editing = {
   readonly flow: Flow
+  /** At most one of each option. */
+  readonly broken: readonly BrokenText[]
   /** As the server has it. */
   readonly saved: Flow
   readonly past: readonly Flow[]
@@ -112,16 +126,26 @@ export type Action =
   | { readonly do: 'leave' }
   | { readonly do: 'connect'; readonly source: string; readonly handle: string; readonly target: string }
   | { readonly do: 'disconnect'; readonly edge: string }
+  | { readonly do: 'type'; readonly broken: Omit<BrokenText, 'of'> }
   | { readonly do: 'undo' | 'redo' | 'rest' }
 
 const mostSteps = 200
 
 export const opened = (flow: Flow): Editing => ({
-  ...{ flow, saved: flow, past: [], future: [] },
+  ...{ flow, saved: flow, past: [], future: [], broken: [] },
   ...{ selected: undefined, from: undefined, going: undefined, refusal: undefined },
 })
 
-export const isDirty = ({ flow, saved }: Editing): boolean => flow !== saved
+export const isDirty = (state: Editing): boolean => state.flow !== state.saved || brokenIn(state).length > 0
+
+/** The texts that are no values, in the options as they are now. While there is one, nothing is saved. */
+export const brokenIn = ({ flow, broken }: Editing): readonly BrokenText[] =>
+  broken.filter(({ node, name, of }) => {
+    const found = flow.nodes.find(({ id }) => id === node)
+    return found !== undefined && sameValue(optionOf(found, name), of)
+  })
+
+const optionOf = ({ data }: FlowNode, name: string | undefined): unknown => (name === undefined ? data : data[name])
 
 /** How the editor goes on. Pure. */
 export function step(state: Editing, action: Action): Editing {
@@ -146,10 +170,21 @@ export function step(state: Editing, action: Action): Editing {
       return connected({ ...still, from: undefined }, action)
     case 'add':
       return added(still, action.type)
+    case 'type':
+      return typed(still, action.broken)
     default:
       return changed(state, action)
   }
 }
+
+function typed(state: Editing, text: Omit<BrokenText, 'of'>): Editing {
+  const node = state.flow.nodes.find(({ id }) => id === text.node)
+  if (node === undefined) return state
+  return { ...state, broken: [...without(state.broken, text), { ...text, of: optionOf(node, text.name) }] }
+}
+
+const without = (broken: Editing['broken'], { node, name }: Pick<BrokenText, 'node' | 'name'>) =>
+  broken.filter((one) => one.node !== node || one.name !== name)
 
 type Change = Extract<Action, { do: 'remove' | 'change' | 'replace' | 'move' | 'arrange' | 'disconnect' }>
 
@@ -170,10 +205,14 @@ function changed(state: Editing, action: Change): Editing {
       const { [name]: _former, ...others } = nodes.find(({ id }) => id === action.id)?.data ?? {}
       const data = value === undefined ? others : { ...others, [name]: value }
       const next = withNode(action.id, (node) => ({ ...node, data }))
-      return written(state, { nodes: next }, `change ${action.id} ${name}`)
+      const broken = without(state.broken, { node: action.id, name })
+      return written({ ...state, broken }, { nodes: next }, `change ${action.id} ${name}`)
     }
-    case 'replace':
-      return written(state, { nodes: withNode(action.id, (node) => ({ ...node, data: action.data })) })
+    case 'replace': {
+      const broken = without(state.broken, { node: action.id, name: undefined })
+      const next = withNode(action.id, (node) => ({ ...node, data: action.data }))
+      return written({ ...state, broken }, { nodes: next })
+    }
     case 'move': {
       // From here on all of them stand where they are seen: one alone would make the others jump.
       const next = nodes.map((node) => {

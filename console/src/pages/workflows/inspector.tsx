@@ -7,7 +7,7 @@ import { Note, Problem } from '../../ui/states.tsx'
 import { Badge } from '../../ui/table.tsx'
 import { sameValue } from '../data/values.ts'
 import type { GraphProps } from './canvas.tsx'
-import { type FlowNode, handleOf, handlesOf, isDirty, nameOf } from './flow.ts'
+import { brokenIn, type FlowNode, handleOf, handlesOf, isDirty, nameOf } from './flow.ts'
 import { kinds, type Option, readValue, shownValue, titleOf } from './kinds.ts'
 import { type Execution, type Step, testNode } from './workflow.ts'
 import styles from './workflows.module.css'
@@ -116,24 +116,34 @@ export function Json({ title, value }: { readonly title: string; readonly value:
   )
 }
 
-/** A text that is typed, and what became of it; it stands while the value is what it was then. */
-type Typed = { readonly text: string; readonly value: unknown; readonly error?: string }
+/** A text that is typed, and the value that it stands for: it is shown while the value is this. */
+type Typed = { readonly text: string; readonly value: unknown }
 
-function OptionField({ node, dispatch, option }: InspectorProps & { readonly option: Option }) {
-  const { name, label, form, hint } = option
-  const stored = node.data[name]
+/** The text of an option or of all data of a node: as it is typed, or the stored value's. */
+function useTyped({ state, dispatch, node }: InspectorProps, name: string | undefined, stored: unknown) {
   const [typed, setTyped] = useState<Typed>()
+  const broken = brokenIn(state).find((one) => one.node === node.id && one.name === name)
   const isMine = typed !== undefined && sameValue(typed.value, stored)
-  const change = (value: unknown) => dispatch({ do: 'change', id: node.id, name, value })
-  const type = (text: string) => {
+  /** Reads the text; where it is no value, it is kept with the reason, whatever node is selected next. */
+  const type = <Value,>(text: string, read: (text: string) => Value, take: (value: Value) => void) => {
     try {
-      const value = readValue(form, text)
+      const value = read(text)
       setTyped({ text, value })
-      change(value)
-    } catch (error) {
-      setTyped({ text, value: stored, error: (error as Error).message })
+      take(value)
+    } catch (failure) {
+      dispatch({ do: 'type', broken: { node: node.id, name, text, error: (failure as Error).message } })
     }
   }
+  return { text: broken?.text ?? (isMine ? typed.text : undefined), error: broken?.error, type }
+}
+
+function OptionField(props: InspectorProps & { readonly option: Option }) {
+  const { node, dispatch, option } = props
+  const { name, label, form, hint } = option
+  const stored = node.data[name]
+  const typed = useTyped(props, name, stored)
+  const change = (value: unknown) => dispatch({ do: 'change', id: node.id, name, value })
+  const type = (next: string) => typed.type(next, (one) => readValue(form, one), change)
   if (form === 'check')
     return (
       <Checkbox
@@ -142,9 +152,9 @@ function OptionField({ node, dispatch, option }: InspectorProps & { readonly opt
         onChange={({ target }) => change(target.checked ? true : name === 'waitForCompletion' ? false : undefined)}
       />
     )
-  const text = isMine ? typed.text : shownValue(form, stored)
+  const text = typed.text ?? shownValue(form, stored)
   return (
-    <Field label={label} hint={hint} error={isMine ? typed.error : undefined}>
+    <Field label={label} hint={hint} error={typed.error}>
       {(attributes) =>
         typeof form === 'object' ? (
           <Select
@@ -200,32 +210,33 @@ function CollectionName({ attributes, value, onChange }: CollectionNameProps) {
   )
 }
 
-function Whole({ node, dispatch }: InspectorProps) {
-  const [typed, setTyped] = useState<Typed>()
-  const isMine = typed !== undefined && sameValue(typed.value, node.data)
-  const type = (text: string) => {
-    try {
-      const data: unknown = JSON.parse(text)
-      if (typeof data !== 'object' || data === null || Array.isArray(data)) throw new Error('an object is needed')
-      setTyped({ text, value: data })
-      dispatch({ do: 'replace', id: node.id, data: data as Readonly<Record<string, unknown>> })
-    } catch (error) {
-      setTyped({ text, value: node.data, error: `This is no JSON: ${(error as Error).message}` })
-    }
-  }
+function Whole(props: InspectorProps) {
+  const { node, dispatch } = props
+  const typed = useTyped(props, undefined, node.data)
+  const take = (data: FlowNode['data']) => dispatch({ do: 'replace', id: node.id, data })
   return (
-    <Field label="Data" error={isMine ? typed.error : undefined}>
+    <Field label="Data" error={typed.error}>
       {(attributes) => (
         <TextArea
           {...attributes}
           isCode
           rows={10}
-          value={isMine ? typed.text : JSON.stringify(node.data, null, 2)}
-          onChange={({ target }) => type(target.value)}
+          value={typed.text ?? JSON.stringify(node.data, null, 2)}
+          onChange={({ target }) => typed.type(target.value, readData, take)}
         />
       )}
     </Field>
   )
+}
+
+function readData(text: string): FlowNode['data'] {
+  try {
+    const data: unknown = JSON.parse(text)
+    if (typeof data !== 'object' || data === null || Array.isArray(data)) throw new Error('an object is needed')
+    return data as FlowNode['data']
+  } catch (error) {
+    throw new Error(`This is no JSON: ${(error as Error).message}`)
+  }
 }
 
 function Edges({ state: { flow }, dispatch, node, mayEdit }: InspectorProps) {

@@ -15,7 +15,18 @@ import { Badge } from '../../ui/table.tsx'
 import { patchRow, readVersion } from '../data/writes.ts'
 import { Canvas, type GraphProps, spoken } from './canvas.tsx'
 import { ExecutionBar, History, Run } from './executions.tsx'
-import { type Action, type Editing, handleOf, isDirty, nameOf, opened, readFlow, statesAfter, step } from './flow.ts'
+import {
+  type Action,
+  brokenIn,
+  type Editing,
+  handleOf,
+  isDirty,
+  nameOf,
+  opened,
+  readFlow,
+  statesAfter,
+  step,
+} from './flow.ts'
 import { Inspector } from './inspector.tsx'
 import { kinds, titleOf } from './kinds.ts'
 import { Settings } from './settings.tsx'
@@ -66,6 +77,7 @@ function Editor({ workflow, etag }: EditorProps) {
     event.preventDefault()
     dispatch({ do: key === 'y' || event.shiftKey ? 'redo' : 'undo' })
   }
+  const broken = brokenIn(state)
   const graph: GraphProps = { state, dispatch, mayEdit, findings, states: watched.states }
   const selected = state.flow.nodes.find(({ id }) => id === state.selected)
   return (
@@ -92,7 +104,7 @@ function Editor({ workflow, etag }: EditorProps) {
                 kind="primary"
                 size="s"
                 isBusy={saving.isBusy}
-                disabled={!isDirty(state)}
+                disabled={!isDirty(state) || broken.length > 0}
                 onClick={() => void saving.save(etag)}
               >
                 Save
@@ -106,6 +118,7 @@ function Editor({ workflow, etag }: EditorProps) {
       <div className={styles.editor} onKeyDown={onKeyDown}>
         {saving.error !== undefined && <Problem error={saving.error} />}
         {unchecked !== null && <Problem error={unchecked} />}
+        <Broken {...graph} />
         <Tools {...graph} />
         <General findings={findings} />
         {watched.error !== null && <Problem error={watched.error} />}
@@ -296,6 +309,22 @@ function Tools({ state, dispatch, mayEdit }: GraphProps) {
       </Button>
       {isDirty(state) && <Badge tone="warn">not saved</Badge>}
     </div>
+  )
+}
+
+/** Why it cannot be saved: options with a text that is no value. */
+function Broken({ state }: GraphProps) {
+  const broken = brokenIn(state)
+  if (broken.length === 0) return null
+  const named = new Map(state.flow.nodes.map((node) => [node.id, nameOf(node)]))
+  return (
+    <Note kind="warning">
+      {broken.map(({ node, name = 'data', error }) => (
+        <div key={`${node} ${name}`}>
+          To save, mend {name} of {named.get(node)}: {error}
+        </div>
+      ))}
+    </Note>
   )
 }
 
