@@ -1,6 +1,7 @@
 import { useBlocker } from '@tanstack/react-router'
 import { type ReactNode, useState } from 'react'
-import { ConfirmDialog, type ConfirmProps, Drawer, type DrawerProps } from './dialog.tsx'
+import { Button } from './button.tsx'
+import { ConfirmDialog, type ConfirmProps, Dialog, Drawer, type DrawerProps } from './dialog.tsx'
 
 /**
  * Asks before what is not saved is lost: by another page of the console, whose question is the answer of this hook, and by closing
@@ -66,6 +67,35 @@ export function FormDialog({ onClose, onConfirm, children, ...dialog }: Omit<Con
       </div>
       {questions}
     </ConfirmDialog>
+  )
+}
+
+type SecretDialogProps = { readonly title: string; readonly onClose: () => void; readonly children: ReactNode }
+
+/** An open dialog with a secret that is shown only once. It asks before it closes, unless its user says that they have kept it. */
+export function SecretDialog({ title, onClose, children }: SecretDialogProps) {
+  const [isAsking, setAsking] = useState(false)
+  const footer = (
+    <Button kind="primary" onClick={onClose}>
+      I have kept it
+    </Button>
+  )
+  return (
+    <Dialog isOpen onClose={() => setAsking(true)} title={title} footer={footer}>
+      {children}
+      {isAsking && (
+        <ConfirmDialog
+          isOpen
+          onClose={() => setAsking(false)}
+          title="Close without keeping it?"
+          action="Close it"
+          isDangerous
+          onConfirm={async () => onClose()}
+        >
+          <p>It cannot be shown again.</p>
+        </ConfirmDialog>
+      )}
+    </Dialog>
   )
 }
 

@@ -6,6 +6,7 @@ import { useMe } from '../../app/session.ts'
 import { Button } from '../../ui/button.tsx'
 import { ConfirmDialog, Dialog } from '../../ui/dialog.tsx'
 import { Checkbox, TextField } from '../../ui/field.tsx'
+import { SecretDialog } from '../../ui/leaving.tsx'
 import { Loading, Note, Problem } from '../../ui/states.tsx'
 import { notify } from '../../ui/toast.tsx'
 import { timeText } from '../data/values.ts'
@@ -113,60 +114,57 @@ function NewKey({ onClose }: { readonly onClose: () => void }) {
       setBusy(false)
     }
   }
-  const footer =
-    made === undefined ? (
-      <>
-        <Button onClick={onClose}>Cancel</Button>
-        <Button
-          kind="primary"
-          isBusy={isBusy}
-          disabled={name.trim() === '' || !proof.isReady}
-          onClick={() => void make()}
-        >
-          Make it
-        </Button>
-      </>
-    ) : (
-      <Button kind="primary" onClick={onClose}>
-        I have kept it
-      </Button>
-    )
-  return (
-    <Dialog isOpen onClose={onClose} title="New API key" footer={footer}>
-      {made === undefined ? (
-        <div className={styles.form}>
-          <TextField
-            label="Name"
-            hint="What it is for, such as “Nightly import”."
-            autoComplete="off"
-            maxLength={100}
-            value={name}
-            onChange={({ target }) => setName(target.value)}
-          />
-          <TextField
-            label="Works until"
-            hint="Without a time it has no end."
-            type="datetime-local"
-            value={until}
-            onChange={({ target }) => setUntil(target.value)}
-          />
-          {me.role !== undefined && (
-            <Checkbox
-              label={`Only while I am ${me.role.name}`}
-              checked={isForRole}
-              onChange={({ target }) => setForRole(target.checked)}
-            />
-          )}
-          {proof.fields}
-          {error !== undefined && <Problem error={error} />}
-        </div>
-      ) : (
+  if (made !== undefined)
+    return (
+      <SecretDialog title="New API key" onClose={onClose}>
         <div className={styles.form}>
           <Note kind="warning">This is the only time that it is shown. Keep it where only its program reads it.</Note>
           <Secret label="API key" text={made} />
           <p className={styles.quiet}>Programs send it as `Authorization: Bearer …`.</p>
         </div>
-      )}
+      </SecretDialog>
+    )
+  const footer = (
+    <>
+      <Button onClick={onClose}>Cancel</Button>
+      <Button
+        kind="primary"
+        isBusy={isBusy}
+        disabled={name.trim() === '' || !proof.isReady}
+        onClick={() => void make()}
+      >
+        Make it
+      </Button>
+    </>
+  )
+  return (
+    <Dialog isOpen onClose={onClose} title="New API key" footer={footer}>
+      <div className={styles.form}>
+        <TextField
+          label="Name"
+          hint="What it is for, such as “Nightly import”."
+          autoComplete="off"
+          maxLength={100}
+          value={name}
+          onChange={({ target }) => setName(target.value)}
+        />
+        <TextField
+          label="Works until"
+          hint="Without a time it has no end."
+          type="datetime-local"
+          value={until}
+          onChange={({ target }) => setUntil(target.value)}
+        />
+        {me.role !== undefined && (
+          <Checkbox
+            label={`Only while I am ${me.role.name}`}
+            checked={isForRole}
+            onChange={({ target }) => setForRole(target.checked)}
+          />
+        )}
+        {proof.fields}
+        {error !== undefined && <Problem error={error} />}
+      </div>
     </Dialog>
   )
 }

@@ -2,9 +2,8 @@ import { useState } from 'react'
 import { useCatalog } from '../../app/catalog.ts'
 import { client } from '../../app/client.ts'
 import { Button } from '../../ui/button.tsx'
-import { Dialog } from '../../ui/dialog.tsx'
 import { Checkbox, Field, TextArea, TextField } from '../../ui/field.tsx'
-import { FormDialog } from '../../ui/leaving.tsx'
+import { FormDialog, SecretDialog } from '../../ui/leaving.tsx'
 import { Note } from '../../ui/states.tsx'
 import { Badge } from '../../ui/table.tsx'
 import { type Action, Code, Facts, List, type Listing, moment, refreshLists } from './list.tsx'
@@ -219,19 +218,10 @@ export function Webhooks(props: SectionProps) {
       />
       {form !== undefined && <WebhookForm {...form} onClose={() => setForm(undefined)} onMade={setFresh} />}
       {fresh !== undefined && (
-        <Dialog
-          isOpen
-          title={`The secret of ${fresh.name}`}
-          onClose={() => setFresh(undefined)}
-          footer={
-            <Button kind="primary" onClick={() => setFresh(undefined)}>
-              I have kept it
-            </Button>
-          }
-        >
+        <SecretDialog title={`The secret of ${fresh.name}`} onClose={() => setFresh(undefined)}>
           <Note kind="warning">It is shown only now. What is delivered is signed with it.</Note>
           <code className={styles.secret}>{fresh.secret}</code>
-        </Dialog>
+        </SecretDialog>
       )}
     </>
   )
