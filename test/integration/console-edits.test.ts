@@ -508,6 +508,20 @@ describeWithBrowser('rows that several users edit in the console', () => {
     expect(wrong.filter((text) => !/status of 409/.test(text))).toEqual([])
   })
 
+  it('has the keyboard on no control that the bar of buttons covers', async () => {
+    const { page, wrong } = await it_.visit(`/data/engine/${key(14)}`, { viewport: { width: 900, height: 360 } })
+    await page.getByLabel(/^name/).fill('Typed')
+    const bar = page.locator('form [data-bar]')
+    for (const label of [/^stock/, /^note/, /^due/, /^at/, /^category/]) {
+      const control = page.getByLabel(label).first()
+      while (!(await control.evaluate((element: any) => element === element.ownerDocument.activeElement)))
+        await page.keyboard.press('Tab')
+      const [covering, { y, height }] = [(await bar.boundingBox())!, (await control.boundingBox())!]
+      expect(y + height).toBeLessThanOrEqual(covering.y)
+    }
+    expect(wrong).toEqual([])
+  })
+
   it('takes an empty text for no value where that is chosen', async () => {
     await write(13, { note: 'Words' })
     const { page, wrong } = await it_.visit(`/data/engine/${key(13)}`)
