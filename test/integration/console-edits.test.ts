@@ -522,6 +522,23 @@ describeWithBrowser('rows that several users edit in the console', () => {
     expect(wrong).toEqual([])
   })
 
+  it('shortens a long title in the heading and in the tab', async () => {
+    const name = 'Long words '.repeat(20).trim()
+    await write(14, { name })
+    const { page, wrong } = await it_.visit(`/data/engine/${key(14)}`)
+    const heading = page.getByRole('heading', { level: 1 })
+    await page.getByTitle(name).waitFor()
+    expect(await heading.textContent()).toBe(name)
+    const lineHeight = await heading.evaluate((one: any) =>
+      Number.parseFloat(one.ownerDocument.defaultView.getComputedStyle(one).lineHeight),
+    )
+    await page.setViewportSize({ width: 400, height: 800 })
+    expect((await heading.boundingBox())!.height).toBeLessThan(lineHeight * 2.5)
+    expect(await page.title()).toBe(`${name.slice(0, 99)}… · Console`)
+    await expectAccessible(page)
+    expect(wrong).toEqual([])
+  })
+
   it('takes an empty text for no value where that is chosen', async () => {
     await write(13, { note: 'Words' })
     const { page, wrong } = await it_.visit(`/data/engine/${key(13)}`)

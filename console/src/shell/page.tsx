@@ -1,6 +1,11 @@
 import { type ReactNode, useEffect } from 'react'
 import styles from './shell.module.css'
 
+/** Characters of a title that a tab can make use of. */
+const longest = 100
+
+const shortened = (title: string): string => (title.length > longest ? `${title.slice(0, longest - 1)}…` : title)
+
 type PageProps = {
   /** In the tab and as the heading. */
   readonly title: string
@@ -17,7 +22,7 @@ type PageProps = {
 /** The parts of every page: a heading, actions, and the content. */
 export function Page({ title, heading, description, crumbs, actions, isFull = false, children }: PageProps) {
   useEffect(() => {
-    document.title = `${title} · Console`
+    document.title = `${shortened(title)} · Console`
   }, [title])
   return (
     <div className={styles.page} data-fill={isFull}>
@@ -28,7 +33,7 @@ export function Page({ title, heading, description, crumbs, actions, isFull = fa
               {crumbs}
             </nav>
           )}
-          <h1>{heading ?? title}</h1>
+          <h1 title={title.length > longest ? title : undefined}>{heading ?? <span>{title}</span>}</h1>
           {description !== undefined && <p>{description}</p>}
         </div>
         {actions !== undefined && <div className={styles.pageActions}>{actions}</div>}
