@@ -1,6 +1,6 @@
 /**
- * Builds the console into `console/dist`, whole or not at all: `node console/build.ts [--if-stale]`. Fails when more is
- * loaded than the limits below allow.
+ * Builds the console into `console/dist`, whole or not at all: `node console/build.ts [--if-stale] [--sizes]`. Fails when more is
+ * loaded than the limits below allow; `--sizes` says how much that is.
  */
 import { readdirSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
@@ -101,7 +101,7 @@ function checkSizes(outDir: string): void {
       ),
     ),
   ]
-  say(`kB gzipped: ${sizes.join(', ')}`)
+  if (process.argv.includes('--sizes')) say(`kB gzipped: ${sizes.join(', ')}`)
   if (problems.length > 0) throw new Error(problems.join('; '))
 }
 
