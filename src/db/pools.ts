@@ -325,6 +325,10 @@ export function statementSpan(name?: string): SpanOptions {
   return { kind: 'client', attributes: { 'db.system.name': 'postgresql', 'daybook.statement': name } }
 }
 
+/** The three reader functions on one connection. */
+export const readerOn = (client: PgClient): Reader =>
+  readerOf((text, values) => client.query(text, values as unknown[]))
+
 /** The three reader functions over anything that runs a statement. */
 export function readerOf(query: (text: string, values: readonly unknown[]) => Promise<{ rows: unknown[] }>): Reader {
   const any = async <Row>(q: Query) => (await query(q.text, q.values)).rows as Row[]

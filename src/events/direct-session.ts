@@ -7,7 +7,7 @@ import { Connection, processOf } from '../db/connection.ts'
 import { AnswerLost, isConnectionLoss, sqlState } from '../db/errors.ts'
 import { settingsOf } from '../db/poolers/line.ts'
 import { requireOwnSessions } from '../db/poolers/poolers.ts'
-import { directUrl, readerOf, tlsOptions, withoutOwnParameters } from '../db/pools.ts'
+import { directUrl, readerOn, tlsOptions, withoutOwnParameters } from '../db/pools.ts'
 import { type Reader, sql, type Tx } from '../db/sql.ts'
 import { type Actor, actorJson } from './types.ts'
 
@@ -77,7 +77,7 @@ export async function openDirectSession(config: Config, waitingLog?: Logger): Pr
   const answerLost = (error: unknown): never => {
     throw isConnectionLoss(error) ? new AnswerLost(error, processOf(client)) : error
   }
-  const reader = readerOf((text, values) => client.query(text, values as unknown[]))
+  const reader = readerOn(client)
   const transaction = async <T>(actor: Actor, work: (tx: Tx) => Promise<T>): Promise<T> => {
     await client.query('begin')
     try {

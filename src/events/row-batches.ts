@@ -49,25 +49,22 @@ type Writer = {
 
 /** Of a pool. */
 export const rowBatchesOf = oncePer((hot: Database): Writer => {
-  const lines = new WeakMap<RowKind, BatchLine>()
+  const lineOf = oncePer(
+    (_kind: RowKind): BatchLine => ({ rows: 0, waiting: [], apartUntil: 0, aloneMs: 0, togetherMs: 0 }),
+  )
   return {
     write: async <Answer>(row: BatchedRow, request: WritingRequest, alone: () => Promise<Answer[]>) => {
-      let line = lines.get(row.kind)
-      if (line === undefined) {
-        line = { rows: 0, waiting: [], apartUntil: 0, aloneMs: 0, togetherMs: 0 }
-        lines.set(row.kind, line)
-      }
-      const own = line
-      if (performance.now() < own.apartUntil) return alone()
-      if (own.rows < rowsAtOnce) return inPlace(takePlace(own, 1), () => timed(own, alone))
+      const line = lineOf(row.kind)
+      if (performance.now() < line.apartUntil) return alone()
+      if (line.rows < rowsAtOnce) return inPlace(takePlace(line, 1), () => timed(line, alone))
       const turn = Promise.withResolvers<Turn>()
-      own.waiting.push({ row, request, turn })
+      line.waiting.push({ row, request, turn })
       const { lead, answer } = await turn.promise
-      if (lead === undefined) return (answer as Answer[] | undefined) ?? timed(own, alone)
+      if (lead === undefined) return (answer as Answer[] | undefined) ?? timed(line, alone)
       const { members, leave } = lead
       return inPlace(
         leave,
-        async () => ((await writeFor(hot, own, members)) as Answer[] | undefined) ?? timed(own, alone),
+        async () => ((await writeFor(hot, line, members)) as Answer[] | undefined) ?? timed(line, alone),
       )
     },
   }
@@ -93,8 +90,8 @@ type BatchMember = {
 }
 
 /**
- * What a row's request does when it has waited: it writes all of a batch in a place that was taken for it, or gives its answer,
- * or, without one, writes its row alone.
+ * A row's request, when it has waited, writes all of a batch in a place that was taken for it, or gives its answer, or, without
+ * one, writes its row alone.
  *
  * Each does so itself, after an `await`, and so in its own context, which `AsyncLocalStorage.snapshot()` would keep from young
  * collections, with all that the request has made (ADR 80).

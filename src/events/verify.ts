@@ -5,7 +5,7 @@ import { imageSettings, imageSql, logTable } from '../catalog/log-triggers.ts'
 import { readDefinitions } from '../catalog/store.ts'
 import type { Config } from '../config/config.ts'
 import { requireSetUp } from '../db/needs.ts'
-import { type PgClient, readerOf } from '../db/pools.ts'
+import { type PgClient, readerOn } from '../db/pools.ts'
 import { onSoleConnection } from '../db/sole-connection.ts'
 import { quoteName } from '../db/sql.ts'
 
@@ -35,7 +35,7 @@ type RowDifference = {
 /** {@link verifyLog} of an installation. */
 export const verifyTablesOf = (config: Config): Promise<Verification[]> =>
   onSoleConnection(config, 'log verify', async (client) => {
-    const db = readerOf((text, values) => client.query(text, values as unknown[]))
+    const db = readerOn(client)
     await requireSetUp(db)
     return verifyLog(client, compileCatalog(await readDefinitions(db)))
   })

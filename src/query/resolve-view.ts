@@ -301,7 +301,7 @@ function tenantPath(collection: Collection): string | undefined {
   return VIA.get(collection.name) ?? (collection.fields.has('tenant_Id') ? 'tenant_Id' : undefined)
 }
 
-/** What a caller reads besides the rows of its tenant. */
+/** The rows that a caller reads besides those of its tenant. */
 function readableBesides(collection: Collection, { userId }: Access): Filter[] {
   if (collection.name === 'svc_File') return [entry('isPublic', true)]
   const withoutTenant = entry('tenant_Id', null)

@@ -104,3 +104,10 @@ export function TextField({ label, note, hint, error, ...input }: Around & Omit<
     </Field>
   )
 }
+
+/** Takes the files that were chosen out of the input, so that the same ones can be chosen again, mended. */
+export function takeFiles(input: HTMLInputElement): readonly File[] {
+  const files = [...(input.files ?? [])]
+  input.value = ''
+  return files
+}

@@ -91,7 +91,7 @@ function neverReached(variables: string, attempts: number, error: unknown): Conf
 async function lookAt(variable: string, config: Config, url: string, waitingLog?: Logger): Promise<LineFacts> {
   const patience = patienceOf(config)
   const waits = waitingLog !== undefined
-  // What it refuses names a variable of its own, and is no fault of the address.
+  // A refusal of the certificate names a variable of its own: the address is not at fault.
   tlsOptions(config, url)
   try {
     return await retryTransient(() => lookAtLine({ config, url }), {

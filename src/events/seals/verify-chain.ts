@@ -6,7 +6,7 @@ import { logKeys } from '../../adapters/log-key.ts'
 import { logSchema, logTable } from '../../catalog/log-triggers.ts'
 import type { Config } from '../../config/config.ts'
 import { requireSetUp } from '../../db/needs.ts'
-import { type PgClient, readerOf } from '../../db/pools.ts'
+import { type PgClient, readerOn } from '../../db/pools.ts'
 import { onSoleConnection } from '../../db/sole-connection.ts'
 import { type Reader, rawQuery } from '../../db/sql.ts'
 import { isVisible, parseSnapshot } from '../cursor.ts'
@@ -49,7 +49,7 @@ export type SealVerification = {
 /** {@link verifySeals} of an installation, which also trusts the keys of its own secrets. */
 export const verifySealsOf = (config: Config, { keys, heads }: SealTrust): Promise<SealVerification> =>
   onSoleConnection(config, 'log verify', async (client) => {
-    await requireSetUp(readerOf((text, values) => client.query(text, values as unknown[])))
+    await requireSetUp(readerOn(client))
     return verifySeals(client, { keys: [...keys, ...(logKeys(config).keys ?? [])], heads })
   })
 
@@ -59,10 +59,7 @@ export async function verifySeals(client: PgClient, trust: SealTrust): Promise<S
   try {
     // A plan that fits one page of events fits all.
     await client.query('set local jit = off')
-    return await verifyAll(
-      readerOf((text, values) => client.query(text, values as unknown[])),
-      trust,
-    )
+    return await verifyAll(readerOn(client), trust)
   } finally {
     await client.query('rollback')
   }

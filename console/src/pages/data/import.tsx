@@ -4,7 +4,7 @@ import type { Collection } from '../../app/catalog.ts'
 import { queryClient } from '../../app/client.ts'
 import { Button } from '../../ui/button.tsx'
 import { Dialog } from '../../ui/dialog.tsx'
-import { Field, Input, Select } from '../../ui/field.tsx'
+import { Field, Input, Select, takeFiles } from '../../ui/field.tsx'
 import { Note, Problem } from '../../ui/states.tsx'
 import { Table } from '../../ui/table.tsx'
 import styles from './import.module.css'
@@ -102,12 +102,7 @@ export function Import({ collection, onClose, onDone }: ImportProps) {
               type="file"
               accept=".csv,.json,text/csv,application/json"
               disabled={work !== undefined}
-              onChange={({ target }) => {
-                const chosen = target.files?.[0]
-                // The same file can be chosen again, mended.
-                target.value = ''
-                void choose(chosen)
-              }}
+              onChange={({ target }) => void choose(takeFiles(target)[0])}
             />
           )}
         </Field>

@@ -1,6 +1,7 @@
 import { useRef, useState } from 'react'
 import { client } from '../../app/client.ts'
 import { Button } from '../../ui/button.tsx'
+import { takeFiles } from '../../ui/field.tsx'
 import { notify, notifyError } from '../../ui/toast.tsx'
 import type { Choice } from './draft.ts'
 import styles from './upload.module.css'
@@ -64,11 +65,7 @@ export function Upload({ isMany = false, onEach }: UploadProps) {
         hidden
         aria-hidden="true"
         tabIndex={-1}
-        onChange={({ target }) => {
-          const files = [...(target.files ?? [])]
-          target.value = ''
-          void send(files, onEach)
-        }}
+        onChange={({ target }) => void send(takeFiles(target), onEach)}
       />
       <Button size="s" isBusy={running !== undefined} onClick={() => input.current?.click()}>
         {isMany ? 'Upload files' : 'Upload a file'}

@@ -4,6 +4,7 @@ import type { FileRow } from '../../../../clients/client.ts'
 import { client } from '../../app/client.ts'
 import { looks } from '../../ui/button.tsx'
 import { Dialog } from '../../ui/dialog.tsx'
+import { takeFiles } from '../../ui/field.tsx'
 import { Badge } from '../../ui/table.tsx'
 import { notify } from '../../ui/toast.tsx'
 import { Uploading, useUpload } from '../data/upload.tsx'
@@ -143,8 +144,7 @@ export function Files(props: SectionProps) {
               className="visually-hidden"
               disabled={running !== undefined}
               onChange={({ target }) => {
-                const chosen = [...(target.files ?? [])]
-                target.value = ''
+                const chosen = takeFiles(target)
                 if (chosen.length > 0) void upload(chosen)
               }}
             />

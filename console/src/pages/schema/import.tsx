@@ -1,7 +1,7 @@
 import { useState } from 'react'
 import { Button } from '../../ui/button.tsx'
 import { Dialog } from '../../ui/dialog.tsx'
-import { Checkbox, Field, Input } from '../../ui/field.tsx'
+import { Checkbox, Field, Input, takeFiles } from '../../ui/field.tsx'
 import { Problem } from '../../ui/states.tsx'
 import { type Change, importation, type SchemaFile } from './changes.ts'
 import { Review } from './review.tsx'
@@ -50,12 +50,7 @@ export function Import({ onClose }: { readonly onClose: () => void }) {
               {...attributes}
               type="file"
               accept=".json,application/json"
-              onChange={({ target }) => {
-                const chosen = target.files?.[0]
-                // The same file can be chosen again, mended.
-                target.value = ''
-                void choose(chosen)
-              }}
+              onChange={({ target }) => void choose(takeFiles(target)[0])}
             />
           )}
         </Field>

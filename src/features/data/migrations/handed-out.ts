@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Reader, Tx } from '../../../db/sql.ts'
 
-/** What a script is given of its transaction, or of its session without one. */
+/** A script's own view of its transaction, or of its session without one. */
 export type HandedOut = {
   readonly db: Tx
   /** Gives the promise on as one that is waited for. */
@@ -32,7 +32,7 @@ export function handOut(tx: Tx): HandedOut {
     for (let i = 0; i < all.length; i += 1) {
       const { promise, handed } = all[i]!
       const [outcome] = await Promise.allSettled([promise])
-      // Whoever awaits it goes on now, perhaps to the next statement.
+      // The script goes on now where it awaits this one, perhaps to the next statement.
       if (i === all.length - 1) await nextTurn()
       if (outcome.status === 'rejected' && !handed.isTaken) failures.push(outcome.reason)
     }

@@ -5,7 +5,6 @@ import * as manager from '../../../catalog/change.ts'
 import { createCollections } from '../../../catalog/change.ts'
 import { systemCollections } from '../../../catalog/system-definitions.ts'
 import { type Config, ConfigError } from '../../../config/config.ts'
-import { requireSetUp } from '../../../db/needs.ts'
 import { readerOf } from '../../../db/pools.ts'
 import { type Reader, rawQuery, sql, type Tx } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
@@ -269,10 +268,10 @@ type PreviewResult = { readonly results: readonly RunPreview[]; readonly summary
 export async function previewSql(host: MigrationHost, selection: MigrationSelection): Promise<PreviewResult> {
   const session = await openDirectSession(host.config)
   try {
-    await requireSetUp(session)
+    const known = await migrationsOf({ session, config: host.config })
     const lockTimeout = String(host.config.migrations.lockTimeoutMs)
     await session.any(sql`select set_config('lock_timeout', ${lockTimeout}, false)`)
-    const selected = selectRun(joined(await loadScripts(host.config), await storedRows(session)), selection)
+    const selected = selectRun(known, selection)
     const subject = await readSubject(session, host.config)
     const results: RunPreview[] = []
     for (const migration of selected) results.push(await preview(host, session, migration, subject))

@@ -71,7 +71,10 @@ export async function withRunner<T>(
 }
 
 /** Everything that is known, as the runner sees it. */
-export async function migrationsOf({ session, config }: MigrationRunner): Promise<readonly Migration[]> {
+export async function migrationsOf({
+  session,
+  config,
+}: Pick<MigrationRunner, 'session' | 'config'>): Promise<readonly Migration[]> {
   await requireSetUp(session)
   return joined(await loadScripts(config), await storedRows(session))
 }
@@ -80,8 +83,7 @@ export async function migrationsOf({ session, config }: MigrationRunner): Promis
 export async function readOnce({ config }: MigrationHost): Promise<readonly Migration[]> {
   const session = await openDirectSession(config)
   try {
-    await requireSetUp(session)
-    return joined(await loadScripts(config), await storedRows(session))
+    return await migrationsOf({ session, config })
   } finally {
     await session.close()
   }

@@ -7,7 +7,7 @@ import { logSchema } from '../../../catalog/log-triggers.ts'
 import { copyIn, copyOut } from '../../../db/copy.ts'
 import { sqlState } from '../../../db/errors.ts'
 import { readSetupFacts, unfitness } from '../../../db/needs.ts'
-import { type PgClient, type Reads, readerOf } from '../../../db/pools.ts'
+import { type PgClient, type Reads, readerOn } from '../../../db/pools.ts'
 import { onSoleConnection } from '../../../db/sole-connection.ts'
 import { type Reader, rawQuery, type Tx, type UnloggedWrites } from '../../../db/sql.ts'
 import { holdEffects, holdTableSql, lastBackup, noteBackup, noteBackupEnd } from '../../../db/unlogged/holds.ts'
@@ -399,7 +399,7 @@ async function judge(
 }
 
 async function inTransaction<T>(client: PgClient, work: (db: Tx) => Promise<T>): Promise<T> {
-  const reader = readerOf((statement, values) => client.query(statement, values as unknown[]))
+  const reader = readerOn(client)
   await client.query('begin')
   try {
     const result = await work({ ...reader, isTransaction: true })

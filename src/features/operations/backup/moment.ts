@@ -1,7 +1,7 @@
 import type { Logs } from '../../../adapters/logger.ts'
 import type { Configuration } from '../../../config/config.ts'
 import { requireSetUp } from '../../../db/needs.ts'
-import { type PgClient, readerOf } from '../../../db/pools.ts'
+import { type PgClient, readerOn } from '../../../db/pools.ts'
 import { onSoleConnection } from '../../../db/sole-connection.ts'
 import type { Reader } from '../../../db/sql.ts'
 import { holdContentSql, releaseContentSql } from '../../../db/unlogged/holds.ts'
@@ -28,7 +28,7 @@ export async function inOneMoment<T>(
       await files.query(
         `begin isolation level repeatable read read only; set transaction snapshot '${rows[0]!.snapshot}'`,
       )
-      const db = readerOf((text, values) => client.query(text, values as unknown[]))
+      const db = readerOn(client)
       return work({ client, db, files, endOfRows: async () => void (await client.query('commit')) })
     }),
   )
@@ -90,7 +90,7 @@ export async function withContentHeld<T>(host: BackupHost, id: string, work: () 
     host.config,
     'backup hold',
     async (client) => {
-      await requireSetUp(readerOf((text, values) => client.query(text, values as unknown[])))
+      await requireSetUp(readerOn(client))
       // A database that is about to be upgraded may have none yet.
       const { rows } = await client.query<{ there: boolean }>(`select to_regclass('"svc_Hold"') is not null as there`)
       return rows[0]!.there ? held(host, client, id, work) : work()
