@@ -1,5 +1,5 @@
 import { execFile as run } from 'node:child_process'
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { promisify } from 'node:util'
@@ -746,7 +746,9 @@ describe('daybook types', () => {
   }
 
   it('need the rows that a new one cannot be without, which may be hidden all the same', async () => {
-    const directory = await mkdtemp(join(import.meta.dirname, '../../node_modules/.cache/daybook-typed-'))
+    const caches = join(import.meta.dirname, '../../node_modules/.cache')
+    await mkdir(caches, { recursive: true })
+    const directory = await mkdtemp(join(caches, 'daybook-typed-'))
     onTestFinished(() => rm(directory, { recursive: true }))
     const make = (collectionName: string, schema: object) => api.admin('POST', '/schemas', { collectionName, schema })
     await make('writer', { paranoid: true, fields: { name: { type: 'String' }, fee: { type: 'Decimal' } } })

@@ -203,8 +203,14 @@ const extensionsSql = `select quote_ident(e.extname) as name, quote_ident(n.nspn
 const named = (row: string, column = 'relname') =>
   `format('%I.%I', (select nspname from pg_namespace where oid = ${row}.${column === 'typname' ? 'typnamespace' : 'relnamespace'}), ${row}.${column})`
 
+/**
+ * Options without those that the server keeps for itself, which no statement may set, and no other server may know: a minor version of
+ * PostgreSQL 15 notes `pg_attver` with every column.
+ */
+const settable = (options: string) => `(select array_agg(o) from unnest(${options}) o where o !~ '^pg_')`
+
 const relationsSql = `select c.oid::text, n.nspname as schema, c.relname as name, ${named('c')} as ident, c.relkind::text as kind,
-    c.relpersistence = 'u' as unlogged, c.reloptions as options, t.reloptions as "toastOptions",
+    c.relpersistence = 'u' as unlogged, ${settable('c.reloptions')} as options, ${settable('t.reloptions')} as "toastOptions",
     case when c.relkind = 'p' then pg_get_partkeydef(c.oid) end as "partitionKey",
     case when c.relispartition then pg_get_expr(c.relpartbound, c.oid) end as bound,
     (select ${named('p')} from pg_inherits i join pg_class p on p.oid = i.inhparent where i.inhrelid = c.oid and c.relispartition) as parent,
@@ -223,7 +229,7 @@ const columnsSql = `select a.attrelid::text as relation, quote_ident(a.attname) 
     a.attnotnull as "notNull", a.attidentity::text as identity, a.attgenerated::text as generated,
     pg_get_expr(d.adbin, d.adrelid) as expression, d.oid::text as "expressionOid",
     case when a.attstorage <> t.typstorage then a.attstorage::text end as storage, nullif(a.attcompression::text, '') as compression,
-    nullif(a.attstattarget::int, -1) as statistics, a.attoptions as options
+    nullif(a.attstattarget::int, -1) as statistics, ${settable('a.attoptions')} as options
   from pg_attribute a join pg_class c on c.oid = a.attrelid join pg_type t on t.oid = a.atttypid
     left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
   where c.relnamespace = any($1::oid[]) and c.relkind in ('r', 'p', 'v', 'm', 'c') and a.attnum > 0 and not a.attisdropped
