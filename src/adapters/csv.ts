@@ -11,7 +11,12 @@ export type CsvCell = string | null
 /** A record, and the line of the text in which it begins, counted from 1. */
 type CsvRecord = { readonly cells: readonly CsvCell[]; readonly line: number }
 
-type CsvLimits = { /** Bytes. */ readonly largestRecord: number }
+type CsvLimits = {
+  /** Bytes. */
+  readonly largestRecord: number
+  /** What stands between cells; default a comma. */
+  readonly delimiter?: string
+}
 
 /**
  * The records of CSV text (RFC 4180; bytes are UTF-8), as they are read: blank lines are left out, cells without quotes
@@ -19,9 +24,10 @@ type CsvLimits = { /** Bytes. */ readonly largestRecord: number }
  */
 export async function* readCsv(
   text: AsyncIterable<string | Uint8Array>,
-  { largestRecord }: CsvLimits,
+  { largestRecord, delimiter = ',' }: CsvLimits,
 ): AsyncGenerator<CsvRecord> {
   const parser = csvParse().parse({
+    delimiter,
     trim: true,
     skip_empty_lines: true,
     info: true,

@@ -27,6 +27,29 @@ export function firstRepeated<Text extends string | null>(texts: Iterable<Text>)
   return undefined
 }
 
+/**
+ * What `look` finds at the beginning of a text that arrives in pieces, as soon as it finds it, and the text from its beginning. `look` is
+ * asked again with each piece; undefined where it has found nothing in the whole text.
+ */
+export async function peek<Found>(
+  text: AsyncGenerator<string>,
+  look: (beginning: string) => Found | undefined,
+): Promise<[Found | undefined, AsyncGenerator<string>]> {
+  let beginning = ''
+  for (;;) {
+    const { value, done } = await text.next()
+    if (done) return [undefined, continued(beginning, text)]
+    beginning += value
+    const found = look(beginning)
+    if (found !== undefined) return [found, continued(beginning, text)]
+  }
+}
+
+async function* continued(beginning: string, rest: AsyncGenerator<string>): AsyncGenerator<string> {
+  yield beginning
+  yield* rest
+}
+
 /** Without slashes at its end. The look back keeps a run of slashes within the text from being tried from each of them. */
 export const withoutLastSlashes = (text: string): string => text.replace(/(?<!\/)\/+$/, '')
 

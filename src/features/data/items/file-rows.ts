@@ -4,7 +4,7 @@ import type { Collection, Field, Kind, Relation } from '../../../catalog/catalog
 import { type AppError, errors } from '../../../errors.ts'
 import { isTooDeep, keepable } from '../../../http/json-values.ts'
 import { knowing } from '../../../language/exact-json.ts'
-import { firstRepeated } from '../../../language/text.ts'
+import { firstRepeated, peek } from '../../../language/text.ts'
 import { compileStream } from '../../../query/compile.ts'
 import { isObject, member } from '../../../query/guards.ts'
 import { parseListQuery, readString } from '../../../query/parse.ts'
@@ -37,13 +37,12 @@ type RowLimits = {
   readonly largestRow: number
 }
 
-/** 400 for a file without rows; `details` where it can be told why. */
-export const noRows = (format: ImportFormat, details?: string): AppError =>
-  errors.badBody(`${format} file is empty or has no valid data`, details)
+/** 400 for a file without rows. */
+export const noRows = (format: ImportFormat): AppError => errors.badBody(`${format} file is empty or has no valid data`)
 
 /**
  * The rows of a file, as they are read; a file without any ends at once. 400 `Invalid {format} format: …` for a file that
- * cannot be read to its end, and {@link noRows} for a header with other separators.
+ * cannot be read to its end.
  */
 export async function* readRows(
   format: ImportFormat,
@@ -74,7 +73,7 @@ async function* textOf(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<string>
 }
 
 async function* jsonRows(
-  text: AsyncIterable<string>,
+  text: AsyncGenerator<string>,
   { fields, relations }: Collection,
   { largestRow }: RowLimits,
 ): AsyncGenerator<ImportRow> {
@@ -90,28 +89,29 @@ async function* jsonRows(
 
 /** The first record names the columns. A file that names none of the collection's has no rows for it. */
 async function* csvRows(
-  text: AsyncIterable<string>,
+  text: AsyncGenerator<string>,
   collection: Collection,
   { largestRow }: RowLimits,
 ): AsyncGenerator<ImportRow> {
   let columns: readonly NamedColumn[] | undefined
-  for await (const { cells, line } of readCsv(text, { largestRecord: largestRow })) {
+  const [delimiter, all] = await peek(text, (beginning) => delimiterIn(beginning, largestRow))
+  for await (const { cells, line } of readCsv(all, { largestRecord: largestRow, delimiter })) {
     if (columns !== undefined) yield csvRow(columns, cells, line)
     else columns = columnsOf(cells, collection)
-    if (columns.length === 0) return refuseSeparator(cells)
+    if (columns.length === 0) return
   }
 }
 
-/** Spreadsheets write semicolons or tabs in some languages: the header is a single cell then. */
-function refuseSeparator([only, ...more]: readonly CsvCell[]): void {
-  const found = more.length > 0 ? undefined : separators.find(([separator]) => only?.includes(separator))
-  if (found !== undefined) throw noRows('CSV', `expected commas between the columns: the header has ${found[1]}`)
+/**
+ * What stands between the columns of a file, once its header has been read, or is longer than a row may be. In some languages spreadsheets
+ * write semicolons, and what is copied out of them has tabs; no column has a name with any of these.
+ */
+function delimiterIn(beginning: string, longest: number): string | undefined {
+  const header = /\S.*(?=[\r\n])/.exec(beginning)?.[0]
+  if (header === undefined) return beginning.length > longest ? ',' : undefined
+  const names = header.replaceAll(/"[^"]*"/g, '')
+  return [',', ';', '\t'].find((one) => names.includes(one)) ?? ','
 }
-
-const separators = [
-  [';', 'semicolons'],
-  ['\t', 'tabs'],
-] as const
 
 /** Of a file. A table of PostgreSQL has at most 1,600; relations have names of their own, and unknown columns are dropped. */
 const mostColumns = 5000

@@ -7,6 +7,7 @@ import { type App, actorOf, sendJson } from '../../../http/http.ts'
 import { excessOf, fingerprintList, keepable } from '../../../http/json-values.ts'
 import { breather } from '../../../language/breather.ts'
 import { aloneOrValue } from '../../../language/exact-json.ts'
+import { peek } from '../../../language/text.ts'
 import { resolveCondition, resolveEnv } from '../../../query/resolve.ts'
 import type { ItemHooks } from '../hooks/hooks.ts'
 import { isFresh, itemTag, listTag, readCached, type ServedAnswer, versionsOf } from './cached-reads.ts'
@@ -285,7 +286,7 @@ type ElementReading = { readonly parse: (text: string) => unknown; readonly most
 async function readBody(request: FastifyRequest, payload: IncomingMessage, reading: ElementReading): Promise<unknown> {
   const text = textOf(payload, request.routeOptions.bodyLimit ?? Number.POSITIVE_INFINITY)
   if (Number(request.headers['content-length']) <= smallBody) return parseWhole(await joined(text), reading)
-  const [start, chunks] = await begun(text)
+  const [start, chunks] = await peek(text, (beginning) => beginning.trimStart()[0])
   return start === '[' ? readList(request, chunks, reading) : parseWhole(await joined(chunks), reading)
 }
 
@@ -311,23 +312,6 @@ async function readList(request: FastifyRequest, chunks: AsyncIterable<string>, 
   }
   fingerprint?.end()
   return elements
-}
-
-/** The first character that is no white space, and the text from its beginning. */
-async function begun(text: AsyncGenerator<string>): Promise<[string | undefined, AsyncIterable<string>]> {
-  let before = ''
-  for (;;) {
-    const { value, done } = await text.next()
-    if (done) return [undefined, again(before, text)]
-    before += value
-    const [start] = before.trimStart()
-    if (start !== undefined) return [start, again(before, text)]
-  }
-}
-
-async function* again(before: string, rest: AsyncGenerator<string>): AsyncGenerator<string> {
-  yield before
-  yield* rest
 }
 
 async function joined(text: AsyncIterable<string>): Promise<string> {
