@@ -16,6 +16,7 @@ import {
   knownDefinitions,
   listOf,
   toStored,
+  withActionsAtKeys,
   withMissingJunctions,
   withSchema,
 } from './definitions.ts'
@@ -55,7 +56,7 @@ export type DropCount = Loss & { readonly rows?: number; readonly values?: numbe
 
 /**
  * Plans a change of definitions. Pure. Definitions that the edit has changed go through `declaredSchema`; junctions that a
- * BelongsToMany names and no definition declares are added.
+ * BelongsToMany names and no definition declares are added, and actions go to the foreign keys that they are of.
  *
  * @throws AppError 400 for definitions that do not compile or cannot be reached from the present ones
  */
@@ -65,12 +66,13 @@ export function planChange(
   options: CatalogOptions,
 ): DefinitionPlan {
   const before = compileCatalog(stored, options)
-  const next = withMissingJunctions(declared(before, edit(before)))
+  const known = definitionsOf(before)
+  const next = withMissingJunctions(withActionsAtKeys(known, declared(before, edit(before))))
   const after = compileCatalog(listOf(next), options)
   return {
     next,
     after,
-    changes: changesBetween(definitionsOf(before), next),
+    changes: changesBetween(known, next),
     statements: catalogChangesSql(before, after),
     losses: lossesBetween(before, after),
     gaps: requiredGaps(before, after),
@@ -330,7 +332,7 @@ const unguarded: ChangeGuard = { before: async () => undefined, afterwards: asyn
 
 /**
  * The one way to change definitions: `edit` makes the next ones from the catalog as it is inside the transaction, the
- * tables follow by the difference. Junctions that a BelongsToMany names and no definition declares are added.
+ * tables follow by the difference. Junctions that a BelongsToMany names and no definition declares are added, and actions go to the foreign keys that they are of.
  *
  * @returns what was done to which collection, in name order
  * @throws AppError 400 for definitions that do not compile or cannot be reached from the present ones

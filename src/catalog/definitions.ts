@@ -159,3 +159,85 @@ function endFields(
     [alias]: { relType: 'BelongsTo', target: collection, foreignKey, onDelete: 'CASCADE', description: 'M2O' },
   }
 }
+
+/* What happens to the rows that point at a row which is deleted. */
+
+const actionNames = ['onDelete', 'onUpdate'] as const
+type Action = (typeof actionNames)[number]
+
+/**
+ * Carries what a HasMany or HasOne says of deleted and changed keys to the foreign key on its target, where it takes effect: to the
+ * BelongsTo that holds the column, which is added where the target has nothing but the column. Only what this edit has changed is carried,
+ * and what it says at the BelongsTo itself comes first; the other side then says the same.
+ */
+export function withActionsAtKeys(before: Definitions, edited: Definitions): Definitions {
+  let next = edited
+  for (const [collection, { fields }] of edited)
+    for (const [name, json] of Object.entries(fields)) {
+      const far = { collection, name, json, was: before.get(collection)?.fields[name] }
+      if (isFar(json) && hasActions(json) && edited.has(json.target as string)) next = withActionsOf(far, before, next)
+    }
+  return next
+}
+
+type FarEntry = {
+  readonly collection: string
+  readonly name: string
+  readonly json: FieldJson
+  /** As it was declared before the edit. */
+  readonly was: FieldJson | undefined
+}
+
+const isGiven = (value: unknown) => value !== undefined && value !== null && value !== ''
+const hasActions = (json: FieldJson) => actionNames.some((action) => isGiven(json[action]))
+/** A row of the junction of a many-to-any relationship points at no one table. */
+const isFar = ({ relType, polymorphic, scope }: FieldJson) =>
+  (relType === 'HasMany' || relType === 'HasOne') && polymorphic !== true && !isGiven(scope)
+
+function withActionsOf(
+  { collection, name, json, was }: FarEntry,
+  before: Definitions,
+  edited: Definitions,
+): Definitions {
+  const target = json.target as string
+  const foreignKey = isGiven(json.foreignKey) ? json.foreignKey : `${collection}_Id`
+  const { fields } = edited.get(target)!
+  const holder = Object.entries(fields).find(
+    ([alias, own]) =>
+      own.relType === 'BelongsTo' &&
+      own.target === collection &&
+      own.constraints !== false &&
+      keyOf(alias, own) === foreignKey,
+  )
+  const changed = actionNames.filter((action) => isGiven(json[action]) && json[action] !== was?.[action])
+  if (holder === undefined) {
+    if (changed.length === 0 || !Object.hasOwn(fields, String(foreignKey))) return edited
+    const added = { relType: 'BelongsTo', target: collection, foreignKey, ...only(json, actionNames) }
+    return withField(edited, target, freeName(fields, [collection, `${collection}_${name}`]), added)
+  }
+  const [alias, own] = holder
+  const old = before.get(target)?.fields[alias]
+  const isOfKey = (action: Action) => isGiven(own[action]) && own[action] !== old?.[action]
+  const toKey = changed.filter((action) => !isOfKey(action))
+  const fromKey = actionNames.filter((action) => isGiven(json[action]) && isOfKey(action))
+  return withMembers(withMembers(edited, target, alias, only(json, toKey)), collection, name, only(own, fromKey))
+}
+
+/** An entry with these members; the definitions as they are where it has them. */
+function withMembers(definitions: Definitions, collection: string, name: string, members: FieldJson): Definitions {
+  const json = definitions.get(collection)!.fields[name]!
+  const isSame = Object.entries(members).every(([word, value]) => json[word] === value)
+  return isSame ? definitions : withField(definitions, collection, name, { ...json, ...members })
+}
+
+const keyOf = (name: string, { foreignKey }: FieldJson) => (isGiven(foreignKey) ? foreignKey : `${name}_Id`)
+
+const only = (json: FieldJson, names: readonly string[]): FieldJson =>
+  Object.fromEntries(names.filter((name) => isGiven(json[name])).map((name) => [name, json[name]]))
+
+function freeName(taken: SchemaJson['fields'], [first, second]: readonly [string, string]): string {
+  if (!Object.hasOwn(taken, first)) return first
+  let name = shortened(second)
+  for (let n = 2; Object.hasOwn(taken, name); n += 1) name = shortened(`${second}_${n}`)
+  return name
+}

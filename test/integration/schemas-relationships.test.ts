@@ -123,6 +123,94 @@ describe('M2O', () => {
   })
 })
 
+describe('what happens to the rows of a HasMany or HasOne', () => {
+  const parentOf = (child: string, json: object) => ({
+    fields: { ...numbered.fields, rows: { relType: 'HasMany', target: child, foreignKey: 'parent_Id', ...json } },
+  })
+  const withColumn = { fields: { ...numbered.fields, parent_Id: { type: 'Integer' } } }
+  /** Makes a row with one of the child, deletes it, and tells the status, what is left of the child, and the actions in the log. */
+  const deletion = async (parent: string, child: string) => {
+    const id = await create(parent, { name: 'parent', rows: [{ name: 'child' }] })
+    const before = await api.position()
+    const { status } = await api.admin('DELETE', `/items/${parent}/${id}`)
+    const events = (await api.log(before)).map(({ entity, action }) => `${action} ${entity}`)
+    expect(await api.jobs('mail')).toEqual([])
+    const rows: { id: number; parent_Id: number | null }[] = await read(`${child}?fields=id,parent_Id`)
+    await api.admin(
+      'DELETE',
+      `/items/${child}/bulk`,
+      rows.map((row) => row.id),
+    )
+    return { status, left: rows.map(({ parent_Id }) => parent_Id && 'parent'), events: events.sort() }
+  }
+
+  it.each([
+    ['CASCADE', 'voyage', 'stop', { status: 200, left: [], events: ['delete stop', 'delete voyage'] }],
+    ['SET NULL', 'drawer', 'sock', { status: 200, left: [null], events: ['delete drawer', 'update sock'] }],
+    ['RESTRICT', 'safe', 'ring', { status: 409, left: ['parent'], events: [] }],
+  ])('is done by the database where the target has only the column: %s', async (onDelete, parent, child, expected) => {
+    await declare(child, withColumn)
+    const before = await api.position()
+    await declare(parent, parentOf(child, { onDelete }))
+    expect((await changes(before)).sort()).toEqual(
+      [
+        [child, 'update'],
+        [parent, 'create'],
+      ].sort(),
+    )
+    expect((await fieldsOf(child))[parent]).toEqual({
+      relType: 'BelongsTo',
+      target: parent,
+      foreignKey: 'parent_Id',
+      onDelete,
+    })
+    expect(await deletion(parent, child)).toEqual(expected)
+  })
+
+  it('goes to the BelongsTo that holds the column, and either of them changes both', async () => {
+    const belongsTo = { relType: 'BelongsTo', target: 'owner', foreignKey: 'parent_Id' }
+    await declare('owner', numbered)
+    await declare('owned', { fields: { ...numbered.fields, owner: belongsTo } })
+    const patch = (collection: string, fields: object) =>
+      api.admin('PATCH', `/schemas/${collection}`, { schema: { fields } })
+    const actions = async () => [(await fieldsOf('owner')).rows?.onDelete, (await fieldsOf('owned')).owner?.onDelete]
+    const rows = { relType: 'HasMany', target: 'owned', foreignKey: 'parent_Id', onDelete: 'CASCADE' }
+    expect((await patch('owner', { rows })).status).toBe(200)
+    expect(await actions()).toEqual(['CASCADE', 'CASCADE'])
+    expect((await patch('owned', { owner: { ...belongsTo, onDelete: 'RESTRICT' } })).status).toBe(200)
+    expect(await actions()).toEqual(['RESTRICT', 'RESTRICT'])
+    expect((await deletion('owner', 'owned')).status).toBe(409)
+    expect((await patch('owner', { rows })).status).toBe(200)
+    expect(await actions()).toEqual(['CASCADE', 'CASCADE'])
+    expect((await deletion('owner', 'owned')).left).toEqual([])
+    const route = '/schemas/owned/relationships/owner'
+    expect((await api.admin('PATCH', route, { onDelete: 'SET NULL' })).status).toBe(200)
+    expect(await actions()).toEqual(['SET NULL', 'SET NULL'])
+    expect((await deletion('owner', 'owned')).left).toEqual([null])
+  })
+
+  it('takes a name that is free, and is refused where stored rows or the column do not allow it', async () => {
+    await declare('taken_child', { fields: { ...withColumn.fields, taken: { type: 'String' } } })
+    await declare('taken', parentOf('taken_child', { onDelete: 'CASCADE' }))
+    expect((await fieldsOf('taken_child')).taken_rows).toMatchObject({ relType: 'BelongsTo', onDelete: 'CASCADE' })
+    await declare('lost_child', withColumn)
+    await create('lost_child', { parent_Id: 7 })
+    const lost = await api.admin('POST', '/schemas', {
+      collectionName: 'lost',
+      schema: parentOf('lost_child', { onDelete: 'CASCADE' }),
+    })
+    expect(lost).toMatchObject({ status: 400, body: { error: { code: 'SCHEMA_NOT_APPLICABLE' } } })
+    await declare('strict_child', { fields: { ...numbered.fields, parent_Id: { type: 'Integer', allowNull: false } } })
+    const strict = await api.admin('POST', '/schemas', {
+      collectionName: 'strict',
+      schema: parentOf('strict_child', { onDelete: 'SET NULL' }),
+    })
+    expect(strict.status).toBe(400)
+    expect(strict.text).toContain('SET NULL needs a foreign key that may be null')
+    for (const missing of ['lost', 'strict']) expect((await api.admin('GET', `/schemas/${missing}`)).status).toBe(404)
+  })
+})
+
 describe('O2O', () => {
   it('is one to one: the column is unique, the relation back is one row', async () => {
     await declare('person')
