@@ -80,6 +80,12 @@ const user: BudgetOf = ({ caller }) =>
 /** The same where a password or factor is shown besides. */
 const proof: BudgetOf = (request, config) => (holdsProof(request.body) ? user(request, config) : undefined)
 
+/** Mails that a user asks for, to any address; those that were sent count. */
+const mailsOfUser =
+  (what: string, times: number): BudgetOf =>
+  ({ caller }) =>
+    caller.userId === undefined ? undefined : { key: `${what} of user ${caller.userId}`, times }
+
 /** Begins something that others may end. Nothing can be guessed by it, but each takes a row. */
 const starts = (what: string) => byClient(what, 100)
 
@@ -110,7 +116,7 @@ export const attemptRoutes: Readonly<Record<string, readonly BudgetOf[]>> = {
   'POST /auth/callback/:provider': [failuresByClient('callback')],
   'POST /auth/callback/apple': [failuresByClient('callback')],
   'POST /auth/password/change': [user],
-  'POST /auth/email/change': [user],
+  'POST /auth/email/change': [user, mailsOfUser('address changes', 1), byClient('address changes', 10)],
   'POST /auth/2fa/verify-setup': [user],
   'POST /auth/2fa/disable': [user],
   'POST /auth/2fa/enable': [proof],

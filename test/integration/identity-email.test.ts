@@ -34,6 +34,12 @@ let count = 0
 const newEmail = () => `new${++count}@example.com`
 const ask = (email: string, more: object = {}, by = call) =>
   by('POST', '/auth/email/change', { email, currentPassword: password, ...more })
+/** As if the account's last request, and mails to the address, were more than a minute ago. */
+async function aMinuteLater(email = account.email): Promise<void> {
+  const ago = (column: string) => `"${column}" = "${column}" - interval '61 seconds'`
+  await api.sql(`update "svc_EmailLog" set ${ago('createdAt')} where email = $1`, [email])
+  await api.sql(`update "svc_Challenge" set ${ago('expiresAt')} where identifier like 'email-change:%'`)
+}
 const confirm = (secret: string) => api.anonymous('GET', `/auth/email/verify/${secret}`)
 const attempt = { retryCount: 0, retryLimit: 1, signal: new AbortController().signal }
 const mails = (email: string) =>
@@ -116,17 +122,29 @@ describe('POST /auth/email/change', () => {
   it('does not tell that an address is taken where answers are generic', async () => {
     const app = await configured(api.database, { AUTH_GENERIC_RESPONSES: 'true', AUTH_APP_URL: link })
     const { email } = await createAccount(api)
-    const post = async (wanted: string) => {
+    const post = async (wanted: string, by = token) => {
       const response = await app.inject({
         method: 'POST',
         url: '/auth/email/change',
-        headers: { authorization: `Bearer ${token}` },
+        headers: { authorization: `Bearer ${by}` },
         payload: { email: wanted, currentPassword: password },
       })
       return [response.statusCode, response.json()]
     }
-    expect(await post(email)).toEqual(await post(newEmail()))
+    const free = newEmail()
+    const others = [await createAccount(api), await createAccount(api)]
+    const answers = []
+    for (const wanted of [email, free]) {
+      const answer = [await post(wanted), await post(wanted)]
+      await aMinuteLater(account.email)
+      // Nor by what another account is answered at once after that.
+      const other = await sessionOf(api, others.pop()!)
+      answers.push([...answer, await post(wanted, other)])
+    }
+    expect(answers[0]).toEqual(answers[1])
+    expect(answers[0]!.map(([status]) => status)).toEqual([200, 429, 200])
     expect(await mails(email)).toEqual([])
+    expect(await mails(free)).toHaveLength(1)
   })
 
   it('notes a wrong password', async () => {
@@ -147,6 +165,25 @@ describe('POST /auth/email/change', () => {
     expect((await ask(email)).status).toBe(200)
     expect((await ask(email)).status).toBe(429)
     expect(await mails(email)).toHaveLength(1)
+  })
+
+  it('tells the old address once a minute, whatever the new ones are', async () => {
+    expect((await ask(newEmail())).status).toBe(200)
+    const more = [newEmail(), newEmail()]
+    expect((await Promise.all(more.map((email) => ask(email)))).map(({ status }) => status)).toEqual([429, 429])
+    expect(await mails(account.email)).toHaveLength(1)
+    for (const email of more) expect(await mails(email)).toEqual([])
+    await aMinuteLater()
+    expect((await ask(more[0]!)).status).toBe(200)
+    expect(await mails(account.email)).toHaveLength(2)
+  })
+
+  it('tells no old address that was never verified', async () => {
+    const stranger = await createAccount(api, { emailVerified: false })
+    const email = newEmail()
+    expect((await ask(email, {}, api.as(await sessionOf(api, stranger)))).status).toBe(200)
+    expect(await mails(email)).toHaveLength(1)
+    expect(await mails(stranger.email)).toEqual([])
   })
 })
 
@@ -178,7 +215,13 @@ describe('the link', () => {
   })
 
   it.each<[string, () => Promise<unknown>]>([
-    ['a newer request', () => ask(newEmail())],
+    [
+      'a newer request',
+      async () => {
+        await aMinuteLater()
+        expect((await ask(newEmail())).status).toBe(200)
+      },
+    ],
     [
       'a new password',
       () => call('POST', '/auth/password/change', { currentPassword: password, newPassword: 'another password' }),
@@ -226,9 +269,7 @@ describe('the link', () => {
   it('of two accounts for one address works for the first that follows it', async () => {
     const email = newEmail()
     const first = await asked(email)
-    await api.sql(`update "svc_EmailLog" set "createdAt" = "createdAt" - interval '61 seconds' where email = $1`, [
-      email,
-    ])
+    await aMinuteLater(email)
     const other = await createAccount(api)
     const otherCall = api.as(await sessionOf(api, other))
     expect((await ask(email, {}, otherCall)).status).toBe(200)

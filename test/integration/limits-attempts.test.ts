@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { hashSecret, newSecret } from '../../src/adapters/tokens.ts'
 import { deleteEndedCounters } from '../../src/db/unlogged/requests.ts'
 import type { App } from '../../src/http/http.ts'
-import { createAccount, password, plant } from '../support/accounts.ts'
+import { createAccount, password, plant, sessionOf } from '../support/accounts.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'
 import { administrator } from '../support/prepare.ts'
@@ -180,6 +180,22 @@ describe('attempts', () => {
     const headers = { authorization: `Bearer ${body.token}` }
     const answers = times(12, (i) => resend(api.app, `anybody${i}@example.com`, { ip, headers }))
     expect(await statuses(answers)).toEqual({ 200: 10, 429: 2 })
+  })
+
+  it('changes of the address that succeed are bounded by user, from wherever, and by client', async () => {
+    const app = await configured(api.database, { ...limited, AUTH_RATE_LIMIT: '1' })
+    const tokens = await Promise.all(times(11, async () => sessionOf(api, await createAccount(api))))
+    const ask = (token: string, email: string, ip: string) =>
+      app.inject({
+        ...{ method: 'POST', url: '/auth/email/change', remoteAddress: ip },
+        ...{ headers: { authorization: `Bearer ${token}` }, payload: { email, currentPassword: password } },
+      })
+    const codes = []
+    for (const [i, token] of tokens.entries())
+      codes.push((await ask(token, `wanted${i}@example.com`, '192.0.2.24')).statusCode)
+    expect(codes).toEqual([...times(10, () => 200), 429])
+    expect((await ask(tokens[0]!, 'another@example.com', '192.0.2.25')).statusCode).toBe(429)
+    expect((await ask(tokens[10]!, 'another@example.com', '192.0.2.25')).statusCode).toBe(200)
   })
 
   it('a window that is over counts no more: the next attempt begins anew, and the counter goes', async () => {

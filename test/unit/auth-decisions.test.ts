@@ -202,7 +202,7 @@ describe('wrong codes of a second factor', () => {
 })
 
 describe('asking for another address', () => {
-  const known = { checked: ada, locked: ada, wasMailedRecently: false, isTaken: false }
+  const known = { checked: ada, locked: ada, hasAskedRecently: false, wasMailedRecently: false, isTaken: false }
   const decide = (more: Partial<Parameters<typeof decideAddressRequest>[0]>, genericResponses = false) =>
     decideAddressRequest({ ...known, ...more }, { genericResponses })
 
@@ -220,7 +220,14 @@ describe('asking for another address', () => {
 
   it('is refused shortly after another mail, whether the address is taken or not', () => {
     for (const isTaken of [false, true])
-      expect(refusalOf(() => decide({ wasMailedRecently: true, isTaken })).status).toBe(429)
+      for (const recent of [{ wasMailedRecently: true }, { hasAskedRecently: true }])
+        expect(refusalOf(() => decide({ ...recent, isTaken })).status).toBe(429)
+  })
+
+  it('mails an address no more shortly after another mail, and does not show it, where no answer may tell of accounts', () => {
+    expect(decide({ wasMailedRecently: true }, true)).toBe(false)
+    for (const isTaken of [false, true])
+      expect(refusalOf(() => decide({ hasAskedRecently: true, isTaken }, true)).status).toBe(429)
   })
 
   it('shows that an address is taken only where answers may', () => {

@@ -62,7 +62,7 @@ export const auth = group('Accounts and sessions', {
     'EMAIL_VERIFICATION_RESEND_COOLDOWN',
     seconds(0),
     '60',
-    'Shortest time between two verification mails to one address; 0 disables the check',
+    'Shortest time between two verification mails to one address, and between two requests of an account for another address; 0 disables the check',
   ),
   sendWelcomeEmail: variable('SEND_WELCOME_EMAIL', boolean, 'false', 'Send the welcome template after a registration'),
   welcomeEmailSubject: optional('WELCOME_EMAIL_SUBJECT', text, 'Subject of the welcome mail instead of its template’s'),

@@ -12,7 +12,7 @@ import { commit, type WorkResult, type Writes } from '../../../events/commit.ts'
 import type { DomainEvent } from '../../../events/types.ts'
 import { actorOf } from '../../../http/http.ts'
 import { isUuid } from '../../../language/text.ts'
-import { emailChangeSeconds, queueMail, secretOwner, wantedEmailKey } from '../../messaging/mail/mail.ts'
+import { queueMail, secretOwner, wantedEmailKey, wantedEmailSeconds } from '../../messaging/mail/mail.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
 import { afterwards } from './capabilities.ts'
 import {
@@ -28,6 +28,7 @@ import {
   type Account,
   accountOf,
   findAccount,
+  hasAskedRecently,
   lockAccount,
   lockHolder,
   lockVerificationOf,
@@ -283,11 +284,12 @@ export async function queueVerification(
 
 /**
  * Asks for another address for the caller's account. The new address is mailed a link,
- * and only who follows it gives the account that address; the old one is told. Until then nothing changes. A newer request
- * ends an older one, and so does whatever ends the account's links: a new password above all.
+ * and only who follows it gives the account that address; the old one is told if it is verified. Until then nothing changes.
+ * A newer request ends an older one, and so does whatever ends the account's links: a new password above all.
  *
  * @throws {AppError} 400 for a missing or wrong password, an account without one, an address that is the account's or
- *   (unless AUTH_GENERIC_RESPONSES) another one's; 429 shortly after another such mail to the address
+ *   (unless AUTH_GENERIC_RESPONSES) another one's; 429 shortly after another such request of the account, or (unless
+ *   AUTH_GENERIC_RESPONSES) another such mail to the address
  */
 export async function requestEmailChange(
   deps: Reads & Writes & CurrentSettings,
@@ -354,6 +356,7 @@ async function ask(
   { account, email, link }: AddressChange,
 ): Promise<WorkResult<undefined>> {
   const { id: userId, email: oldEmail } = account
+  // From here on no other request of the account is decided before this one ends.
   const locked = await lockCaller(tx, request)
   const cooldown = config.auth.emailVerificationResendCooldown
   const isFree = cooldown === 0 || (await lockVerificationOf(tx, email))
@@ -361,17 +364,17 @@ async function ask(
     {
       checked: account,
       locked,
+      hasAskedRecently: await hasAskedRecently(tx, userId, cooldown),
       wasMailedRecently: !isFree || (await wasMailedRecently(tx, email, cooldown, 'email_change')),
       isTaken: (await findAccount(tx, email)) !== undefined,
     },
     config.auth,
   )
-  if (!isMailed) return { result: undefined }
-  // Longer than the link, whose time begins when the mail is sent.
-  await insertChallenge(tx, { identifier: wantedEmailKey(userId), userId, data: { email } }, 2 * emailChangeSeconds)
+  await insertChallenge(tx, { identifier: wantedEmailKey(userId), userId, data: { email } }, wantedEmailSeconds)
   const context = { link, oldEmail: oldEmail ?? '' }
-  const mails = [await queueMail(tx, { type: 'email_change', to: email, user: account, context })]
-  if (oldEmail !== null)
+  const mails = isMailed ? [await queueMail(tx, { type: 'email_change', to: email, user: account, context })] : []
+  // Whoever has an address that nobody has verified knows nothing of the account.
+  if (oldEmail !== null && locked.emailVerified)
     mails.push(
       await queueMail(tx, { type: 'email_change_notice', to: oldEmail, user: account, context: { newEmail: email } }),
     )

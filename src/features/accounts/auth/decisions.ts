@@ -68,25 +68,29 @@ type AddressRequest = {
   /** The account whose password was checked, and the same one locked. */
   readonly checked: Pick<Account, 'email' | 'password'>
   readonly locked: Pick<Account, 'email' | 'password'> | undefined
+  /** The account asked for an address, whichever. */
+  readonly hasAskedRecently: boolean
+  /** The new address was mailed a link, for whichever account. */
   readonly wasMailedRecently: boolean
   readonly isTaken: boolean
 }
 
 /**
- * Whether the new address is mailed a link. False where another account has it and no answer may show that.
+ * Whether the new address is mailed a link. Where no answer may show that another account has it, false for that, and
+ * shortly after another such mail, which only an address without an account gets.
  *
  * @throws {AppError} 400 for a password or address that was changed meanwhile, and for an address that is taken; 429
- *   shortly after another such mail
+ *   shortly after another such request or mail
  */
 export function decideAddressRequest(
-  { checked, locked, wasMailedRecently, isTaken }: AddressRequest,
+  { checked, locked, hasAskedRecently, wasMailedRecently, isTaken }: AddressRequest,
   { genericResponses }: { readonly genericResponses: boolean },
 ): boolean {
   if (locked?.password !== checked.password || locked.email !== checked.email) throw wrongCurrentPassword()
-  if (wasMailedRecently)
+  if (hasAskedRecently || (wasMailedRecently && !genericResponses))
     throw new AppError(429, 'A verification email was sent recently. Please wait before requesting another.')
   if (isTaken && !genericResponses) throw new AppError(400, 'User already exists')
-  return !isTaken
+  return !isTaken && !wasMailedRecently
 }
 
 /** Everything that is known when a password is changed. */

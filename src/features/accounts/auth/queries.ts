@@ -4,7 +4,13 @@ import type { Catalog } from '../../../catalog/catalog.ts'
 import type { Database } from '../../../db/pools.ts'
 import { type Reader, rawQuery, sql, type Tx } from '../../../db/sql.ts'
 import { projectionList, projectionSql } from '../../../query/compile-rows.ts'
-import { type MailType, type SecretPurpose, secretIdentifier } from '../../messaging/mail/mail.ts'
+import {
+  type MailType,
+  type SecretPurpose,
+  secretIdentifier,
+  wantedEmailKey,
+  wantedEmailSeconds,
+} from '../../messaging/mail/mail.ts'
 import { insertMembership } from '../membership/membership.ts'
 
 /** The user that an answer of `/auth` is about. */
@@ -232,6 +238,16 @@ export async function wasMailedRecently(
       select from "svc_EmailLog"
       where email = ${email} and "templateName" = ${type}
         and "createdAt" > clock_timestamp() - make_interval(secs => ${seconds})) as recent`)
+  return recent
+}
+
+/** Whether the account's last request for another address, unless it has ended, is younger than so many seconds. */
+export async function hasAskedRecently(db: Reader, userId: string, seconds: number): Promise<boolean> {
+  const { recent } = await db.one<{ recent: boolean }>(sql`
+    select exists(
+      select from "svc_Challenge"
+      where identifier = ${wantedEmailKey(userId)}
+        and "expiresAt" > clock_timestamp() + make_interval(secs => ${wantedEmailSeconds - seconds})) as recent`)
   return recent
 }
 

@@ -18,7 +18,6 @@ export { cleanMailLog, sendMailInLane, sweepMails } from './jobs.ts'
 export { cancelMail, mailStatus, requeueMail } from './queries.ts'
 export { hasInbox, inbox, mailSlots, openLanes, senderOf, settingsSender } from './senders.ts'
 export {
-  emailChangeSeconds,
   inviteLifetimeSeconds,
   type LinkOrCode,
   type MailContext,
@@ -28,6 +27,7 @@ export {
   secretIdentifier,
   secretOwner,
   wantedEmailKey,
+  wantedEmailSeconds,
 } from './types.ts'
 
 export type MailRequest<Type extends MailType> = {

@@ -66,8 +66,11 @@ const day = 24 * hour
 /** From sending; before, from inviting. */
 export const inviteLifetimeSeconds = 7 * day
 
-/** How long a new address may be confirmed: from asking, and its link from sending. */
-export const emailChangeSeconds = day
+/** How long the link to a new address lives, from sending. */
+const emailChangeSeconds = day
+
+/** How long the account may wait for it, from asking: longer than the link. */
+export const wantedEmailSeconds = 2 * emailChangeSeconds
 
 const inviteSecret = () => ({ form: 'token', lifetimeSeconds: inviteLifetimeSeconds }) as const
 
