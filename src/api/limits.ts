@@ -86,6 +86,14 @@ const mailsOfUser =
   ({ caller }) =>
     caller.userId === undefined ? undefined : { key: `${what} of user ${caller.userId}`, times }
 
+/** Mails to one address, whoever asks for them. */
+const mailsTo =
+  (what: string): BudgetOf =>
+  ({ body }) => {
+    const email = canonicalEmail(textIn(body, 'email') ?? '')
+    return email === undefined ? undefined : { key: `${what} to ${email}` }
+  }
+
 /** Begins something that others may end. Nothing can be guessed by it, but each takes a row. */
 const starts = (what: string) => byClient(what, 100)
 
@@ -117,6 +125,7 @@ export const attemptRoutes: Readonly<Record<string, readonly BudgetOf[]>> = {
   'POST /auth/callback/apple': [failuresByClient('callback')],
   'POST /auth/password/change': [user],
   'POST /auth/email/change': [user, mailsOfUser('address changes', 1), byClient('address changes', 10)],
+  'POST /auth/invite': [mailsTo('invitations'), mailsOfUser('invitations', 10), byClient('invitations', 10)],
   'POST /auth/2fa/verify-setup': [user],
   'POST /auth/2fa/disable': [user],
   'POST /auth/2fa/enable': [proof],

@@ -6,6 +6,7 @@ import { createAccount, password, plant, sessionOf } from '../support/accounts.t
 import { type Api, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'
 import { administrator } from '../support/prepare.ts'
+import { createRole, createTenant, createUser, type TenantUser } from '../support/tenants.ts'
 import { untilAdmitted, waitFor } from '../support/wait.ts'
 
 const limited = { AUTH_RATE_LIMIT_DISABLED: 'false', AUTH_APP_URL: 'https://app.example' }
@@ -355,6 +356,33 @@ describe('many people behind one address', () => {
     // Unknown addresses are told, so they are few.
     const unknown = times(105, (i) => send('/auth/magiclink', `unknown${i}@example.com`))
     expect(await statuses(unknown)).toEqual({ 404: 100, 429: 5 })
+  })
+
+  it('invite a team; the same address is mailed a few times, whoever invites', async () => {
+    const app = await configured(api.database, { ...env, AUTH_RATE_LIMIT: '2' })
+    const roleId = await createRole(api, { canInviteRoleIds: [role] })
+    const owners = []
+    for (const name of ['One', 'Two', 'Three'])
+      owners.push(await createUser(api, roleId, await createTenant(api, name)))
+    const invited = async (by: TenantUser, email: string, ip = '198.51.100.60') => {
+      const headers = { authorization: `Bearer ${by.token}` }
+      const payload = { email, role_Id: role }
+      const answer = await app.inject({ method: 'POST', url: '/auth/invite', payload, headers, remoteAddress: ip })
+      if (answer.statusCode === 200)
+        await api.admin('PATCH', `/items/svc_Invite/${answer.json().invite.id}`, { status: 'revoked' })
+      return answer.statusCode
+    }
+    const [one, two, three] = owners as [TenantUser, TenantUser, TenantUser]
+    expect([await invited(one, 'victim@example.com'), await invited(one, 'Victim@example.com')]).toEqual([200, 200])
+    expect(await invited(one, 'victim@example.com')).toBe(429)
+    expect(await invited(two, ' victim@example.com', '198.51.100.61')).toBe(429)
+    const team = []
+    for (let i = 0; i < 19; i += 1) team.push(await invited(one, `team${i}@example.com`))
+    expect(team).toEqual([...times(18, () => 200), 429])
+    // By user from elsewhere, and by client.
+    expect(await invited(one, 'more@example.com', '198.51.100.62')).toBe(429)
+    expect(await invited(three, 'more@example.com')).toBe(429)
+    expect(await invited(three, 'more@example.com', '198.51.100.62')).toBe(200)
   })
 
   it('do it at the same time: what is under way does not stay counted', async () => {
