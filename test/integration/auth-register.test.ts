@@ -202,6 +202,25 @@ describe('POST /auth/register', () => {
     expect(await facts(position)).toEqual([])
   })
 
+  it('refuses a phone number that is another account’s by its own words, after the address', async () => {
+    const [first, second] = [newEmail(), newEmail()]
+    const phone = '+43 1 999 001'
+    expect((await register({ ...person, email: first, phone })).status).toBe(200)
+    const before = await state()
+    const position = await api.position()
+    expect(await register({ ...person, email: second, phone })).toMatchObject({
+      status: 400,
+      body: { message: 'The phone number belongs to another account', code: 'PHONE_TAKEN', field: 'phone' },
+    })
+    expect(await register({ ...person, email: first, phone })).toMatchObject({
+      status: 400,
+      body: { message: 'User already exists' },
+    })
+    expect(await state()).toEqual(before)
+    expect(await facts(position)).toEqual([])
+    expect((await register({ ...person, email: second, phone: '+43 1 999 002' })).status).toBe(200)
+  })
+
   it('creates one account of 12 at the same time', async () => {
     const email = newEmail()
     const answers = await Promise.all(
@@ -366,5 +385,20 @@ describe('POST /auth/register, configured', () => {
     const login = (password: string) => app.inject({ method: 'POST', url: '/auth/login', payload: { email, password } })
     expect((await login(person.password)).statusCode).toBe(200)
     expect((await login('another password')).statusCode).toBe(400)
+  })
+
+  it('makes an account without a number that is another account’s, with AUTH_GENERIC_RESPONSES', async () => {
+    const app = await configured(api.database, { AUTH_GENERIC_RESPONSES: 'true' })
+    const phone = '+43 1 999 003'
+    const [first, second] = [newEmail(), newEmail()]
+    const answers = []
+    for (const email of [first, second]) {
+      const answer = await app.inject({ method: 'POST', url: '/auth/register', payload: { ...person, email, phone } })
+      answers.push([answer.statusCode, answer.json()])
+    }
+    expect(answers[1]).toEqual(answers[0])
+    expect([(await account(first)).phone, (await account(second)).phone]).toEqual([phone, null])
+    const login = { email: second, password: person.password }
+    expect((await app.inject({ method: 'POST', url: '/auth/login', payload: login })).statusCode).toBe(200)
   })
 })

@@ -442,6 +442,24 @@ describe('POST /auth/register in multi-tenant mode', () => {
   })
 })
 
+describe('POST /auth/register with a tenant and AUTH_GENERIC_RESPONSES', () => {
+  it('answers alike for known and new addresses, also where the tenant’s name is taken, and leaves no tenant', async () => {
+    const web = await configured(api.database, { ...env, PUBLIC_REGISTRATION: 'true', AUTH_GENERIC_RESPONSES: 'true' })
+    const register = async (email: string, name: string) => {
+      const payload = { ...person(email), tenant: { name } }
+      const response = await web.inject({ method: 'POST', url: '/auth/register', payload })
+      return [response.statusCode, response.json()]
+    }
+    const before = await api.position()
+    const known = [await register('admin@example.com', 'Alike Ltd'), await register('admin@example.com', 'Acme')]
+    expect(await api.log(before)).toEqual([])
+    const fresh = [await register(newEmail(), 'Alike Ltd'), await register(newEmail(), 'Acme')]
+    expect(known).toEqual(fresh)
+    expect(fresh.map(([status]) => status)).toEqual([200, 400])
+    expect(await api.sql(`select count(*)::int as n from "svc_Tenant" where name = 'Alike Ltd'`)).toEqual([{ n: 1 }])
+  })
+})
+
 describe('GET /auth/tenants', () => {
   it("lists where the caller has a role, and nobody else's tenants", async () => {
     const user = await createUser(api, invitable, foreign)

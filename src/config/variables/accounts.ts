@@ -70,7 +70,7 @@ export const auth = group('Accounts and sessions', {
     'AUTH_GENERIC_RESPONSES',
     boolean,
     'false',
-    'Answer alike whether or not an account exists, where registration and magic link would tell',
+    'Answer alike whether or not an account exists, where registration, magic link and change of the address would tell; a registration then drops a phone number of another account, which is otherwise 400 `PHONE_TAKEN`',
   ),
   passwordHashCost: variable(
     'PASSWORD_HASH_COST',

@@ -149,16 +149,17 @@ export type NewUser = Omit<Person, 'email' | 'lastName'> & {
   readonly tenantId: string | null
 }
 
-/** Creates an account with its role; false when its address or phone number is another account's already. */
-export async function insertUser(tx: Tx, user: NewUser): Promise<boolean> {
+/** Creates an account with its role; otherwise says what is another account's already: the address, or else the phone number. */
+export async function insertUser(tx: Tx, user: NewUser): Promise<'created' | 'address taken' | 'phone taken'> {
   const inserted = await tx.maybeOne<{ id: string }>(sql`
     insert into "svc_User" (id, "firstName", "lastName", email, phone, password, "emailVerified")
     values (${user.id}, ${user.firstName}, ${user.lastName}, ${user.email}, ${user.phone}, ${user.passwordHash},
             ${user.emailVerified})
     on conflict do nothing returning id`)
-  if (inserted === undefined) return false
+  if (inserted === undefined)
+    return user.phone === null || (await findAccount(tx, user.email)) !== undefined ? 'address taken' : 'phone taken'
   await insertMembership(tx, { userId: user.id, ...user })
-  return true
+  return 'created'
 }
 
 export async function userExists(db: Reader, id: string): Promise<boolean> {

@@ -28,7 +28,7 @@ import { checkNewPassword, defaultLink, emailOf, nameOf, type RegisterBody, trus
  * was an account already. An invitation was mailed to the address, so it needs neither. Of the body only the members
  * read here count: no other one can choose role, tenant or id.
  *
- * @throws {AppError} 400 for missing or invalid members, an account of the same address, an untrusted link, an
+ * @throws {AppError} 400 for missing or invalid members, an account of the same address or phone number, an untrusted link, an
  *   invitation that is over or another address's; 403 where registration is closed or the session over its limit
  */
 export async function register(deps: AuthWrites, request: FastifyRequest, body: RegisterInput) {
@@ -44,9 +44,11 @@ export async function register(deps: AuthWrites, request: FastifyRequest, body: 
   const account = { ...person, id: deps.newId(), emailVerified: invited, passwordHash }
   const user = { ...account, roleId: place.role.id, tenantId: place.tenantId }
   const wanted = { user, place, type, link, generic: genericResponses && !invited }
+  if (wanted.generic) {
+    await create(deps, request, wanted).catch(unlessKnown)
+    return { token: undefined, body: genericBody(deps) }
+  }
   const created = await create(deps, request, wanted)
-  if (wanted.generic) return { token: undefined, body: genericBody(deps) }
-  if (created === undefined) throw new AppError(400, 'User already exists')
   return { token: created.token, body: registeredBody(deps, wanted, created) }
 }
 
@@ -64,14 +66,16 @@ type Placement = {
 type Registration = { user: NewUser; place: Placement; type: SessionType; link: string | undefined; generic: boolean }
 type NewAccess = { readonly token: string | undefined; readonly tenant: Readonly<Record<string, unknown>> | null }
 
-/** Undefined when the address or phone number has an account. */
-async function create(deps: AuthWrites, request: FastifyRequest, wanted: Registration): Promise<NewAccess | undefined> {
-  const { user, place } = wanted
-  const actor = actorOf(request, { userId: user.id, tenantId: user.tenantId ?? undefined, role: place.role })
-  return commit<NewAccess | undefined>(deps, actor, async (tx) => {
+/** Nothing stays of the attempt where it throws. */
+async function create(deps: AuthWrites, request: FastifyRequest, wanted: Registration): Promise<NewAccess> {
+  const { place } = wanted
+  const { id: userId, tenantId } = wanted.user
+  const actor = actorOf(request, { userId, tenantId: tenantId ?? undefined, role: place.role })
+  return commit<NewAccess>(deps, actor, async (tx) => {
+    // Before the account: whether the name is taken must not depend on whether the address is.
     if (place.tenantName !== undefined && !(await insertTenant(tx, place.tenantId!, place.tenantName)))
       throw new AppError(400, 'A tenant with this name already exists')
-    if (!(await insertUser(tx, user))) return knownAccount(place)
+    const user = await insertAccount(tx, wanted)
     const joined = await useInvite(tx, user.id, place)
     const { result: token, events = [] } = await (wanted.link === undefined
       ? firstSession(deps, tx, request, wanted)
@@ -84,10 +88,27 @@ async function create(deps: AuthWrites, request: FastifyRequest, wanted: Registr
   })
 }
 
-/** Nothing may stay of the attempt, so where a tenant was created the transaction fails. */
-function knownAccount({ tenantName }: Placement): WorkResult<undefined> {
-  if (tenantName !== undefined) throw new AppError(400, 'User already exists')
-  return { result: undefined }
+/**
+ * The account as it was made. Nobody has proved to have a phone number: where the answer may not tell that another account has
+ * it, the account is made without one.
+ */
+async function insertAccount(tx: Tx, { user, generic }: Pick<Registration, 'user' | 'generic'>): Promise<NewUser> {
+  const outcome = await insertUser(tx, user)
+  if (outcome === 'created') return user
+  if (outcome === 'address taken') throw new KnownAccount()
+  if (generic) return insertAccount(tx, { user: { ...user, phone: null }, generic })
+  const field = 'phone'
+  throw new AppError(400, 'The phone number belongs to another account', { code: 'PHONE_TAKEN', members: { field } })
+}
+
+class KnownAccount extends AppError {
+  constructor() {
+    super(400, 'User already exists')
+  }
+}
+
+function unlessKnown(error: unknown): void {
+  if (!(error instanceof KnownAccount)) throw error
 }
 
 async function useInvite(tx: Tx, userId: string, { inviteId }: Placement): Promise<readonly DomainEvent[]> {
