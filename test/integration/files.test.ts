@@ -455,7 +455,7 @@ describe('a file', () => {
     expect(await held()).toBe(holds)
   })
 
-  it('of others is not found: neither JSON nor a form, whose body is not stored', async () => {
+  it('of others is refused, and not found where it may not be read: neither JSON nor a form, whose body is not stored', async () => {
     const { body } = await send([file('mine')])
     const own = await api.user([
       ...all('read', 'create'),
@@ -473,9 +473,19 @@ describe('a file', () => {
       },
     ])
     const notFound = { status: 404, body: { error: { message: 'File not found' } } }
-    for (const id of [body.data, '00000000-0000-4000-8000-000000000000', 'nonsense']) {
-      await leavesNothing(() => own.call('PATCH', `/files/${id}`, { title: 'theirs' }), notFound)
-      await leavesNothing(() => replace(id, [file('theirs')], own.token), notFound)
+    const denied = (await own.call('PATCH', `/items/svc_File/${body.data}`, { title: 'theirs' })).body
+    const blind = await api.user([
+      { collection: 'svc_File', action: 'update', fields: ['*'], conditions: { title: 'x' } },
+    ])
+    const refusals = [
+      [body.data, own, { status: 403, body: denied }],
+      ['00000000-0000-4000-8000-000000000000', own, notFound],
+      ['nonsense', own, notFound],
+      [body.data, blind, notFound],
+    ] as const
+    for (const [id, by, refusal] of refusals) {
+      await leavesNothing(() => by.call('PATCH', `/files/${id}`, { title: 'theirs' }), refusal)
+      await leavesNothing(() => replace(id, [file('theirs')], by.token), refusal)
     }
     await leavesNothing(() => own.call('DELETE', `/files/${body.data}`), { status: 403 })
     const mine = await send([file('x')], own.token)

@@ -33,7 +33,7 @@ import {
   tooLarge,
 } from './content.ts'
 import { type FileOwner, folderOf, nameOfReplacement, newName, shownName } from './move.ts'
-import { changeableFile, type FileRow, lockedFile, usedBytes } from './queries.ts'
+import { changeableFile, type FileRow, isReadableFile, lockedFile, usedBytes } from './queries.ts'
 import { quotaExceeded, requireQuota } from './rules.ts'
 
 export { type ContentWrites, discardKey, type FileWrites, type Incoming } from './content.ts'
@@ -109,7 +109,7 @@ async function finished(requester: Requester, upload: Upload, incoming: Incoming
   }
 }
 
-/** Gives a file other content that comes from elsewhere than a form. 404 for a file that the writer may not change. */
+/** Gives a file other content that comes from elsewhere than a form. 403 for a file that the writer may read and not change, 404 for any other one. */
 export async function replaceFile(
   deps: FileWrites,
   requester: Requester,
@@ -120,7 +120,10 @@ export async function replaceFile(
   await finished(requester, replacement(deps, await fileToChange(deps, requester, id)), incoming, fields)
 }
 
-/** Changes what is said of a file, and its content where a form holds one. 404 for a file that the caller may not change. */
+/**
+ * Changes what is said of a file, and its content where a form holds one. 403 for a file that the caller may read and not
+ * change, 404 for any other one.
+ */
 export async function changeFile(deps: FileWrites, request: FastifyRequest, id: string): Promise<string> {
   const requester = requesterOf(request)
   const row = await fileToChange(deps, requester, id)
@@ -144,11 +147,14 @@ export async function changeFile(deps: FileWrites, request: FastifyRequest, id: 
   }
 }
 
+/** Only who may read a file learns that it is there. */
 async function fileToChange(deps: FileWrites, requester: Requester, id: string): Promise<FileRow> {
   const context = openWrite(deps, requester, collection, 'update')
-  const row = isUuid(id) ? await changeableFile(requester.scope?.tx ?? deps.db, context, id) : undefined
-  if (row === undefined) throw new AppError(404, 'File not found')
-  return row
+  const db = requester.scope?.tx ?? deps.db
+  const row = isUuid(id) ? await changeableFile(db, context, id) : undefined
+  if (row !== undefined) return row
+  if (isUuid(id) && (await isReadableFile(db, context, id))) throw errors.itemDenied('update')
+  throw new AppError(404, 'File not found')
 }
 
 /** Deletes the row; its content follows by the log. */

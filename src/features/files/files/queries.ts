@@ -1,5 +1,7 @@
 import type { Reads } from '../../../db/pools.ts'
 import { type Reader, rawQuery, sql, type Tx } from '../../../db/sql.ts'
+import { compileCondition } from '../../../query/compile.ts'
+import { resolveCondition } from '../../../query/resolve.ts'
 import { createParams } from '../../../query/sql.ts'
 import { keyCondition, ruleSql, type WriteContext } from '../../data/items/items.ts'
 
@@ -21,6 +23,19 @@ export async function changeableFile(db: Reader, context: WriteContext, id: stri
   const params = createParams()
   const where = `${keyCondition(context.collection, [id], params)} and ${ruleSql(context, 't', params)}`
   return db.maybeOne<FileRow>(rawQuery(`select ${columns} from "svc_File" t where ${where}`, params.values))
+}
+
+/** Whether there is such a row that the caller may read. */
+export async function isReadableFile(
+  db: Reader,
+  { catalog, collection, access, env }: WriteContext,
+  id: string,
+): Promise<boolean> {
+  if (!access.admin && access.grant(collection.name, 'read') === undefined) return false
+  const params = createParams()
+  const rule = resolveCondition(catalog, access, collection.name, 'read', env)
+  const where = `${keyCondition(collection, [id], params)} and ${rule === undefined ? 'true' : compileCondition(rule, 't', params)}`
+  return (await db.maybeOne(rawQuery(`select id from "svc_File" t where ${where}`, params.values))) !== undefined
 }
 
 /** The row as it is, until the end of the transaction. */
