@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { type Answer, type Api, startApi } from '../support/api.ts'
+import { configured } from '../support/configured.ts'
 import { administrator } from '../support/prepare.ts'
 import { createRole, createTenant, createUser, grant } from '../support/tenants.ts'
 import { formOf, type Part, upload } from '../support/upload.ts'
@@ -24,6 +25,7 @@ const png = Buffer.from(
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',
   'base64',
 )
+const prolog = '<?xml version="1.0"?>'
 const word = 'application/vnd.openxmlformats-officedocument.wordprocessingml.document'
 const all = (...actions: string[]) => actions.map((action) => ({ collection: 'svc_File', action, fields: ['*'] }))
 
@@ -203,6 +205,12 @@ describe('an upload', () => {
       'image/png',
       false,
     ],
+    ['a drawing with a prolog', `${prolog}<svg/>`, 'a.svg', 'image/svg+xml', 'image/svg+xml', false],
+    ['a feed with a prolog', `${prolog}<rss/>`, 'a.rss', 'application/rss+xml', 'application/rss+xml', false],
+    ['a track with a prolog', `${prolog}<gpx/>`, 'a.gpx', 'application/gpx+xml', 'application/gpx+xml', false],
+    ['XML that says no more', `${prolog}<a/>`, 'a.xml', 'text/xml', 'application/xml', true],
+    ['XML that says it is a page', `${prolog}<html/>`, 'a.html', 'text/html', 'application/xml', false],
+    ['a picture that says it is a feed', png, 'a.rss', 'application/rss+xml', 'image/png', false],
     ['a lie about a picture', png, 'a.html', 'text/html', 'image/png', false],
     ['a picture of another format', png, 'a.jpg', 'image/jpg', 'image/png', true],
     ['a page that says it is a picture', '<html>', 'a.png', 'image/png', 'image/png', false],
@@ -215,6 +223,34 @@ describe('an upload', () => {
   ])('knows the type of %s', async (_what, content, name, declared, type, typeProven) => {
     const { body } = await send([file(content, name, declared)])
     expect(await read(body.data)).toMatchObject({ type, typeProven })
+  })
+
+  it.each([
+    ['image/svg+xml', 'a.svg', '<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'],
+    ['application/xhtml+xml', 'a.xhtml', '<html xmlns="http://www.w3.org/1999/xhtml"><script>alert(1)</script></html>'],
+    ['application/rss+xml', 'a.rss', '<rss/>'],
+  ])('never opens %s in a browser, whose type the content does not prove', async (type, name, content) => {
+    const { body } = await send([file(prolog + content, name, type), field('isPublic', 'true')])
+    expect(await read(body.data)).toMatchObject({ type, typeProven: false })
+    const open = await configured(api.database, {
+      ...{ STORAGE_SERVICES_ENABLED: 'local', LOCAL_STORAGE_DRIVER: 'LOCAL', LOCAL_STORAGE_PATH: join(base, 'local') },
+      ...{ ASSET_XSS_PROTECTION: 'false', ASSET_NOSNIFF: 'false' },
+    })
+    for (const [app, sent] of [
+      [api.app, 'application/octet-stream'],
+      [open, type],
+    ] as const) {
+      const { statusCode, headers } = await app.inject({ url: `/assets/${body.data}` })
+      expect([statusCode, headers]).toMatchObject([
+        200,
+        {
+          'content-type': sent,
+          'content-disposition': expect.stringMatching(/^attachment/),
+          'x-content-type-options': 'nosniff',
+          'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'; sandbox",
+        },
+      ])
+    }
   })
 
   it('keeps a name apart from the place: no path of a client is used', async () => {

@@ -204,6 +204,8 @@ function typeOf({ proven, declared, extended }: Clues): { readonly type: string;
   // A picture that is sent as one of another format is still a picture.
   if (said === undefined || said === shown || (isMedia(said) && halfOf(said) === halfOf(shown)))
     return { type: shown, typeProven: true }
+  // Drawings, feeds and tracks are XML.
+  if (shown === 'application/xml' && said.endsWith('+xml')) return { type: said, typeProven: false }
   // Office documents and many others are archives or XML inside.
   if (isContainer(shown) && !isMedia(said) && !isExecutable(said)) return { type: said, typeProven: false }
   return { type: shown, typeProven: false }
