@@ -139,7 +139,12 @@ export const assets = group('Assets', {
     '',
     'Content types (video, audio, image or full ones) that need, with ASSET_PROXY_ENABLED, a signed-in request with a custom header',
   ),
-  xssProtection: variable('ASSET_XSS_PROTECTION', boolean, 'true', 'Executable types are downloaded, never shown'),
+  xssProtection: variable(
+    'ASSET_XSS_PROTECTION',
+    boolean,
+    'true',
+    'Executable types are downloaded as application/octet-stream; otherwise under their own names, and plain XML is shown, without scripts',
+  ),
   nosniff: variable('ASSET_NOSNIFF', boolean, 'true', 'Send X-Content-Type-Options: nosniff'),
   sharedAccessMode: variable(
     'SHARED_ASSET_ACCESS_MODE',
