@@ -580,10 +580,12 @@ describe('POST /auth/switch-tenant', () => {
     const [{ id }] = await api.sql(
       `select ur.id from "svc_UserRole" ur join "svc_User" u on u.id = ur."user_Id" where u.email = 'admin@example.com'`,
     )
-    expect(await change(api.admin, { userRole_Id: id })).toMatchObject({
-      status: 400,
-      body: { message: 'Cannot switch tenant for non-tenant-specific role' },
-    })
+    for (const body of [{ userRole_Id: id }, { tenant_Id: tenant }])
+      expect(await change(api.admin, body)).toMatchObject({
+        status: 400,
+        body: { message: 'Cannot switch tenant for non-tenant-specific role' },
+      })
+    expect((await change(api.admin, { tenant_Id: invitable })).status).toBe(404)
     expect(await api.log(before)).toEqual([])
     expect((await user.call('GET', '/auth/check')).status).toBe(200)
   })

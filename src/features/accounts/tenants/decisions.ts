@@ -67,6 +67,17 @@ export function isAtTenant(membership: Membership): membership is AtTenant {
 }
 
 /**
+ * The refusal of a tenant where the caller has no membership. A role outside of tenants leads to none, so it is the reason,
+ * unless there is nothing to go to.
+ */
+export function switchRefusal(caller: Pick<Caller, 'tenantId'>, tenantExists: boolean): AppError {
+  if (!tenantExists) return new AppError(404, 'Tenant not found')
+  return caller.tenantId === undefined ? outsideOfTenants() : new AppError(403, 'Access denied for specified tenant')
+}
+
+const outsideOfTenants = () => new AppError(400, 'Cannot switch tenant for non-tenant-specific role')
+
+/**
  * The membership to go on with. Undefined where the user has none at the tenant: then it depends on whether the tenant
  * exists.
  *
@@ -88,6 +99,6 @@ export function decideSwitch(
   if (chosen === undefined && userRoleId !== undefined)
     throw new AppError(403, 'Access denied for specified role assignment')
   if (chosen === undefined) return undefined
-  if (!isAtTenant(chosen)) throw new AppError(400, 'Cannot switch tenant for non-tenant-specific role')
+  if (!isAtTenant(chosen)) throw outsideOfTenants()
   return chosen
 }

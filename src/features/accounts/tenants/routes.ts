@@ -54,6 +54,7 @@ import {
   decideSwitch,
   inviteeRefusal,
   isAtTenant,
+  switchRefusal,
 } from './decisions.ts'
 
 /** Invitations, for the holders of their tokens. */
@@ -96,8 +97,7 @@ async function invite(deps: TenantWrites, request: FastifyRequest, body: Static<
   const role = decideInvitedRole(request.caller, (await deps.access.knowing(roleId)).roles.get(roleId))
   const { strictIsolation } = deps.config.tenancy
   const tenantId = decideInvitedTenant(request.caller, body.tenant_Id?.toLowerCase(), strictIsolation)
-  if (!isUuid(tenantId) || (await findTenant(deps.db, deps.catalog.current(), tenantId)) === undefined)
-    throw new AppError(404, 'Tenant not found')
+  if (!(await tenantExists(deps, tenantId))) throw new AppError(404, 'Tenant not found')
   const sent = await send(deps, request, { email, roleId: role.id, tenantId, link })
   return { message: 'Invitation sent successfully', invite: { ...sent } }
 }
@@ -208,8 +208,8 @@ async function listTenants({ db, catalog }: Reads & CurrentCatalog, request: Fas
 /**
  * Goes on at another tenant of the caller's: its session there replaces the one it was called with.
  *
- * @throws {AppError} 400 without a tenant to go to, 403 for one where the caller has no role or over the limit of the
- *   session type asked for, 404 for an unknown one
+ * @throws {AppError} 400 without a tenant to go to, and for one where a caller from outside of tenants has no role, 403 for one
+ *   where another caller has none or over the limit of the session type asked for, 404 for an unknown one
  */
 async function switchTenant(
   deps: TenantWrites,
@@ -249,13 +249,12 @@ async function chosenMembership(
 ): Promise<AtTenant> {
   const memberships = await membershipsOf(deps.db, deps.catalog.current(), signedIn(request.caller).userId)
   const chosen = decideSwitch(memberships, { tenantId, userRoleId })
-  if (chosen === undefined) throw await noMembership(deps, tenantId!)
+  if (chosen === undefined) throw switchRefusal(request.caller, await tenantExists(deps, tenantId!))
   return chosen
 }
 
-async function noMembership({ db, catalog }: Reads & CurrentCatalog, tenantId: string): Promise<AppError> {
-  const exists = isUuid(tenantId) && (await findTenant(db, catalog.current(), tenantId)) !== undefined
-  return exists ? new AppError(403, 'Access denied for specified tenant') : new AppError(404, 'Tenant not found')
+async function tenantExists({ db, catalog }: Reads & CurrentCatalog, id: string): Promise<boolean> {
+  return isUuid(id) && (await findTenant(db, catalog.current(), id)) !== undefined
 }
 
 /* Shapes of bodies and answers. */
