@@ -34,6 +34,7 @@ export function accessCheck(deps: WebWrites, access: AccessClass, limits: Limits
       if (fault !== undefined && !request.routeOptions.config.toleratesFaults)
         throw unauthenticated(request, access, fault)
       request.credentialFault = fault
+      request.routeOptions.config.precondition?.()
       if (request.routeOptions.config.inPreview === 'as owner') request.caller = ownerOf(request.caller)
       if (request.caller.preview !== undefined) refuseInPreview(request, access)
       refuse(request, access)

@@ -49,6 +49,8 @@ declare module 'fastify' {
     ownAuthorization?: boolean
     /** Callers whose Authorization header opens nothing are the public role, and `credentialFault` says why: the route decides. */
     toleratesFaults?: boolean
+    /** Throws where nobody may call the route, before it matters who calls. */
+    precondition?: () => void
     /** The body is read as it comes, and may come for as long as it moves. */
     streamedBody?: boolean
     /** Where there is no Authorization header, `access_token` may hold a sign-in's token: pages send no headers with an image. */

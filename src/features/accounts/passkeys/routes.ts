@@ -55,11 +55,11 @@ import {
 /** Signing in with a passkey. Emits auth.login and auth.login_failed. */
 export function passkeyPublicRoutes(app: App, deps: PasskeyWrites): void {
   prepare(app)
-  const enabled = { preValidation: async () => void enabledPasskeys(deps) }
-  app.post('/auth/passkey/authenticate/options', { ...authenticationOptionsRoute, ...enabled }, (request) =>
+  requirePasskeys(app, deps)
+  app.post('/auth/passkey/authenticate/options', authenticationOptionsRoute, (request) =>
     beginAuthentication(deps, request),
   )
-  app.post('/auth/passkey/authenticate/verify', { ...authenticateRoute, ...enabled }, async (request, reply) => {
+  app.post('/auth/passkey/authenticate/verify', authenticateRoute, async (request, reply) => {
     const authMode = signInMode(deps, request, request.body.authMode)
     const { token, body } = await finishAuthentication(deps, request, request.body, authMode)
     return deliver(deps, reply, authMode, token, body)
@@ -69,15 +69,20 @@ export function passkeyPublicRoutes(app: App, deps: PasskeyWrites): void {
 /** A user's own passkeys. They emit auth.passkey_added and auth.passkey_removed. */
 export function passkeyRoutes(app: App, deps: Reads & Writes): void {
   prepare(app)
-  const enabled = { preValidation: async () => void enabledPasskeys(deps) }
-  app.post('/auth/passkey/register/options', { ...registrationOptionsRoute, ...enabled }, (request) =>
+  requirePasskeys(app, deps)
+  app.post('/auth/passkey/register/options', registrationOptionsRoute, (request) =>
     beginRegistration(deps, request, request.body),
   )
-  app.post('/auth/passkey/register/verify', { ...registerRoute, ...enabled }, (request) =>
-    finishRegistration(deps, request, request.body),
-  )
+  app.post('/auth/passkey/register/verify', registerRoute, (request) => finishRegistration(deps, request, request.body))
   app.get('/auth/passkey', listRoute, (request) => listPasskeys(deps, request))
   app.delete('/auth/passkey/:id', removeRoute, (request) => removePasskey(deps, request, request.params.id))
+}
+
+/** Each route of the scope is 400 where passkeys are off, to callers who would be refused besides, too. */
+function requirePasskeys(app: App, deps: Configuration): void {
+  app.addHook('onRoute', (route) => {
+    route.config = { ...route.config, precondition: () => void enabledPasskeys(deps) }
+  })
 }
 
 const declared = authRoutes('Passkeys')
@@ -145,14 +150,12 @@ function nameOf(typed = 'Passkey'): string {
 }
 
 /** The caller's passkeys. */
-async function listPasskeys(deps: Reads & Configuration, request: FastifyRequest) {
-  enabledPasskeys(deps)
+async function listPasskeys(deps: Reads, request: FastifyRequest) {
   return { passkeys: [...(await passkeysOf(deps.db, signedIn(request.caller).userId))] }
 }
 
 /** Ends a passkey of the caller's; sessions that it opened go on. 404 when there is none. */
 async function removePasskey(deps: Writes, request: FastifyRequest, id: string): Promise<{ deleted: true }> {
-  enabledPasskeys(deps)
   const { userId } = signedIn(request.caller)
   await commit(deps, actorOf(request), async (tx) => {
     if (!(await deletePasskey(tx, userId, id))) throw new AppError(404, 'Passkey not found')
