@@ -284,8 +284,8 @@ export async function queueVerification(
 
 /**
  * Asks for another address for the caller's account. The new address is mailed a link,
- * and only who follows it gives the account that address; the old one is told if it is verified. Until then nothing changes.
- * A newer request ends an older one, and so does whatever ends the account's links: a new password above all.
+ * and only who follows it gives the account that address; the old one is told. Until then nothing changes. A newer request
+ * ends an older one, and so does whatever ends the account's links: a new password above all.
  *
  * @throws {AppError} 400 for a missing or wrong password, an account without one, an address that is the account's or
  *   (unless AUTH_GENERIC_RESPONSES) another one's; 429 shortly after another such request of the account, or (unless
@@ -373,8 +373,7 @@ async function ask(
   await insertChallenge(tx, { identifier: wantedEmailKey(userId), userId, data: { email } }, wantedEmailSeconds)
   const context = { link, oldEmail: oldEmail ?? '' }
   const mails = isMailed ? [await queueMail(tx, { type: 'email_change', to: email, user: account, context })] : []
-  // Whoever has an address that nobody has verified knows nothing of the account.
-  if (oldEmail !== null && locked.emailVerified)
+  if (oldEmail !== null)
     mails.push(
       await queueMail(tx, { type: 'email_change_notice', to: oldEmail, user: account, context: { newEmail: email } }),
     )
