@@ -26,6 +26,8 @@ export type Operator = {
   readonly needs?: OperatorExtension
   /** PostgreSQL alone knows whether the operand is one, and says so when it meets the first row. */
   readonly mayFail?: true
+  /** Its operand is a list, or any JSON: so is the text that a bracketed key has for it, if it looks like that. */
+  readonly form?: 'list' | 'structure'
   /** The operand, variables already replaced; throws 400. `label` is the path named in errors. */
   readonly read: (raw: unknown, type: ValueType, label: string) => Operand
   /** `values` are the placeholders of the operand's values, in order. */
@@ -83,14 +85,29 @@ const OPERATORS: ReadonlyMap<string, Operator> = new Map(
     gte: ordering('>='),
     lt: ordering('<'),
     lte: ordering('<='),
-    in: { kinds: LISTABLE, read: readIn, sql: (c, [v]) => (v === undefined ? 'false' : `${c} = any(${v})`) },
-    notIn: { kinds: LISTABLE, read: readNotIn, sql: (c, [v]) => `${c} <> all(${v})` },
+    in: {
+      kinds: LISTABLE,
+      form: 'list',
+      read: readIn,
+      sql: (c, [v]) => (v === undefined ? 'false' : `${c} = any(${v})`),
+    },
+    notIn: { kinds: LISTABLE, form: 'list', read: readNotIn, sql: (c, [v]) => `${c} <> all(${v})` },
     is: { kinds: undefined, read: readIs, sql: (c, _v, variant) => `${c} is ${variant}` },
     isNull: nullTest(true),
     isNotNull: nullTest(false),
     empty: { kinds: undefined, read: readEmpty, sql: emptySql },
-    between: { kinds: ORDERED, read: readBounds, sql: (c, [low, high]) => `${c} between ${low} and ${high}` },
-    notBetween: { kinds: ORDERED, read: readBounds, sql: (c, [low, high]) => `${c} not between ${low} and ${high}` },
+    between: {
+      kinds: ORDERED,
+      form: 'list',
+      read: readBounds,
+      sql: (c, [low, high]) => `${c} between ${low} and ${high}`,
+    },
+    notBetween: {
+      kinds: ORDERED,
+      form: 'list',
+      read: readBounds,
+      sql: (c, [low, high]) => `${c} not between ${low} and ${high}`,
+    },
     like: pattern('like', '%', '%'),
     notLike: pattern('not like', '%', '%'),
     iLike: pattern('ilike', '%', '%'),
@@ -104,11 +121,12 @@ const OPERATORS: ReadonlyMap<string, Operator> = new Map(
     nstartsWiths: pattern('not like', '', '%'),
     nendsWiths: pattern('not like', '%', ''),
     regex: { kinds: TEXT, mayFail: true, read: readRegex, sql: (c, [v]) => `${c} ~ ${v}` },
-    arraycontains: { kinds: ARRAY_OR_RANGE, read: readMembers, sql: (c, [v]) => `${c} @> ${v}` },
-    arraycontained: { kinds: ARRAY_OR_RANGE, read: readMembers, sql: (c, [v]) => `${c} <@ ${v}` },
-    overlaps: { kinds: ARRAY_OR_RANGE, read: readMembers, sql: (c, [v]) => `${c} && ${v}` },
+    arraycontains: { kinds: ARRAY_OR_RANGE, form: 'structure', read: readMembers, sql: (c, [v]) => `${c} @> ${v}` },
+    arraycontained: { kinds: ARRAY_OR_RANGE, form: 'structure', read: readMembers, sql: (c, [v]) => `${c} <@ ${v}` },
+    overlaps: { kinds: ARRAY_OR_RANGE, form: 'structure', read: readMembers, sql: (c, [v]) => `${c} && ${v}` },
     arraylength: {
       kinds: ARRAY,
+      form: 'structure',
       read: readLength,
       sql: (c, [v], comparison) => `cardinality(${c}) ${comparison} ${v}`,
     },
@@ -121,17 +139,19 @@ const OPERATORS: ReadonlyMap<string, Operator> = new Map(
     jsonbContainedBy: whole((c, v) => `${c} <@ ${v}`),
     jsonbNotContains: whole((c, v) => `not (${c} @> ${v})`),
     jsonbHasKey: { kinds: JSON_KINDS, read: readKey, sql: (c, [k]) => `${c} ? ${k}` },
-    jsonbHasAnyKeys: { kinds: JSON_KINDS, read: readKeys, sql: (c, [k]) => `${c} ?| ${k}` },
-    jsonbHasAllKeys: { kinds: JSON_KINDS, read: readKeys, sql: (c, [k]) => `${c} ?& ${k}` },
+    jsonbHasAnyKeys: { kinds: JSON_KINDS, form: 'list', read: readKeys, sql: (c, [k]) => `${c} ?| ${k}` },
+    jsonbHasAllKeys: { kinds: JSON_KINDS, form: 'list', read: readKeys, sql: (c, [k]) => `${c} ?& ${k}` },
     jsonbPathExists: { kinds: JSON_KINDS, read: readJsonPath, sql: (c, [p]) => `${c} @? ${p}` },
     jsonbPathMatch: { kinds: JSON_KINDS, read: readJsonPath, sql: (c, [p]) => `${c} @@ ${p}` },
     jsonbKeyEquals: {
       kinds: JSON_KINDS,
+      form: 'structure',
       read: readKeyValue,
       sql: (c, [k, v]) => (v === undefined ? `(${c} ->> ${k}) is null` : `(${c} -> ${k}) = ${v}`),
     },
     jsonbKeyNotEquals: {
       kinds: JSON_KINDS,
+      form: 'structure',
       read: readKeyValue,
       sql: (c, [k, v]) => (v === undefined ? `(${c} ->> ${k}) is not null` : differs(`(${c} -> ${k})`, v)),
     },
@@ -139,28 +159,45 @@ const OPERATORS: ReadonlyMap<string, Operator> = new Map(
     jsonbKeyGte: keyOrder('>='),
     jsonbKeyLt: keyOrder('<'),
     jsonbKeyLte: keyOrder('<='),
-    jsonbKeyIn: { kinds: JSON_KINDS, read: readKeyValues, sql: (c, [k, v]) => `(${c} -> ${k}) = any(${v})` },
+    jsonbKeyIn: {
+      kinds: JSON_KINDS,
+      form: 'structure',
+      read: readKeyValues,
+      sql: (c, [k, v]) => `(${c} -> ${k}) = any(${v})`,
+    },
     jsonbKeyNotIn: {
       kinds: JSON_KINDS,
+      form: 'structure',
       read: readKeyValues,
       sql: (c, [k, v]) => `(${v} is not null and ((${c} -> ${k}) = any(${v})) is not true)`,
     },
-    jsonbKeyLike: { kinds: JSON_KINDS, read: readKeyPattern, sql: (c, [k, p]) => `(${c} ->> ${k}) ilike ${p}` },
+    jsonbKeyLike: {
+      kinds: JSON_KINDS,
+      form: 'structure',
+      read: readKeyPattern,
+      sql: (c, [k, p]) => `(${c} ->> ${k}) ilike ${p}`,
+    },
     jsonbKeyIsNull: { kinds: JSON_KINDS, read: readKey, sql: (c, [k]) => `(${c} ->> ${k}) is null` },
     jsonbKeyIsNotNull: { kinds: JSON_KINDS, read: readKey, sql: (c, [k]) => `(${c} ->> ${k}) is not null` },
     jsonbArrayLength: {
       kinds: JSON_KINDS,
+      form: 'structure',
       read: readArrayLength,
       sql: (c, [p, n], comparison) =>
         `case when jsonb_typeof(${c} #> ${p}) = 'array' then jsonb_array_length(${c} #> ${p}) ${comparison} ${n} else false end`,
     },
-    jsonbTypeOf: { kinds: JSON_KINDS, read: readTypeOf, sql: (c, [p, t]) => `jsonb_typeof(${c} #> ${p}) = ${t}` },
-    jsonbDeepValue: { kinds: JSON_KINDS, read: readDeepValue, sql: deepValueSql },
+    jsonbTypeOf: {
+      kinds: JSON_KINDS,
+      form: 'structure',
+      read: readTypeOf,
+      sql: (c, [p, t]) => `jsonb_typeof(${c} #> ${p}) = ${t}`,
+    },
+    jsonbDeepValue: { kinds: JSON_KINDS, form: 'structure', read: readDeepValue, sql: deepValueSql },
     within: geo((c, v) => `ST_Within(${c}, ${v})`),
     containsGEO: geo((c, v) => `ST_Contains(${c}, ${v})`),
     intersects: geo((c, v) => `ST_Intersects(${c}, ${v})`),
     nIntersects: geo((c, v) => `not ST_Intersects(${c}, ${v})`),
-    dwithin: { kinds: GEO, needs: 'postgis', read: readDistance, sql: distanceSql },
+    dwithin: { kinds: GEO, form: 'structure', needs: 'postgis', read: readDistance, sql: distanceSql },
     vectorL2: vector('<->'),
     vectorCosine: vector('<=>'),
     vectorInnerProduct: vector('<#>'),
@@ -351,6 +388,7 @@ const json = (raw: unknown, type: ValueType, label: string): TypedValue => readV
 function whole(sql: (column: string, value: string) => string): Operator {
   return {
     kinds: JSON_KINDS,
+    form: 'structure',
     read: (raw, type, label) => operand([json(raw, type, label)]),
     sql: (c, [v]) => sql(c, v!),
   }
@@ -359,6 +397,7 @@ function whole(sql: (column: string, value: string) => string): Operator {
 function keyOrder(comparison: string): Operator {
   return {
     kinds: JSON_KINDS,
+    form: 'structure',
     read: (raw, type, label) => {
       const value = number(required(raw, 'value', label), label)
       return operand([text(keyOf(raw, label)), json(value, type, label)])
@@ -506,6 +545,7 @@ export function vectorValue(raw: unknown, type: ValueType, label: string): Typed
 function geo(sql: (column: string, value: string) => string): Operator {
   return {
     kinds: GEO,
+    form: 'structure',
     needs: 'postgis',
     read: (raw, type, label) => operand([geoText(raw, type, label)]),
     // ST_Within and ST_Contains exist for geometry only.
@@ -542,6 +582,7 @@ function distanceSql(column: string, [geometry, metres]: readonly string[], not:
 function vector(operator: string): Operator {
   return {
     kinds: VECTOR,
+    form: 'structure',
     needs: 'vector',
     read: (raw, type, label) => {
       if (!isObject(raw)) throw errors.badQuery(`${label}: expected { vector, threshold }`)

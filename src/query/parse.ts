@@ -5,7 +5,7 @@
  */
 import { guardScalar, isObject, member } from '../catalog/values.ts'
 import { errors } from '../errors.ts'
-import { holding, longNumber, parseJson } from '../language/exact-json.ts'
+import { holding, knowing, longNumber, parseJson } from '../language/exact-json.ts'
 import {
   guard,
   MAX_AGGREGATES,
@@ -17,6 +17,7 @@ import {
   MAX_TEXT,
   quoted,
 } from './guards.ts'
+import { findOperator, type Operator } from './operators.ts'
 
 /** A row filter. */
 export type Filter =
@@ -325,9 +326,6 @@ function directionOf(value: unknown): Direction | undefined {
  * the same plain value.
  */
 
-/** Operators whose operand is a list: their bracketed text may be a comma list. */
-const LIST_OPERATORS = new Set(['in', 'notIn', 'nin', 'between', 'notBetween', 'nbetween'])
-
 /**
  * The named parameters of a raw query, bracketed keys folded into trees. Names outside `known` are left out, or
  * answer 400 when `strict`.
@@ -370,7 +368,7 @@ function foldLeaves(name: string, leaves: readonly [string[], unknown][]): unkno
   if (leaves.length > MAX_LIST) throw errors.badQuery(`${name}: too large or too deep`)
   const root: BracketTree = Object.create(null)
   for (const [path, value] of leaves) plant(name, root, path, value)
-  return toArrays(root)
+  return unfolded(name, root, { key: '', parent: '' })
 }
 
 function plant(name: string, root: BracketTree, path: readonly string[], value: unknown): void {
@@ -384,20 +382,66 @@ function plant(name: string, root: BracketTree, path: readonly string[], value: 
   }
   const leaf = path.at(-1)!
   if (leaf in node) throw errors.badQuery(`${name}: ${quoted(leaf)} is given twice`)
-  node[leaf] =
-    LIST_OPERATORS.has(leaf) && typeof value === 'string' && !value.startsWith('$') ? splitList(value) : value
+  node[leaf] = value
 }
 
-/** Objects whose keys are `''` or 0, 1, 2, … are lists. */
-function toArrays(value: unknown): unknown {
-  if (!isObject(value)) return value
+/** The last two names of a bracketed key; empty where there are fewer. */
+type BracketPlace = { readonly key: string; readonly parent: string }
+
+/** Trees whose keys are `''` or 0, 1, 2, … become lists, and leaves what they stand for. */
+function unfolded(name: string, value: unknown, place: BracketPlace): unknown {
+  if (!isObject(value)) return readLeaf(name, value, place)
   const keys = Object.keys(value)
   const isList = keys.every((key, i) => key === String(i)) || (keys.length === 1 && keys[0] === '')
-  if (isList) return keys.flatMap((key) => (key === '' ? toArrays(value[key]) : [toArrays(value[key])]))
+  if (isList) {
+    const inside = isGroup(place) ? place : { key: '', parent: place.key }
+    const list = keys.flatMap((key) => {
+      const member = unfolded(name, value[key], inside)
+      return key === '' ? member : [member]
+    })
+    return knowing(list)
+  }
   const copy: BracketTree = Object.create(null)
-  for (const key of keys) copy[key] = toArrays(value[key])
-  return copy
+  for (const key of keys) copy[key] = unfolded(name, value[key], { key, parent: place.key })
+  return knowing(copy)
 }
+
+/**
+ * The text at a bracketed key is JSON or a comma list only where no plain text could be meant: as filters of AND, OR and
+ * NOT, and as an operand, or a part of one, that is a list or an object. Elsewhere `[a]` is a text.
+ */
+function readLeaf(name: string, value: unknown, place: BracketPlace): unknown {
+  if (isGroup(place)) {
+    return Array.isArray(value)
+      ? value.map((entry) => readStructure(name, entry))
+      : (readStructure(name, value) ?? value)
+  }
+  if (typeof value !== 'string') return value
+  const form = operandForm(place)
+  if (form === 'list') return value.startsWith('$') ? value : readList(name, value)
+  return form === 'structure' ? (readStructure(name, value) ?? value) : value
+}
+
+const GROUPS = new Set(['AND', 'and', 'OR', 'or', 'NOT'])
+
+/** After the name of a field `not` is an operator. */
+const isGroup = ({ key, parent }: BracketPlace): boolean =>
+  GROUPS.has(key) || (key === 'not' && (GROUPS.has(parent) || ['', 'not', 'filter', 'having'].includes(parent)))
+
+/** Parts of operands and of sort keys that are lists or objects themselves. */
+const STRUCTURED_PARTS = new Set(['geometry', 'path', 'target', 'values', 'vector'])
+
+function operandForm({ key, parent }: BracketPlace): Operator['form'] {
+  // What follows the parameter itself is the name of a field.
+  if (parent === '' || GROUPS.has(parent)) return undefined
+  if (!STRUCTURED_PARTS.has(key)) return findOperator(key)?.operator.form
+  const hasParts = parent.startsWith('_') || findOperator(parent)?.operator.form === 'structure'
+  return hasParts ? 'structure' : undefined
+}
+
+/** JSON text of a list, otherwise comma text. */
+const readList = (name: string, text: string): unknown =>
+  text.trimStart().startsWith('[') ? readStructure(name, text) : splitList(text)
 
 /** JSON text becomes its value where it looks like an object or array; anything else is left alone. 400 if malformed. */
 export function readStructure(name: string, value: unknown): unknown {

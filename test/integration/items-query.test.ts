@@ -1,0 +1,121 @@
+import { beforeAll, describe, expect, it } from 'vitest'
+import { type Api, startApi } from '../support/api.ts'
+
+/** Queries as clients write them: spellings of values, names that do not resolve, numbers of rows. */
+
+let api: Api
+
+beforeAll(async () => {
+  api = await startApi({ COUNT_BY_DEFAULT: 'false' })
+  await api.admin('POST', '/schemas', {
+    collectionName: 'sample',
+    schema: {
+      fields: {
+        s: { type: 'String' },
+        i: { type: 'Integer' },
+        big: { type: 'BigInt' },
+        ok: { type: 'Boolean' },
+        j: { type: 'JSON' },
+        as: { type: 'Array_String' },
+        span: { type: 'Range_Integer' },
+        in: { type: 'String' },
+      },
+    },
+  })
+  await api.admin('POST', '/items/sample/bulk', [
+    { s: 'alpha', i: 0, big: 0, ok: false, j: { a: 1, 0: 'x' }, as: ['p', 'q'], in: 'b' },
+    { s: 'beta', i: 5, big: '9007199254740993', ok: true, j: { a: 2 }, as: ['q'], in: 'a' },
+    { s: '["gamma"]', i: 12, big: '-9007199254740993', j: [1] },
+  ])
+})
+
+type Parameters = Readonly<Record<string, string | readonly string[]>>
+
+function list(parameters: Parameters, path = '/items/sample') {
+  const pairs = Object.entries(parameters).flatMap(([key, value]) =>
+    [value].flat().map((one): [string, string] => [key, one]),
+  )
+  return api.admin('GET', `${path}?${new URLSearchParams(pairs)}`)
+}
+
+/** Texts of the rows that a query finds. */
+async function found(parameters: Parameters): Promise<string[]> {
+  const { status, body } = await list({
+    fields: 's',
+    ...('sort[in]' in parameters ? {} : { sort: 'i' }),
+    ...parameters,
+  })
+  expect({ status, error: body.error }).toEqual({ status: 200, error: undefined })
+  return body.data.map(({ s }: { s: string }) => s)
+}
+
+const details = async (parameters: Parameters) => {
+  const { status, body } = await list(parameters)
+  return { status, details: body.error?.details }
+}
+
+describe('an operand at a bracketed key', () => {
+  it.each<[Parameters, string[]]>([
+    [{ 'filter[s][in]': '["alpha"]' }, ['alpha']],
+    [{ 'filter[s][in]': ' ["alpha", "beta"]' }, ['alpha', 'beta']],
+    [{ 'filter[s][in]': 'alpha,beta' }, ['alpha', 'beta']],
+    [{ 'filter[s][in]': ['alpha', 'beta'] }, ['alpha', 'beta']],
+    [{ 'filter[s][in][]': '["gamma"]' }, ['["gamma"]']],
+    [{ 'filter[s][in][0]': '["gamma"]', 'filter[s][in][1]': 'beta' }, ['beta', '["gamma"]']],
+    [{ 'filter[s][notIn]': '["alpha"]' }, ['beta', '["gamma"]']],
+    [{ 'filter[s][nin]': '["alpha"]' }, ['beta', '["gamma"]']],
+    [{ 'filter[s][notIn]': '[]' }, ['alpha', 'beta', '["gamma"]']],
+    [{ 'filter[i][in]': '[1,5,12]' }, ['beta', '["gamma"]']],
+    [{ 'filter[big][in]': '[9007199254740993]' }, ['beta']],
+    [{ 'filter[i][between]': '[1,9]' }, ['beta']],
+    [{ 'filter[i][notBetween]': '[1,9]' }, ['alpha', '["gamma"]']],
+    [{ 'filter[as][arraycontains]': '["p"]' }, ['alpha']],
+    [{ 'filter[as][overlaps]': '["p","q"]' }, ['alpha', 'beta']],
+    [{ 'filter[as][arraycontains]': 'p' }, ['alpha']],
+    [{ 'filter[as][arraylength]': '{"op":"gt","value":1}' }, ['alpha']],
+    [{ 'filter[j][jsonbContains]': '{"a":1}' }, ['alpha']],
+    [{ 'filter[j][jsonbContains]': '{"0":"x"}' }, ['alpha']],
+    [{ 'filter[j][jsonbContains]': '{}' }, ['alpha', 'beta']],
+    [{ 'filter[j][jsonbHasAnyKeys]': '["a"]' }, ['alpha', 'beta']],
+    [{ 'filter[j][jsonbHasAllKeys]': 'a,0' }, ['alpha']],
+    [{ 'filter[j][jsonbKeyEquals]': '{"key":"a","value":2}' }, ['beta']],
+    [{ 'filter[j][jsonbKeyIn][key]': 'a', 'filter[j][jsonbKeyIn][values]': '[2,3]' }, ['beta']],
+    [{ 'filter[AND]': '[{"i":{"gt":1}},{"s":"beta"}]' }, ['beta']],
+    [{ 'filter[OR]': ['{"i":0}', '{"i":5}'] }, ['alpha', 'beta']],
+    [{ 'filter[or][0]': '{"i":0}', 'filter[or][1][i]': '5' }, ['alpha', 'beta']],
+    [{ 'filter[not]': '{"i":5}' }, ['alpha', '["gamma"]']],
+  ])('%j finds %j', async (parameters, rows) => {
+    expect(await found(parameters)).toEqual(rows)
+  })
+
+  it.each<[Parameters, string[]]>([
+    [{ 'filter[s]': '["gamma"]' }, ['["gamma"]']],
+    [{ 'filter[s][eq]': '["gamma"]' }, ['["gamma"]']],
+    [{ 'filter[s][not]': '["gamma"]' }, ['alpha', 'beta']],
+    [{ 'filter[s][startsWith]': '[' }, ['["gamma"]']],
+    [{ 'filter[in]': 'b' }, ['alpha']],
+    [{ 'sort[in]': 'asc' }, ['beta', 'alpha', '["gamma"]']],
+  ])('%j is text', async (parameters, rows) => {
+    expect(await found(parameters)).toEqual(rows)
+  })
+
+  it('is refused where it begins like JSON and is none', async () => {
+    expect(await details({ 'filter[s][notIn]': '["alpha"' })).toEqual({
+      status: 400,
+      details: 'filter: malformed JSON',
+    })
+  })
+
+  it('is the same in the stats of a query string', async () => {
+    const { body } = await list(
+      {
+        'stats[0][name]': 'one',
+        'stats[0][collection]': 'sample',
+        'stats[0][query][filter][s][notIn]': '["alpha"]',
+        'stats[0][query][aggregate][n][function]': 'count',
+      },
+      '/reports/stats',
+    )
+    expect(body).toMatchObject({ data: { one: { data: [{ n: 2 }] } } })
+  })
+})
