@@ -314,6 +314,8 @@ export function castSql(sql: string, from: ValueType, to: ValueType | undefined)
   if (to === undefined) return sql
   if (to.kind === 'text' || comparable(from.kind, to.kind)) return `(${sql})::${to.pgType}`
   if (from.kind === 'datetime' && FAMILIES[to.kind] === 'local') return `(${sql} at time zone 'UTC')::${to.pgType}`
+  if (to.kind === 'boolean' && (from.kind === 'integer' || from.kind === 'bigint')) return `((${sql}) <> 0)`
+  if (from.kind === 'boolean' && FAMILIES[to.kind] === 'number') return `(${sql})::integer::${to.pgType}`
   if (FAMILIES[from.kind] === 'local' && to.kind === 'datetime') return `((${sql})::timestamp at time zone 'UTC')`
   // Through text every cast exists; what a row cannot be cast to is then a data error (400), not a broken statement.
   return `(${sql})::text::${to.pgType}`

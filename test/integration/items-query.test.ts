@@ -119,3 +119,19 @@ describe('an operand at a bracketed key', () => {
     expect(body).toMatchObject({ data: { one: { data: [{ n: 2 }] } } })
   })
 })
+
+describe('a cast between numbers and booleans', () => {
+  it.each([
+    [{ i: { eq: true, cast: 'boolean' } }, ['beta', '["gamma"]']],
+    [{ i: { eq: false, cast: 'bool' } }, ['alpha']],
+    [{ big: { eq: true, cast: 'boolean' } }, ['beta', '["gamma"]']],
+    [{ ok: { eq: 1, cast: 'integer' } }, ['beta']],
+    [{ ok: { lt: 1, cast: 'smallint' } }, ['alpha']],
+    [{ ok: { eq: 1, cast: 'bigint' } }, ['beta']],
+    [{ ok: { gte: '0.5', cast: 'numeric' } }, ['beta']],
+    [{ ok: { gt: 0.5, cast: 'float' } }, ['beta']],
+    [{ ok: { eq: '$COL(i::boolean)' } }, ['alpha', 'beta']],
+  ])('%j finds %j', async (filter, rows) => {
+    expect(await found({ filter: JSON.stringify(filter) })).toEqual(rows)
+  })
+})
