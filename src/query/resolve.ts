@@ -95,7 +95,8 @@ export function resolveList(
     sort,
     ...page,
     keyset: resolveKeyset(query, collection, sort, page.limit),
-    count: query.count ?? env.countByDefault,
+    // Who asks for no rows asks for their number.
+    count: query.count ?? (query.limit === 0 || env.countByDefault),
     grouping,
     past: resolvePast(query.asOf, context),
     collections: context.collections,

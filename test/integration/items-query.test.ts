@@ -135,3 +135,13 @@ describe('a cast between numbers and booleans', () => {
     expect(await found({ filter: JSON.stringify(filter) })).toEqual(rows)
   })
 })
+
+describe('the number of rows', () => {
+  it('comes where no rows are asked for, whatever COUNT_BY_DEFAULT says', async () => {
+    expect((await list({ limit: '0' })).body).toEqual({ data: [], totalCount: 3 })
+    expect((await list({ limit: '0', 'filter[i][gt]': '1' })).body).toEqual({ data: [], totalCount: 2 })
+    expect((await list({ limit: '0', groupBy: 'ok' })).body).toEqual({ data: [], totalCount: 3 })
+    expect((await list({ limit: '0', count: 'false' })).body).toEqual({ data: [] })
+    expect((await list({ limit: '1', fields: 's', sort: 'i' })).body).toEqual({ data: [{ s: 'alpha' }] })
+  })
+})
