@@ -203,6 +203,8 @@ function readArray(raw: unknown, type: ValueType, label: string): ParamValue {
 function readRange(given: unknown, type: ValueType, label: string): string {
   const raw = Array.isArray(given) && given.length === 2 ? { lower: given[0], upper: given[1] } : given
   if (!isObject(raw) || hasUnresolved(raw)) return refuse(label, '{ lower, upper }, [lower, upper] or { empty: true }')
+  if (Object.keys(raw).some((name) => !RANGE_MEMBERS.has(name)))
+    refuse(label, `no members but ${[...RANGE_MEMBERS].join(', ')}`)
   if (isEmptyRange(raw, label)) return 'empty'
   const element = elementType(type)
   const bound = (name: string) => {
@@ -216,6 +218,8 @@ function readRange(given: unknown, type: ValueType, label: string): string {
   if (lower === undefined || upper === undefined || lower <= upper) return text
   return refuse(label, 'a lower bound that is not above the upper one')
 }
+
+const RANGE_MEMBERS = new Set(['lower', 'upper', 'lowerInclusive', 'upperInclusive', 'empty'])
 
 /** 400 for one that has a bound as well: it would not say which of both is meant. */
 function isEmptyRange(range: Readonly<Record<string, unknown>>, label: string): boolean {

@@ -76,6 +76,26 @@ export function meantName(name: string, known: Iterable<string>): string {
   return meant === undefined ? '' : `: did you mean ${meant}?`
 }
 
+/**
+ * 400 for the first member of an object of the request that means nothing there, with the known name that it was meant to
+ * be. `synonyms` are words that are right elsewhere.
+ */
+export function refuseUnknown(
+  place: string,
+  object: Readonly<Record<string, unknown>>,
+  known: readonly string[],
+  synonyms: ReadonlyMap<string, string> = noSynonyms,
+): void {
+  for (const key of Object.keys(object)) {
+    if (known.includes(key) || object[key] === undefined) continue
+    const synonym = synonyms.get(key)
+    const hint = synonym === undefined ? meantName(key, known) : `: did you mean ${synonym}?`
+    throw errors.badQuery(`${place}: unknown member ${quoted(key)}${hint}`)
+  }
+}
+
+const noSynonyms: ReadonlyMap<string, string> = new Map()
+
 /** A longer word is near no name. */
 const longestName = 66
 

@@ -17,7 +17,7 @@ import {
   type ValueType,
 } from '../catalog/values.ts'
 import { errors } from '../errors.ts'
-import { MAX_DEPTH, MAX_JSONPATH, MAX_PATTERN } from './guards.ts'
+import { MAX_DEPTH, MAX_JSONPATH, MAX_PATTERN, refuseUnknown } from './guards.ts'
 
 export type Operator = {
   /** Kinds of column it applies to; undefined: all. */
@@ -367,6 +367,7 @@ function alone(raw: unknown, type: ValueType, label: string): unknown {
 function readLength(raw: unknown, type: ValueType, label: string): Operand {
   const integer: ValueType = { ...elementType(type), kind: 'integer', pgType: 'integer' }
   if (!isObject(raw)) return operand([readValue(raw, integer, label)], '=')
+  refuseUnknown(label, raw, ['op', 'value'])
   const value = readValue(member(raw, 'value'), integer, label)
   return operand([value], readComparison(member(raw, 'op') ?? 'eq', label))
 }
@@ -399,11 +400,17 @@ function keyOrder(comparison: string): Operator {
     kinds: JSON_KINDS,
     form: 'structure',
     read: (raw, type, label) => {
-      const value = number(required(raw, 'value', label), label)
+      const value = number(part(raw, 'value', ['key', 'value'], label), label)
       return operand([text(keyOf(raw, label)), json(value, type, label)])
     },
     sql: (c, [k, v]) => `(jsonb_typeof(${c} -> ${k}) = 'number' and (${c} -> ${k}) ${comparison} ${v})`,
   }
+}
+
+/** The member `name` of an operand that has only these; 400 for others, and without it. */
+function part(raw: unknown, name: string, known: readonly string[], label: string): unknown {
+  if (isObject(raw)) refuseUnknown(label, raw, known)
+  return required(raw, name, label)
 }
 
 function required(raw: unknown, name: string, label: string): unknown {
@@ -453,20 +460,21 @@ function readJsonPath(raw: unknown, _type: ValueType, label: string): Operand {
 
 /** `{ key, value }`; without a second value: the key is null or missing. */
 function readKeyValue(raw: unknown, type: ValueType, label: string): Operand {
-  const value = required(raw, 'value', label)
+  const value = part(raw, 'value', ['key', 'value'], label)
   const key = text(keyOf(raw, label))
   return operand(value === null ? [key] : [key, json(value, type, label)])
 }
 
 function readKeyValues(raw: unknown, type: ValueType, label: string): Operand {
-  const values = required(raw, 'values', label)
+  const values = part(raw, 'values', ['key', 'values'], label)
   if (values !== UNRESOLVED && !Array.isArray(values)) throw errors.badQuery(`${label}: expected values as a list`)
   const list = values === UNRESOLVED ? null : (values as unknown[]).flatMap((value) => json(value, type, label).value)
   return operand([text(keyOf(raw, label)), { value: list, pgType: 'jsonb[]' }])
 }
 
 function readKeyPattern(raw: unknown, _type: ValueType, label: string): Operand {
-  return operand([text(keyOf(raw, label)), text(patternOf(required(raw, 'pattern', label), label))])
+  const pattern = part(raw, 'pattern', ['key', 'pattern'], label)
+  return operand([text(keyOf(raw, label)), text(patternOf(pattern, label))])
 }
 
 /** A LIKE pattern, used as given. */
@@ -486,13 +494,14 @@ function pathOf(raw: unknown, label: string): TypedValue {
 }
 
 function readArrayLength(raw: unknown, _type: ValueType, label: string): Operand {
-  const value = number(required(raw, 'value', label), label)
+  const value = number(part(raw, 'value', ['path', 'op', 'value'], label), label)
   const object = raw as Readonly<Record<string, unknown>>
   const length: TypedValue = { value: value === UNRESOLVED ? null : (value as number), pgType: 'numeric' }
   return operand([pathOf(member(object, 'path'), label), length], readComparison(member(object, 'op') ?? 'eq', label))
 }
 
 function readTypeOf(raw: unknown, _type: ValueType, label: string): Operand {
+  if (isObject(raw)) refuseUnknown(label, raw, ['path', 'type'])
   const [path, type] = isObject(raw) ? [member(raw, 'path'), member(raw, 'type')] : [undefined, raw]
   if (typeof type !== 'string' || !TYPES.has(type)) {
     throw errors.badQuery(`${label}: expected object, array, string, number, boolean or null`)
@@ -501,7 +510,7 @@ function readTypeOf(raw: unknown, _type: ValueType, label: string): Operand {
 }
 
 function readDeepValue(raw: unknown, type: ValueType, label: string): Operand {
-  const path = pathOf(required(raw, 'path', label), label)
+  const path = pathOf(part(raw, 'path', ['path', 'value', 'op'], label), label)
   const value = required(raw, 'value', label)
   const op = member(raw as Readonly<Record<string, unknown>>, 'op') ?? 'eq'
   if (op === 'like' || op === 'ilike') return operand([path, text(patternOf(value, label))], op)
@@ -568,9 +577,10 @@ function inReferenceSystem(placeholder: string, type: ValueType): string {
 /** `{ geometry, distance, not? }`, metres. */
 function readDistance(raw: unknown, type: ValueType, label: string): Operand {
   if (!isObject(raw)) throw errors.badQuery(`${label}: expected { geometry, distance }`)
+  refuseUnknown(label, raw, ['geometry', 'distance', 'not'])
   const distance: ValueType = { kind: 'float', pgType: 'double precision', element: undefined }
   const values = [geoText(member(raw, 'geometry'), type, label), readValue(member(raw, 'distance'), distance, label)]
-  return operand(values, member(raw, 'not') === true || member(raw, 'not') === 'true' ? 'not ' : '')
+  return operand(values, readSwitch(member(raw, 'not') ?? false, label) ? 'not ' : '')
 }
 
 function distanceSql(column: string, [geometry, metres]: readonly string[], not: string, type: ValueType): string {
@@ -586,6 +596,7 @@ function vector(operator: string): Operator {
     needs: 'vector',
     read: (raw, type, label) => {
       if (!isObject(raw)) throw errors.badQuery(`${label}: expected { vector, threshold }`)
+      refuseUnknown(label, raw, ['vector', 'threshold'])
       const threshold: ValueType = { kind: 'float', pgType: 'double precision', element: undefined }
       return operand([
         vectorValue(member(raw, 'vector'), type, label),

@@ -15,7 +15,9 @@ import {
   MAX_SEARCH_LENGTH,
   MAX_SORT_KEYS,
   MAX_TEXT,
+  meantName,
   quoted,
+  refuseUnknown,
 } from './guards.ts'
 import { findOperator, type Operator } from './operators.ts'
 
@@ -243,6 +245,7 @@ function parseAggregate(value: unknown): readonly AggregateEntry[] {
 
 function parseAggregateEntry(alias: string, entry: unknown): AggregateEntry {
   if (!isObject(entry)) throw errors.badQuery(`aggregate: ${quoted(alias)} must be { function, field }`)
+  refuseUnknown(`aggregate: ${quoted(alias)}`, entry, ['function', 'field'], AGGREGATE_WORDS)
   const fn = member(entry, 'function')
   const field = member(entry, 'field') ?? '*'
   if (typeof fn !== 'string' || typeof field !== 'string') {
@@ -250,6 +253,13 @@ function parseAggregateEntry(alias: string, entry: unknown): AggregateEntry {
   }
   return { alias, fn, field }
 }
+
+const AGGREGATE_WORDS = new Map([
+  ['fn', 'function'],
+  ['func', 'function'],
+  ['op', 'function'],
+  ['column', 'field'],
+])
 
 function parseSort(value: unknown): readonly SortKey[] {
   const keys = sortKeys(value)
@@ -278,10 +288,22 @@ function parseSortText(text: string): SortKey {
 
 /** `{ column | field, order }`, otherwise `{ name: direction }`. */
 function sortObject(entry: Readonly<Record<string, unknown>>): SortKey[] {
-  const path = member(entry, 'column') ?? member(entry, 'field')
+  const column = member(entry, 'column')
+  const path = column ?? member(entry, 'field')
   if (typeof path !== 'string' || directionOf(path) !== undefined) return sortMembers(entry)
+  refuseUnknown('sort', entry, [column == null ? 'field' : 'column', 'order'], SORT_WORDS)
   return [{ kind: 'path', path, direction: requireDirection(path, member(entry, 'order') ?? 'asc') }]
 }
+
+const SORT_WORDS = new Map([
+  ['dir', 'order'],
+  ['direction', 'order'],
+])
+const DISTANCE_WORDS = new Map([
+  ['field', 'column'],
+  ['metric', 'operator'],
+  ['order', 'direction'],
+])
 
 function sortMembers(object: Readonly<Record<string, unknown>>): SortKey[] {
   return Object.entries(object).map(([path, value]) => {
@@ -293,6 +315,7 @@ function sortMembers(object: Readonly<Record<string, unknown>>): SortKey[] {
 
 function distanceKey(spec: unknown): SortKey {
   if (!isObject(spec)) throw errors.badQuery('sort: _distance must be { target, column, direction }')
+  refuseUnknown('sort: _distance', spec, ['target', 'column', 'direction'], DISTANCE_WORDS)
   const column = member(spec, 'column')
   if (typeof column !== 'string') throw errors.badQuery('sort: _distance needs a column')
   const direction = requireDirection('_distance', member(spec, 'direction') ?? 'asc')
@@ -301,6 +324,7 @@ function distanceKey(spec: unknown): SortKey {
 
 function vectorKey(spec: unknown): SortKey {
   if (!isObject(spec)) throw errors.badQuery('sort: _vectorDistance must be { vector, column, operator, direction }')
+  refuseUnknown('sort: _vectorDistance', spec, ['vector', 'column', 'operator', 'direction'], DISTANCE_WORDS)
   const column = member(spec, 'column')
   const metric = member(spec, 'operator') ?? 'cosine'
   if (typeof column !== 'string' || typeof metric !== 'string') {
@@ -340,7 +364,7 @@ export function collectParameters(
   for (const [key, value] of Object.entries(raw)) {
     const [name, path] = splitBrackets(key)
     if (!known.has(name)) {
-      if (strict) throw errors.badQuery(`unknown member ${quoted(key)}`)
+      if (strict) throw errors.badQuery(`unknown member ${quoted(key)}${meantName(name, known)}`)
     } else if (path.length === 0) {
       if (value !== undefined) parameters.set(name, value)
     } else {

@@ -145,3 +145,63 @@ describe('the number of rows', () => {
     expect((await list({ limit: '1', fields: 's', sort: 'i' })).body).toEqual({ data: [{ s: 'alpha' }] })
   })
 })
+
+describe('a member that an object of the query has no meaning for', () => {
+  it.each<[string, unknown, string]>([
+    ['sort', [{ column: 'i', direction: 'desc' }], 'sort: unknown member "direction": did you mean order?'],
+    ['sort', [{ field: 'i', ordr: 'desc' }], 'sort: unknown member "ordr": did you mean order?'],
+    ['sort', [{ column: 'i', field: 's' }], 'sort: unknown member "field"'],
+    ['aggregate', { n: { function: 'count', field: '*', bogus: 1 } }, 'aggregate: "n": unknown member "bogus"'],
+    ['aggregate', { n: { fn: 'count' } }, 'aggregate: "n": unknown member "fn": did you mean function?'],
+    ['filter', { as: { arraylength: { opp: 'gt', value: 1 } } }, 'filter.as.arraylength: unknown member "opp"'],
+    ['filter', { j: { jsonbKeyGt: { key: 'a', value: 1, path: 'b' } } }, 'filter.j.jsonbKeyGt: unknown member "path"'],
+    [
+      'filter',
+      { j: { jsonbKeyEquals: { key: 'a', value: 1, op: 'ne' } } },
+      'filter.j.jsonbKeyEquals: unknown member "op"',
+    ],
+    [
+      'filter',
+      { j: { jsonbKeyIn: { key: 'a', values: [1], not: true } } },
+      'filter.j.jsonbKeyIn: unknown member "not"',
+    ],
+    ['filter', { j: { jsonbKeyLike: { key: 'a', pattern: 'b', i: 1 } } }, 'filter.j.jsonbKeyLike: unknown member "i"'],
+    [
+      'filter',
+      { j: { jsonbTypeOf: { pth: 'a', type: 'number' } } },
+      'filter.j.jsonbTypeOf: unknown member "pth": did you mean path?',
+    ],
+    [
+      'filter',
+      { j: { jsonbArrayLength: { operator: 'gt', value: 1 } } },
+      'filter.j.jsonbArrayLength: unknown member "operator"',
+    ],
+    [
+      'filter',
+      { j: { jsonbDeepValue: { path: 'a', value: 1, operator: 'gt' } } },
+      'filter.j.jsonbDeepValue: unknown member "operator"',
+    ],
+    [
+      'filter',
+      { span: { overlaps: { lower: 1, uper: 5 } } },
+      'filter.span.overlaps: expected no members but lower, upper, lowerInclusive, upperInclusive, empty',
+    ],
+  ])('is refused: %s=%j', async (name, value, words) => {
+    const { status, details: said } = await details({ [name]: JSON.stringify(value) })
+    expect({ status, said }).toEqual({ status: 400, said: words })
+  })
+
+  it('is refused in the body of a report, with the name that it was meant to be', async () => {
+    const { status, body } = await api.admin('POST', '/reports/sample', { fitler: {} })
+    expect({ status, details: body.error.details }).toEqual({
+      status: 400,
+      details: 'unknown member "fitler": did you mean filter?',
+    })
+  })
+
+  it('is refused in a range that is written', async () => {
+    const { status, body } = await api.admin('POST', '/items/sample', { span: { lower: 1, uper: 5 } })
+    expect(status).toBe(400)
+    expect(JSON.stringify(body)).toContain('lower, upper')
+  })
+})

@@ -17,7 +17,7 @@ import { writeJson } from '../../../language/exact-json.ts'
 import { firstRepeated } from '../../../language/text.ts'
 import type { Access } from '../../../query/access.ts'
 import { compileListUpTo } from '../../../query/compile.ts'
-import { isObject, member, quoted } from '../../../query/guards.ts'
+import { isObject, member, quoted, refuseUnknown } from '../../../query/guards.ts'
 import { collectParameters, type ListQuery, parseListQuery, readStructure } from '../../../query/parse.ts'
 import { horizonOf } from '../../../query/past.ts'
 import { type Plan, resolveEnv, resolveList } from '../../../query/resolve.ts'
@@ -394,7 +394,7 @@ const mostStats = 50
 export function parseStats(body: unknown): readonly Stat[] {
   const list = isObject(body) ? member(body, 'stats') : undefined
   if (!Array.isArray(list) || list.length === 0) throw noStats()
-  refuseUnknown('body', body as object, ['stats'])
+  refuseUnknown('body', body as Readonly<Record<string, unknown>>, ['stats'])
   if (list.length > mostStats) throw errors.badQuery(`stats: at most ${mostStats}`)
   const stats = list.map(parseStat)
   const twice = firstRepeated(stats.map(({ name }) => name))
@@ -420,11 +420,6 @@ function parseStat(raw: unknown, i: number): Stat {
   const query = readStructure(`stats[${i}].query`, member(raw, 'query'))
   if (!isObject(query)) throw errors.badQuery(`stats[${i}]: expected a query, an object`)
   return { name, collection, query: parseReport(query) }
-}
-
-function refuseUnknown(place: string, object: object, known: readonly string[]): void {
-  const unknown = Object.keys(object).find((key) => !known.includes(key))
-  if (unknown !== undefined) throw errors.badQuery(`${place}: unknown member ${quoted(unknown)}`)
 }
 
 const noStats = () => new AppError(400, 'stats array is required and must not be empty')
