@@ -167,15 +167,20 @@ export function columnOf(error: unknown): string | undefined {
 }
 
 /** The columns of the key that a row has in common with another one, or that leads nowhere; empty for other errors. */
-export function keyColumnsOf(error: unknown): readonly string[] {
-  if (keyProblems[sqlState(error) ?? ''] === undefined) return []
+export const keyColumnsOf = (error: unknown): readonly string[] => keyProblemOf(error).columns
+
+/** The same with the text of their values, which may be of rows that the caller does not see. */
+export function keyProblemOf(error: unknown): { readonly columns: readonly string[]; readonly values: string } {
+  if (keyProblems[sqlState(error) ?? ''] === undefined) return noKey
   // `Key (author_Id)=(…) is not present in table …`, in whatever language the server speaks. The first parentheses are of
   // columns: what follows them are values, which may look the same.
-  const columns = /^[^(]*\((.+?)\)=\(/s.exec(databaseError(error).detail ?? '')?.[1]
+  const [, columns, values = ''] = /^[^(]*\((.+?)\)=\((.*)\)/s.exec(databaseError(error).detail ?? '') ?? []
   const names = columns?.split(', ').map((name) => name.replaceAll('"', '')) ?? []
   // Of an index over expressions there are no columns to name.
-  return names.every((name) => /^[\w$]+$/.test(name)) ? names : []
+  return names.every((name) => /^[\w$]+$/.test(name)) ? { columns: names, values } : noKey
 }
+
+const noKey = { columns: [], values: '' }
 
 /**
  * EXPOSE_ERROR_DETAILS shows what this gives: the words of the database, unless they may hold values. Those

@@ -274,7 +274,10 @@ describe('a to-many relation', () => {
     ])
     const names = (await read('book', id, 'labels.name')).labels.map((label: any) => label.name)
     expect(names.sort()).toEqual(['Kept', 'new'])
-    await refused(() => api.admin('PATCH', `/items/book/${id}`, { labels: [kept, randomUUID()] }), relational('labels'))
+    await refused(
+      () => api.admin('PATCH', `/items/book/${id}`, { labels: [kept, randomUUID()] }),
+      relational('labels.1'),
+    )
   })
 
   it('through a junction takes its rows in every form, and keeps rows that link the same', async () => {
@@ -298,7 +301,17 @@ describe('a to-many relation', () => {
     const quiet = await api.position()
     expect((await api.admin('PATCH', `/items/book/${id}`, { tags: [tags[0].id, { id: tags[1].id }] })).status).toBe(200)
     expect(await api.log(quiet)).toEqual([])
-    await refused(() => api.admin('PATCH', `/items/book/${id}`, { tags: [{ tag: 999999 }] }), relational('tags.tag'))
+    await refused(() => api.admin('PATCH', `/items/book/${id}`, { tags: [{ tag: 999999 }] }), relational('tags.0.tag'))
+    for (const bad of [{ tag_id: 999999 }, { tag: 999999 }, { tag_id: { id: 999999 } }, { tag_id: 999999, weight: 1 }])
+      await refused(
+        () => api.admin('POST', '/items/book', { name: 'b', tags: [{ tag_id: t1 }, bad] }),
+        relational('tags.1.tag'),
+      )
+    const books = [
+      { name: 'x', tags: [] },
+      { name: 'y', tags: [{ tag_id: 999999 }] },
+    ]
+    await refused(() => api.admin('POST', '/items/book/bulk', books), relational('1.tags.0.tag'))
   })
 
   it('to any collection takes its rows in every form', async () => {
@@ -330,7 +343,16 @@ describe('a to-many relation', () => {
     ])
     await refused(
       () => api.admin('PATCH', `/items/book/${id}`, { parts: [{ collection: 'words', item_id: 99999 }] }),
-      relational('parts.words'),
+      relational('parts.0.words'),
+    )
+    const mixed = [
+      { collection: 'image', item_id: image },
+      { collection: 'image', item_id: 99999 },
+    ]
+    await refused(() => api.admin('POST', '/items/book', { name: 'b', parts: mixed }), relational('parts.1.image'))
+    await refused(
+      () => api.admin('POST', '/items/book', { name: 'b', parts: mixed.toReversed() }),
+      relational('parts.0.image'),
     )
     await refused(
       () => api.admin('PATCH', `/items/book/${id}`, { parts: [{ collection: 'author', item_id: 1 }] }),
@@ -517,7 +539,7 @@ describe('permissions of nested rows', () => {
           { name: 'b', author: open },
           { name: 'b', author: closed },
         ]),
-      relational('author'),
+      relational('1.author'),
     )
     await refused(() => call('PATCH', `/items/book/${id}`, { author_id: closed }), relational('author'))
     const other = await create('author', { name: 'open too', rank: 2 })
@@ -533,7 +555,10 @@ describe('permissions of nested rows', () => {
     const open = await create('tag', { name: 'open tag' })
     const closed = await create('tag', { name: 'closed tag' })
     const id = await create('book', { name: 'b', tags: [{ tag_id: open }] }, call)
-    await refused(() => call('POST', '/items/book', { name: 'b', tags: [{ tag_id: closed }] }), relational('tags.tag'))
+    await refused(
+      () => call('POST', '/items/book', { name: 'b', tags: [{ tag_id: closed }] }),
+      relational('tags.0.tag'),
+    )
     expect((await call('PATCH', `/items/book/${id}`, { tags: [] })).status).toBe(200)
     expect(await api.sql('select id from book_tag where book_id = $1', [id])).toEqual([])
     await refused(() => call('POST', '/items/book_tag', { book_id: id, tag_id: open }), { status: 403 })

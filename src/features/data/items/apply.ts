@@ -299,8 +299,7 @@ async function createRows(
     return { ...tree, cells }
   })
   guardInserts(run, context, rows)
-  const place = { label: `${label}.`, aliases: trees[0]!.aliases, rows }
-  const ids = await runWrite(run, insertStatement(context, rows), place)
+  const ids = await runWrite(run, insertStatement(context, rows), placeOf(rows, `${label}.`))
   for (const [index, { id }] of ids.entries()) noteTree(run, trees[index]!, id)
 }
 
@@ -561,7 +560,8 @@ async function addLinks(run: Run, link: RelationLink, label: string, members: re
     const references = new Map<string, Reference>()
     if (!isOwn && named !== undefined) references.set(relation.otherKey!, named)
     const row = linkRow(context, { ends, payload, references, label: `${place}.` })
-    rows.push({ ...row, cells: await withTenant(context, row.cells, parent.tenant) })
+    const cells = await withTenant(context, row.cells, parent.tenant)
+    rows.push({ ...row, cells, ends: new Map([[relation.name, place]]) })
   }
   guardInserts(run, context, rows)
   const ids = await runWrite(run, insertStatement(context, rows), {
@@ -587,7 +587,7 @@ function linkRow(
   }
 }
 
-type LinkRow = RowToWrite & { readonly label: string }
+type LinkRow = RowToWrite & { readonly label: string; readonly ends?: ReadonlyMap<string, string> }
 
 type NewLink = {
   readonly ends: Readonly<Record<string, unknown>>

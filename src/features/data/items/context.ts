@@ -2,7 +2,7 @@ import type { CurrentAccess } from '../../../access/store.ts'
 import type { Logs } from '../../../adapters/logger.ts'
 import type { AdmissionLanes } from '../../../admission/lane.ts'
 import type { ResultCache } from '../../../cache/data-cache.ts'
-import type { Catalog, Collection, Field } from '../../../catalog/catalog.ts'
+import type { Catalog, Collection, Field, Relation } from '../../../catalog/catalog.ts'
 import { checksOf } from '../../../catalog/compile.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import { type ParamValue, parameterType, readValue } from '../../../catalog/values.ts'
@@ -13,7 +13,7 @@ import {
   brokenCheck,
   columnOf,
   databaseError,
-  keyColumnsOf,
+  keyProblemOf,
   requiredFieldMissing,
   ruleBroken,
   sqlState,
@@ -254,14 +254,20 @@ export type RequestPlace = {
   readonly rows?: readonly PlacedRow[]
 }
 
-type PlacedRow = { readonly label: string; readonly cells: readonly Cell[] }
+type PlacedRow = Pick<RequestPlace, 'aliases'> & {
+  readonly label: string
+  readonly cells: readonly Cell[]
+  /** By the name of the foreign key. */
+  readonly references: ReadonlyMap<string, { readonly relation: Relation }>
+  /** Where a relation stands that the row does not name itself. */
+  readonly ends?: ReadonlyMap<string, string>
+}
 
-/** The place of rows that are written by one statement. */
-export function placeOf(trees: readonly (PlacedRow & Pick<RequestPlace, 'aliases'>)[]): RequestPlace {
+/** The place of rows that are written by one statement; `label` is that of them all. */
+export function placeOf(trees: readonly PlacedRow[], label = ''): RequestPlace {
   const [first] = trees
   if (first === undefined || trees.length === 1) return first ?? {}
-  // The database does not say which of the rows has a reference that leads nowhere.
-  return { ...(first.aliases && { aliases: first.aliases }), rows: trees }
+  return { label, ...(first.aliases && { aliases: first.aliases }), rows: trees }
 }
 
 /** Runs a statement; its refusal is named by its place in the request. */
@@ -294,16 +300,15 @@ export function noteNamed(tx: Tx, actor: Actor): void {
 const namedIn = new WeakMap<Tx, Actor>()
 
 /**
- * The answer to a reference that was refused, by `svc_refer`, whose message is the relation, or by the database's
+ * The answer to a reference that was refused, by `svc_refer`, whose message is the relation and the key, or by the database's
  * constraint for a relation that the payload names, and to a value that only the database missed (a default that is null,
  * a user where no user is signed in), and to a row that breaks a declared rule. Every other error stays what it is.
  */
 export function placed(error: unknown, place: RequestPlace, deps: CurrentCatalog, access: Access): unknown {
-  const { label = '', aliases } = place
   const rule = declaredCheck(error, deps, access)
   if (rule !== undefined) return ruleBroken(rule.table, rule.constraint)
-  const relation = refusedRelation(error, aliases)
-  if (relation !== undefined) return relationalError([{ field: `${label}${relation}`, message: unknownItem('read') }])
+  const field = refusedReference(error, place)
+  if (field !== undefined) return relationalError([{ field, message: unknownItem('read') }])
   const column = sqlState(error) === '23502' ? columnOf(error) : undefined
   return column === undefined ? error : requiredFieldMissing(`${labelOf(place, column)}${column}`)
 }
@@ -326,13 +331,44 @@ function labelOf({ label = '', rows = [] }: RequestPlace, column: string): strin
   return rows.find(({ cells }) => !cells.some(({ field }) => field.name === column))?.label ?? label
 }
 
-function refusedRelation(error: unknown, aliases: RequestPlace['aliases']): string | undefined {
-  const state = sqlState(error)
-  if (state === 'SV400') return databaseError(error).message
-  if (state !== '23503' || aliases === undefined) return undefined
-  const [column, ...others] = keyColumnsOf(error)
-  return column === undefined || others.length > 0 ? undefined : aliases.get(column)
+/** The path of a reference that was refused; of several rows the first that has its value. */
+function refusedReference(error: unknown, { label = '', aliases, rows = [] }: RequestPlace): string | undefined {
+  const refusal = refusedKey(error)
+  if (refusal === undefined) return undefined
+  for (const row of rows) {
+    const relation = relationRefusedIn(row, refusal)
+    if (relation !== undefined) return row.ends?.get(relation) ?? `${row.label}${relation}`
+  }
+  const relation = refusal.by === 'relation' ? refusal.name : aliases?.get(refusal.name)
+  return relation === undefined ? undefined : `${label}${relation}`
 }
+
+/** A key without a row that the caller may point at. It is named by its relation or by its column. */
+type RefusedKey = { readonly by: 'relation' | 'column'; readonly name: string; readonly value: string }
+
+function refusedKey(error: unknown): RefusedKey | undefined {
+  const state = sqlState(error)
+  if (state === 'SV400') {
+    const [relation = '', ...value] = databaseError(error).message?.split(' ') ?? []
+    return { by: 'relation', name: relation, value: value.join(' ') }
+  }
+  if (state !== '23503') return undefined
+  const {
+    columns: [column, ...others],
+    values,
+  } = keyProblemOf(error)
+  return column === undefined || others.length > 0 ? undefined : { by: 'column', name: column, value: values }
+}
+
+function relationRefusedIn({ cells, references, aliases }: PlacedRow, { by, name, value }: RefusedKey) {
+  const named = [...references].find(([, { relation }]) => relation.name === name)
+  const [column, relation] = by === 'column' ? [name, aliases?.get(name)] : [named?.[0], name]
+  return cells.some((cell) => cell.field.name === column && isWritten(cell, value)) ? relation : undefined
+}
+
+/** Whether PostgreSQL writes the value so. */
+const isWritten = ({ field, value }: Cell, text: string): boolean =>
+  (field.kind === 'uuid' ? String(value).toLowerCase() : String(value)) === text
 
 /** A column with the key of another row, as a cell. */
 export function keyCell(field: Field, raw: unknown): Cell {

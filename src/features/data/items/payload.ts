@@ -36,7 +36,7 @@ export type Payload = {
   readonly cells: readonly Cell[]
   /** By the name of the foreign key. */
   readonly references: ReadonlyMap<string, Reference>
-  /** Names of the relations that were given by an id, by the name of the foreign key. */
+  /** Names of the relations that were given by an id, in nested rows also by their foreign key, by the name of that. */
   readonly aliases: ReadonlyMap<string, string>
   /** Relations given as rows, in the order of the payload. */
   readonly relations: readonly RelationValue[]
@@ -252,7 +252,7 @@ function isServersOwn(context: PayloadContext, grant: Grant | undefined, field: 
 }
 
 function addReference(row: RowReading, { field }: Column, value: unknown, alias: Relation | undefined): void {
-  const { context, named } = row
+  const { context, named, options } = row
   const { collection } = context
   const relation = alias ?? relationOfColumn(collection, field.name, row.payload)
   if (relation === undefined) return
@@ -260,9 +260,10 @@ function addReference(row: RowReading, { field }: Column, value: unknown, alias:
   if (alias?.discriminator !== undefined)
     readCell(row, columnOf(row, collection.fields.get(alias.discriminator.column)!), alias.discriminator.value)
   if (value === null) return
-  if (alias !== undefined) {
+  // In a nested row the foreign key is how its relation is written.
+  if (alias !== undefined || options.via !== undefined) {
     named.aliases ??= new Map()
-    named.aliases.set(field.name, alias.name)
+    named.aliases.set(field.name, relation.name)
   }
   const reference = referenceOf(context, relation, { byRelation: alias !== undefined, value })
   if (reference === undefined) return
@@ -516,7 +517,8 @@ export function referenceSql(
 ): string {
   const same = mayStay && stays !== undefined ? [stays()] : []
   const found = rule === 'none' ? [] : [foundSql(relation, rule, value, params)]
-  return `svc_refer(${[`${value} is null`, ...same, ...found].join(' or ')}, ${literal(relation.name)})`
+  const refused = `${literal(`${relation.name} `)} || (${value})::text`
+  return `svc_refer(${[`${value} is null`, ...same, ...found].join(' or ')}, ${refused})`
 }
 
 function foundSql(relation: Relation, rule: ResolvedFilter | undefined, value: string, params: Params): string {
