@@ -45,7 +45,7 @@ describeWithBrowser('imports in the console', () => {
     // Without the broken column only one row is left that is broken.
     await page.getByLabel('Field for Stock').selectOption('')
     await page.getByRole('region', { name: 'Rows with errors' }).waitFor({ state: 'detached' })
-    await choose(page, 'Name,Stock\ngood,1\nbetter,2\n')
+    await choose(page, 'Name;Stock\ngood;1\nbetter;2\n')
     await page.getByRole('button', { name: 'Try it' }).click()
     await page.getByText('2 rows can be imported: 2 new in stock_item.').waitFor()
     expect(await total()).toBe(0)

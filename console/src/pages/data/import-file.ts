@@ -5,6 +5,8 @@ export type Draft = {
   readonly format: 'csv' | 'json'
   readonly columns: readonly string[]
   readonly rows: readonly Row[]
+  /** What stands between the columns of a CSV file. */
+  readonly delimiter: string
   /** Bytes of the first line of a CSV file. */
   readonly headBytes: number
   /** How its lines end; one that ends otherwise would be no end. */
@@ -30,13 +32,13 @@ export async function readStart(file: File): Promise<Draft> {
  */
 export async function renamed(
   file: File,
-  { format, columns, headBytes, newline }: Draft,
+  { format, columns, delimiter, headBytes, newline }: Draft,
   fields: Readonly<Record<string, string>>,
 ): Promise<Blob> {
   await expectUnchanged(file)
   if (columns.every((column) => fields[column] === column)) return file
   if (format === 'csv') {
-    const head = columns.map((column, place) => quoted(fields[column] || `-${place}`)).join(',')
+    const head = columns.map((column, place) => fields[column] || `-${place}`).join(delimiter)
     return new Blob([head + newline, file.slice(headBytes)], { type: 'text/csv' })
   }
   const rows = JSON.parse(await file.text()) as readonly Row[]
@@ -57,8 +59,6 @@ async function expectUnchanged(file: File): Promise<void> {
   }
 }
 
-const quoted = (text: string): string => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)
-
 function readJson(text: string): Draft {
   const rows: unknown = JSON.parse(text)
   if (!Array.isArray(rows) || rows.some((row) => typeof row !== 'object' || row === null))
@@ -68,28 +68,38 @@ function readJson(text: string): Draft {
     format: 'json',
     columns: [...new Set(first.flatMap((row) => Object.keys(row)))],
     rows: first,
+    delimiter: ',',
     headBytes: 0,
     newline: '',
   }
 }
 
 function readCsv(text: string, markBytes: number): Draft {
-  const { records, firstEnd } = recordsOf(text, startRows + 1)
+  const delimiter = delimiterOf(text)
+  const { records, firstEnd } = recordsOf(text, startRows + 1, delimiter)
   const [columns, ...rest] = records
   if (columns === undefined) throw new Error('The file is empty.')
   return {
     format: 'csv',
     columns,
     rows: rest.map((record) => Object.fromEntries(columns.map((column, place) => [column, record[place] ?? '']))),
+    delimiter,
     headBytes: markBytes + new TextEncoder().encode(text.slice(0, firstEnd)).length,
     newline: /\r?\n$/.exec(text.slice(0, firstEnd))?.[0] ?? '\n',
   }
+}
+
+/** As the server reads the header: spreadsheets write semicolons in some languages, and tabs are what is copied out of them. */
+function delimiterOf(text: string): string {
+  const names = /\S.*/.exec(text)?.[0].replaceAll(/"[^"]*"/g, '') ?? ''
+  return [',', ';', '\t'].find((one) => names.includes(one)) ?? ','
 }
 
 /** Records of RFC 4180, up to a number of them. */
 export function recordsOf(
   text: string,
   limit: number,
+  delimiter = ',',
 ): { readonly records: readonly (readonly string[])[]; readonly firstEnd: number } {
   const records: string[][] = []
   let record: string[] = []
@@ -112,7 +122,7 @@ export function recordsOf(
         place += 1
       } else isQuoted = false
     } else if (character === '"') isQuoted = true
-    else if (character === ',') {
+    else if (character === delimiter) {
       record.push(cell)
       cell = ''
     } else if (character === '\n') endRecord(place + 1)
