@@ -56,7 +56,7 @@ export const shapes = {
     stringLength: any('Longest text of a String.'),
     length: any('Another word for stringLength.'),
     precision: any('Digits of a Decimal.'),
-    scale: any('Digits after the point of a Decimal.'),
+    scale: any('Digits after the point of a Decimal; values are rounded to them.'),
     srid: any('Coordinate system of a geometry. Default 4326.'),
     dimensions: any('Length of a vector.'),
     type: any('Type of the elements of an Array.'),
