@@ -18,7 +18,12 @@ export function readConfiguration(env: Env): { readonly config: Config | undefin
     const doubts = config.warnings.map((says) => warning(check, says, 'see docs/config.md'))
     return {
       config,
-      findings: [...(doubts.length > 0 ? doubts : [ok(check, 'complete')]), judgeSecretKey(config), judgeOAuth(config)],
+      findings: [
+        ...(doubts.length > 0 ? doubts : [ok(check, 'complete')]),
+        judgeSecretKey(config),
+        judgeOAuth(config),
+        judgeScoping(config),
+      ],
     }
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
@@ -52,6 +57,15 @@ export function judgeOAuth(config: Config): Finding {
   const says = 'off: no address is known that tokens of programs could be safe for'
   const remedy = 'set BASE_URL to the public address of the API, https in production; or OAUTH_SERVER_ENABLED=false'
   return warning(check, says, remedy)
+}
+
+/** Whether the channel keeps to the row rules of permissions. */
+export function judgeScoping({ realtime }: Config): Finding {
+  const check = 'rows on the socket'
+  if (!realtime.enabled) return ok(check, 'no channel: SOCKET_ENABLED is false')
+  if (realtime.rowLevelScoping) return ok(check, 'only those that the subscriber may read')
+  const says = 'subscribers also get changes of rows that their read rule hides'
+  return warning(check, says, 'set REALTIME_ROW_LEVEL_SCOPING=true')
 }
 
 function fromProblem({ variable, message, doc }: VariableProblem): Finding {

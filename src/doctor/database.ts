@@ -146,7 +146,11 @@ export function judgeReplication(facts: ServerFacts, wanted: boolean): Finding {
   const { walLevel, mayReplicate, freeSlots, freeSenders, role } = facts
   const check = 'realtime by WAL'
   const polls = 'realtime polls the log instead'
-  if (!wanted) return ok(check, 'not used: SOCKET_ENABLED or REALTIME_WAL_CONSUMER_ENABLED is false')
+  if (!wanted)
+    return ok(
+      check,
+      'not used: SOCKET_ENABLED or REALTIME_WAL_CONSUMER_ENABLED is false here (npm start sets the first unless you do)',
+    )
   if (walLevel !== 'logical')
     return warning(
       check,

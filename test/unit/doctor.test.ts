@@ -3,7 +3,14 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { parseConfig } from '../../src/config/config.ts'
-import { checkMcp, judgeOAuth, judgeSecretKey, readConfiguration, withKeptKey } from '../../src/doctor/configuration.ts'
+import {
+  checkMcp,
+  judgeOAuth,
+  judgeScoping,
+  judgeSecretKey,
+  readConfiguration,
+  withKeptKey,
+} from '../../src/doctor/configuration.ts'
 import {
   connectionsOfEach,
   judgeCapacity,
@@ -197,6 +204,16 @@ describe('judgeSecretKey', () => {
   it('is stricter in production', () => {
     const config = configOf({ NODE_ENV: 'production', SECRET_KEY: 'please-change-me-0123456789-abcdefgh' })
     expect(judgeSecretKey(config).status).toBe('problem')
+  })
+})
+
+describe('judgeScoping', () => {
+  it.each([
+    [{}, 'ok'],
+    [{ SOCKET_ENABLED: 'true', REALTIME_ROW_LEVEL_SCOPING: 'true' }, 'ok'],
+    [{ SOCKET_ENABLED: 'true' }, 'warning'],
+  ])('%o: %s', (more, status) => {
+    expect(judgeScoping(configOf(more as Record<string, string>)).status).toBe(status)
   })
 })
 
