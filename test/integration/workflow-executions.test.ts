@@ -481,6 +481,40 @@ describe('rights of an execution', () => {
     expect((await user.call('POST', `/workflows/${id}/executions/${execution}/cancel`)).status).toBe(404)
   })
 
+  it('is open to all only where the list of roles is empty or null: nothing else is stored, and nothing else opens it', async () => {
+    const flow = chain(creating({}))
+    const hook = { trigger_type: 'webhook', trigger_webhook_path: 'in/roles', trigger_webhook_method: 'POST' }
+    const id = await make(flow, { ...hook, allowed_roles: [(await api.user()).roleId] })
+    const user = await api.user()
+    const wrong = ['["r"]', 'r', '', {}, 5, 0, false, true, [{ id: 'r' }], [null], [[]], [''], ['r', 5]]
+    const words = 'Invalid workflow data: allowed_roles must be a list of role ids'
+    for (const [n, allowed_roles] of wrong.entries()) {
+      const what = JSON.stringify(allowed_roles)
+      const row = { id: `roles${n}`, name: 'roles', status: 'draft', flow_data: flow, allowed_roles }
+      const workflows = [{ ...row, id: `brought${n}` }]
+      const refused = [
+        await api.admin('POST', '/workflows', row),
+        await api.admin('POST', '/items/svc_Workflow', row),
+        await api.admin('PATCH', `/items/svc_Workflow/${id}`, { allowed_roles }),
+      ]
+      for (const { status, body } of refused) expect([status, body.error?.message], what).toEqual([400, words])
+      const brought = await api.admin('POST', '/workflows/import', { workflows })
+      expect(brought.body.results, what).toMatchObject([{ status: 'error', message: words }])
+      const shown = await api.admin('POST', '/workflows/import/preview', { workflows })
+      expect(shown.body.workflows[0].errors, what).toMatchObject([{ code: 'allowed_roles' }])
+      await api.sql('update "svc_Workflow" set allowed_roles = $2::jsonb where id = $1', [id, what])
+      expect((await user.call('POST', `/workflows/${id}/execute`, {})).status, what).toBe(403)
+      expect((await user.call('POST', '/webhook/in/roles', {})).status, what).toBe(403)
+      expect((await api.anonymous('POST', '/webhook/in/roles', {})).status, what).toBe(401)
+    }
+    expect(await of(id)).toEqual([])
+    expect((await api.sql(`select 1 from "svc_Workflow" where id ~ '^(roles|brought)'`)).length).toBe(0)
+    for (const allowed_roles of [null, [], [user.roleId]]) {
+      expect((await api.admin('PATCH', `/workflows/${id}`, { allowed_roles })).status).toBe(200)
+      expect((await user.call('POST', `/workflows/${id}/execute`, {})).status).toBe(200)
+    }
+  })
+
   it('is tried with the whole workflow, or one node of it', async () => {
     const id = await make(
       chain(

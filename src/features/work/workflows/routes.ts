@@ -80,7 +80,7 @@ import {
   testWorkflow,
   type WorkflowCaller,
 } from './starting.ts'
-import { optionsOf, validate, webhookPath } from './validate.ts'
+import { optionsOf, rolesNamed, validate, webhookPath } from './validate.ts'
 
 const collection = 'svc_Workflow'
 
@@ -347,7 +347,7 @@ function workflowAt({ reserved }: WorkflowWrites, method: string, path: string):
   )
 }
 
-const namesRoles = ({ allowed_roles: roles }: Triggerable) => Array.isArray(roles) && roles.length > 0
+const namesRoles = ({ allowed_roles }: Triggerable) => rolesNamed(allowed_roles) !== undefined
 
 /** Tenants share roles: the users of another tenant are not those that a workflow names. */
 const isMeant = (deps: WorkflowWrites, workflow: Triggerable, caller: Caller): boolean =>

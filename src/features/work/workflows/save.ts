@@ -20,6 +20,7 @@ import { isScript, isTemplate, nodeTypes } from './nodes.ts'
 import {
   checkShape,
   optionsOf,
+  roleProblems,
   runsBefore,
   type Surroundings,
   type Trigger,
@@ -81,8 +82,8 @@ export async function decideSave(
 ): Promise<Saved> {
   const around = surroundingsOf(deps, access)
   const isChanged = before === undefined || isBack(before, row) || isRewritten(before, row)
-  const shape = checkShape(row.flow_data ?? {}, around)
-  if (isChanged && shape.errors.length > 0) throw invalid('Invalid workflow data', shape.errors, [])
+  const stored = [...checkShape(row.flow_data ?? {}, around).errors, ...roleProblems(row.allowed_roles)]
+  if (isChanged && stored.length > 0) throw invalid('Invalid workflow data', stored, [])
   const struck = isChanged && !access.admin ? withoutBypass(row, before) : undefined
   if (isChanged && !access.admin) requireAdmin(access, { ...row, flow_data: struck ?? row.flow_data })
   const isActive = row.status === 'active' && row.deletedAt == null
@@ -316,7 +317,8 @@ export async function previewImport(deps: WorkflowWrites, writer: Requester, fil
   const shown = []
   for (const one of wanted) {
     const flow = one.flow_data ?? {}
-    const { errors: found, warnings } = validate(flow, around)
+    const { errors: ofFlow, warnings } = validate(flow, around)
+    const found = [...ofFlow, ...roleProblems(one.allowed_roles)]
     const missing = await missingIn(deps, { reader: writer }, flow, brought)
     const action = actionOn(one, known, overwrite)
     shown.push({ id: idOf(one) ?? null, name: nameOf(one), action, errors: found, warnings: [...warnings, ...missing] })

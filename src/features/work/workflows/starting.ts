@@ -26,6 +26,7 @@ import {
   triggerable,
 } from './queries.ts'
 import { workflowNotFound } from './save.ts'
+import { rolesNamed } from './validate.ts'
 
 /** Decides who may start which workflow, and keeps a workflow from starting itself without end. */
 
@@ -58,8 +59,8 @@ export function mayTrigger(
   { allowed_roles }: Pick<Triggerable, 'allowed_roles'>,
   { admin, roleId }: { readonly admin: boolean; readonly roleId: string | undefined },
 ): boolean {
-  if (admin || !Array.isArray(allowed_roles) || allowed_roles.length === 0) return true
-  return roleId !== undefined && allowed_roles.includes(roleId)
+  const named = rolesNamed(allowed_roles)
+  return admin || named === undefined || (roleId !== undefined && named.includes(roleId))
 }
 
 const notAllowed = () => new AppError(403, 'You do not have permission to execute this workflow')

@@ -233,6 +233,23 @@ export function optionsOf(stored: unknown): WorkflowOptions {
   }
 }
 
+/**
+ * The role ids of `allowed_roles`; undefined where it restricts nobody. A value that was stored past the checks and is no list
+ * must not open the workflow: it names no role.
+ */
+export function rolesNamed(stored: unknown): readonly string[] | undefined {
+  if (stored == null || (Array.isArray(stored) && stored.length === 0)) return undefined
+  return Array.isArray(stored) ? stored.filter(isRoleId) : []
+}
+
+const isRoleId = (one: unknown): one is string => typeof one === 'string' && one !== ''
+
+/** JSON text of a list is none: a column of JSON keeps it as text. */
+export function roleProblems(stored: unknown): readonly WorkflowProblem[] {
+  const isList = stored == null || (Array.isArray(stored) && stored.every(isRoleId))
+  return isList ? [] : [{ code: 'allowed_roles', message: 'allowed_roles must be a list of role ids' }]
+}
+
 /** Problems of the members of `options`; other members are the client's own. */
 function optionProblems(stored: unknown): readonly string[] {
   if (stored == null) return []
@@ -296,7 +313,10 @@ function triggerProblems(trigger: Trigger, catalog: Catalog): readonly WorkflowP
         return []
     }
   }
-  return [...own(), ...optionProblems(trigger.options), ...variableProblems(trigger.variables)].map(problem)
+  return [
+    ...[...own(), ...optionProblems(trigger.options), ...variableProblems(trigger.variables)].map(problem),
+    ...roleProblems(trigger.allowed_roles),
+  ]
 }
 
 const variableProblems = (variables: unknown) =>
