@@ -248,6 +248,16 @@ for (const [where, suite, variables] of stores)
       expect(await a.emit(event, request)).toEqual(refused(message, code))
     })
 
+    it.each(['message', 'join', 'leave', 'list', 'members', 'kick', 'user:typing', 'creator:away'])(
+      'carry the event %s, which the server does not send',
+      async (event) => {
+        const room = newRoom()
+        const [a, b] = [await joined(anna, room), await joined(bert, room)]
+        expect(await a.emit('room:message', { room, event, payload: 1 })).toEqual({ status: 'success' })
+        for (const socket of [a, b]) expect(await hears(socket, `room:${event}`)).toMatchObject([{ event, payload: 1 }])
+      },
+    )
+
     it('have no way to those of the platform, and no client can speak as the server', async () => {
       const a = await as(anna)
       const b = await as(bert)

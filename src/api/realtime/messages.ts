@@ -30,12 +30,12 @@ const isName = (value: string): boolean =>
 
 const room = Type.Refine(Type.String({ refusal: 'Invalid room name' }), isName)
 
-/** After `room:` these names are the server's own: clients may not send them as events. */
-const serverEvents = /^(user:|creator:|(kicked|resync|join|leave|message|members|kick|list)$)/
+/** After `room:` these names are what the server itself sends (rooms.ts): clients may not send them as events. */
+const serverEvents: ReadonlySet<string> = new Set(['user:joined', 'user:left', 'creator:changed', 'kicked', 'resync'])
 
 const roomEvent = Type.Refine(
   Type.String({ refusal: 'Invalid event name' }),
-  (name) => isName(name) && !serverEvents.test(name),
+  (name) => isName(name) && !serverEvents.has(name),
 )
 
 const userId = Type.String({ minLength: 1, refusal: 'userId is required' })
