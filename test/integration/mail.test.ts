@@ -298,8 +298,19 @@ describe('a waiting mail of a tenant', () => {
       const { emailLogId, event } = await queueMail(tx, mail)
       return { result: emailLogId, events: [event] }
     })
+    const body = '{{ inviterName }}|{{ tenant }}|{{ tenant.name }}|{{ expirationDate }}'
+    const [template] = await query<{ id: string }>(
+      `insert into "svc_Template" (type, subject, body) values ('inviteExistingUser', 'Join {{ tenant }}', '${body}') returning id`,
+    )
     await sendMail(tenants, openTestMailer(), id, attempt(0))
+    await query(`delete from "svc_Template" where id = '${template!.id}'`)
     expect((await mailRow(id)).status).toBe('sent')
+    expect(smtp.received[0]).toMatchObject({
+      ...{
+        subject: 'Join Inviting',
+        text: expect.stringMatching(/^Eve[^|]*\|Inviting\|Inviting\|\d{4}-\d\d-\d\d\s*$/),
+      },
+    })
   })
 })
 

@@ -203,6 +203,19 @@ describe('POST /templates/{id}/preview', () => {
     )
   })
 
+  it('prints the tenant as its name, also where data names another', async () => {
+    const id = await idOf('previewed')
+    const unsaved = { subject: '{{ tenant }}', body: '{{ tenant }}/{{ tenant.name }}/{{ tenant.email }}' }
+    const { body } = await preview(id, unsaved)
+    expect(body.data).toMatchObject({
+      ...{ subject: 'Analytical Engines' },
+      html: 'Analytical Engines/Analytical Engines/office@engines.example.com',
+    })
+    const named = await preview(id, { ...unsaved, data: { tenant: { name: 'A & B' } } })
+    expect(named.body.data).toMatchObject({ subject: 'A & B', html: expect.stringMatching(/^A &amp; B\/A &amp; B\//) })
+    expect((await preview(id, { ...unsaved, data: { tenant: 'Text' } })).body.data.subject).toBe('Text')
+  })
+
   it('renders what an editor has yet to save, in place of what is stored', async () => {
     const id = await idOf('previewed')
     const before = await api.position()

@@ -92,6 +92,16 @@ House & Co · 2026
     expect(html).toContain('name="color-scheme" content="light dark"')
   })
 
+  it('prints the tenant as its name, and still has its members alone', () => {
+    const body = '{{ tenant }}|{{ tenant.name | upcase }}|{{ tenant | upcase }}|{{ tenant.toString }}'
+    const tenant = { name: 'A & B', logo: '' }
+    expect(renderTemplate({ subject: 'Join {{ tenant }}', body }, { tenant })).toMatchObject({
+      ...{ subject: 'Join A & B', html: 'A &amp; B|A &amp; B|A &amp; B|' },
+    })
+    expect(renderTemplate({ subject: '{{ tenant }}', body: '' }, { tenant: 'text' }).subject).toBe('text')
+    expect(renderTemplate({ subject: '{{ tenant }}', body: '' }, { tenant: {} }).subject).toBe('')
+  })
+
   it('takes another subject, on one line', () => {
     const subject = renderSubject('For {{ user.firstName }}\r\nBcc: {{ user.email }}', verification)
     expect(subject).toBe('For Ada Bcc: ada@mail.example')

@@ -28,7 +28,7 @@ const verification = {
   description: 'A link that confirms an address',
   variables: ['verificationLink', 'verifyUrl', ...expiry],
 }
-const invite = { variables: ['inviteLink', 'inviterName', 'existing', ...expiry] }
+const invite = { variables: ['inviteLink', 'inviterName', 'tenant', 'existing', ...expiry] }
 
 type TypeEntry = Omit<TypeInfo, 'type'> & { readonly builtIn?: TemplateType }
 

@@ -3,6 +3,7 @@ import { Worker } from 'node:worker_threads'
 import { textOfHtml } from '../../../adapters/html-text.ts'
 import { renderLiquid, TemplateError } from '../../../adapters/liquid.ts'
 import { moduleFile } from '../../../language/child-process.ts'
+import { isObject } from '../../../query/guards.ts'
 import type { Template } from './built-in.ts'
 
 /** Plain data; it is copied into the thread. */
@@ -115,14 +116,22 @@ const longestHtml = 1_000_000
  * @throws {TemplateError} when a template is broken or exceeds the limits
  */
 export function renderTemplate({ subject, body }: Template, variables: object): RenderedMail {
-  const html = renderLiquid(body, variables, 'html')
+  const html = renderLiquid(body, withNamedTenant(variables), 'html')
   if (html.length > longestHtml) throw new TemplateError('the mail is too long')
   return { subject: renderSubject(subject, variables), html, text: textOfHtml(html) }
 }
 
 /** @throws {TemplateError} */
 export function renderSubject(source: string, variables: object): string {
-  return oneLine(renderLiquid(source, variables, 'text'))
+  return oneLine(renderLiquid(source, withNamedTenant(variables), 'text'))
+}
+
+/** `{{ tenant }}` prints the name, and `{{ tenant.name }}` is a member. Made here: functions do not reach the thread. */
+function withNamedTenant(variables: object): object {
+  const { tenant } = variables as { readonly tenant?: unknown }
+  if (!isObject(tenant)) return variables
+  const named = Object.create({ toString: () => String(tenant.name ?? '') })
+  return { ...variables, tenant: Object.assign(named, tenant) }
 }
 
 /** Fit for a header: no line breaks, no control or direction characters, bounded. */
