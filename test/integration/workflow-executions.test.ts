@@ -1094,6 +1094,21 @@ describe('a script', () => {
     expect(await over(await execute(id, { word: 'no' }, user.call))).toMatchObject({
       ...{ status: 'failed', errorMessage: expect.stringContaining("permission to create items in 'note'") },
     })
+    const outside = { script: 'return [loop?.index ?? "none", error?.message ?? "none", context.loop === undefined]' }
+    const each = node('each', 'loop', { loopType: 'count', endIndex: 1 })
+    const asking = await make(
+      flowOf(
+        [each, node('in', 'script', outside), node('out', 'script', outside)],
+        [
+          ['start', 'each'],
+          ['each', 'in', 'loop'],
+          ['each', 'out', 'done'],
+        ],
+      ),
+    )
+    expect((await over(await execute(asking))).result_data).toMatchObject({
+      ...{ in: { result: [0, 'none', false] }, out: { result: ['none', 'none', true] } },
+    })
     const broken = await make(chain(node('s', 'script', { script: 'const a = 1\nnull.x' })))
     expect((await over(await execute(broken))).errorMessage).toMatch(/script\.js:2/)
   })

@@ -183,7 +183,9 @@ function start(libraries: Readonly<Record<string, unknown>>): RunInside {
       throw new Error(`There is no module '${name}': scripts may require ${Object.keys(loadable).join(', ')}`)
     }
     const own = { context, items: itemsOf(ask), fetch, axios, ...libraries, log: console, console, require }
-    for (const [name, value] of Object.entries({ ...context, ...own, ...timersOf(ask) }))
+    // A script may ask for them wherever it stands: they are undefined outside of a loop and of a catch.
+    const outside = { loop: undefined, error: undefined }
+    for (const [name, value] of Object.entries({ ...outside, ...context, ...own, ...timersOf(ask) }))
       Object.defineProperty(globalThis, name, { value, writable: true, configurable: true })
     try {
       const text = stringify({ ok: true, value: await script() })
