@@ -599,10 +599,34 @@ describe('rights of an execution', () => {
       ]),
     )
     expect(await api.jobs('mail')).toHaveLength(2)
+    await api.sql('delete from "svc_WorkflowUse" where "workflow_Id" = $1', [id])
+    const many = await make(chain(node('mail', 'email', { to: '{{trigger.to}}', subject: 's', body: 'b' })))
+    const some = await over(await execute(many, { to: ['c@example.com', 'no address', 'Eve <e@example.com>'] }))
+    const failed = { success: false, error: 'Invalid email address' }
+    expect([some.status, some.result_data.mail]).toEqual([
+      'completed',
+      {
+        ...{ success: false, sent: 1, failed: 2 },
+        results: [
+          { to: 'c@example.com', success: true, id: expect.any(String) },
+          { to: 'no address', ...failed },
+          { to: 'Eve <e@example.com>', ...failed },
+        ],
+      },
+    ])
+    expect((await over(await execute(many, { to: 'one, two@' }))).errorMessage).toBe(
+      'mail: Invalid email address: one, two@',
+    )
+    expect(await api.sql(`select email from "svc_EmailLog" where email like 'c@%'`)).toHaveLength(1)
+    expect(await api.jobs('mail')).toHaveLength(3)
+    // What is not sent is not counted.
+    const [{ mails }] = await api.sql('select mails from "svc_WorkflowUse" where "workflow_Id" = $1', [many])
+    expect(mails).toBe(1)
+    await over(await execute(id, {}))
     expect(await over(await execute(id, {}))).toMatchObject({
       errorMessage: expect.stringMatching(/WORKFLOW_MAIL_PER_HOUR/),
     })
-    expect(await api.jobs('mail')).toHaveLength(2)
+    expect(await api.jobs('mail')).toHaveLength(5)
   })
 })
 

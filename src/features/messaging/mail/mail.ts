@@ -45,17 +45,20 @@ export type MailRequest<Type extends MailType> = {
   readonly attachments?: readonly Attachment[]
 }
 
+/** Whether the text is exactly one plain address of at most 254 characters. */
+export const isPlainAddress = (to: string): boolean => canonicalEmail(to)?.length === to.length
+
 /**
  * Accepts a mail in the caller's transaction: its svc_EmailLog row in state `queued`. Return `event` from the
  * transaction's work, or nothing sends it. Secrets are made by the mail worker just before sending.
  *
- * @throws {AppError} 400 when `to` is not exactly one plain address of at most 254 characters
+ * @throws {AppError} 400 when `to` is no plain address
  */
 export async function queueMail<Type extends MailType>(
   tx: Tx,
   { type, to, user, tenantId, context, subject, attachments = [] }: MailRequest<Type>,
 ): Promise<{ readonly emailLogId: string; readonly event: DomainEvent }> {
-  if (canonicalEmail(to)?.length !== to.length) throw errors.badBody('Invalid email address')
+  if (!isPlainAddress(to)) throw errors.badBody('Invalid email address')
   const emailLogId = await insertMail(tx, {
     type,
     to,

@@ -19,7 +19,7 @@ import {
   readItem,
   wholeText,
 } from '../../data/items/items.ts'
-import { queueMail } from '../../messaging/mail/mail.ts'
+import { isPlainAddress, queueMail } from '../../messaging/mail/mail.ts'
 import { newNotificationOf, sendNotifications } from '../../messaging/notifications/notifications.ts'
 import type { ItemsMethod, ScriptRequest } from '../scripts/scripts.ts'
 import { type Authority, anonymous, platform } from './authority.ts'
@@ -178,11 +178,17 @@ async function mail(run: NodeRun, { scope }: Parameters<DatabaseEffect>[1]): Pro
 
 async function queueMails(run: NodeRun, { tx, scope }: Pick<Run, 'tx' | 'scope'>, to: readonly string[]) {
   const { input, authority } = run
-  await spendMails(run, tx, to.length)
+  const reachable = to.filter(isPlainAddress)
+  if (reachable.length === 0) throw new NodeError(`${notAnAddress}: ${to.map((one) => one.slice(0, 100)).join(', ')}`)
+  await spendMails(run, tx, reachable.length)
   const body = fill(String(input.body), run.scope, input.escape === false ? (one) => one : escapeHtml)
   const variables = { mail_subject: String(input.subject), mail_body: body }
   const results = []
   for (const address of to) {
+    if (!isPlainAddress(address)) {
+      results.push({ to: address, success: false, error: notAnAddress })
+      continue
+    }
     const { emailLogId, event } = await queueMail(tx, {
       ...{ type: 'custom', to: address, context: { template: 'workflow', variables } },
       ...(authority.tenantId !== undefined && { tenantId: authority.tenantId }),
@@ -190,8 +196,11 @@ async function queueMails(run: NodeRun, { tx, scope }: Pick<Run, 'tx' | 'scope'>
     scope.events.push(event)
     results.push({ to: address, success: true, id: emailLogId })
   }
-  return { success: true, sent: results.length, failed: 0, results }
+  const failed = to.length - reachable.length
+  return { success: failed === 0, sent: reachable.length, failed, results }
 }
+
+const notAnAddress = 'Invalid email address'
 
 /** Mails come from configured senders alone. */
 function requireSender({ deps, input, authority }: NodeRun): void {
