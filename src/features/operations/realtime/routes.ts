@@ -84,7 +84,7 @@ function collectionSetting(deps: CurrentCatalog, name: string) {
 }
 
 /**
- * Switches realtime on. 400 for a table without a primary key, 403 for collections of secrets and those without history, 404 for an unknown one.
+ * Switches realtime on. 400 for a table without a primary key, 403 for collections that only the platform writes and those without history, 404 for an unknown one.
  */
 async function enableCollection(
   deps: Reads & Writes & CurrentCatalog,
@@ -146,7 +146,7 @@ function knownCollection({ catalog }: CurrentCatalog, name: string): Collection 
   return collection
 }
 
-/** Collections with secrets belong to the system, and collections without a log have no events. */
+/** Collections that only the platform writes are its own, and collections without a log have no events. */
 async function refuseUnfit({ db }: Reads, { name, logged, writable }: Collection): Promise<void> {
   if (!logged || !writable) throw new AppError(403, `Realtime cannot be enabled for collection: ${name}`)
   if (!(await hasPrimaryKey(db, name))) throw errors.badBody(`Collection ${name} has no primary key`)
