@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Webhook } from 'standardwebhooks'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { testMessage } from '../../src/features/work/workflows/starting.ts'
 import { openWorkflows } from '../../src/workers/workflows.ts'
 import { type Api, type Call, startApi } from '../support/api.ts'
 import { chain, flowOf, node } from '../support/flows.ts'
@@ -523,6 +524,13 @@ describe('rights of an execution', () => {
       ),
       { status: 'draft' },
     )
+    const fails = await make(chain(creating({ total: 'many' })), { status: 'draft' })
+    expect((await api.admin('POST', `/workflows/${fails}/test`, {})).body).toMatchObject({
+      ...{ message: 'Workflow test failed', execution: { status: 'failed' } },
+    })
+    expect(['cancelled', 'running', 'queued'].map(testMessage)).toEqual([
+      ...['Workflow test cancelled', 'Workflow test is still running', 'Workflow test is still queued'],
+    ])
     const tested = await api.admin('POST', `/workflows/${id}/test`, {
       triggerData: { list: [1, 2] },
       saveExecution: false,

@@ -195,7 +195,8 @@ export const executeRoute = declared({
 export const testRoute = declared({
   summary: 'Execute a workflow and wait for it',
   scope: 'write',
-  description: 'At most 30 seconds, with all its effects; also one that is not active.',
+  description:
+    'At most 30 seconds, with all its effects; also one that is not active. `message` says whether it completed, failed, was cancelled or still runs.',
   params: ofOne,
   body: Type.Object({ triggerData: Type.Optional(triggerData), saveExecution: Type.Optional(Type.Boolean()) }),
   response: { 200: Type.Object({ message: Text('Workflow test completed'), execution: Row, result: Anything({}) }) },

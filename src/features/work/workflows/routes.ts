@@ -77,6 +77,7 @@ import {
   retry,
   runNodeAlone,
   startByHand,
+  testMessage,
   testWorkflow,
   type WorkflowCaller,
 } from './starting.ts'
@@ -147,7 +148,7 @@ function startingRoutes(app: App, deps: WorkflowWrites): void {
   app.post('/workflows/:id/test', testRoute, async (request) => {
     const { triggerData, saveExecution = true } = request.body ?? {}
     const done = await testWorkflow(deps, askerOf(request), request.params.id, triggerData, saveExecution)
-    return { message: 'Workflow test completed', ...done }
+    return { message: testMessage(done.execution.status), ...done }
   })
   app.post('/workflows/:id/nodes/:node/execute', nodeRoute, async (request) => {
     const { id, node } = request.params

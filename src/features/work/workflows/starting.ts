@@ -184,6 +184,9 @@ export async function testWorkflow(
   return { execution, result: execution.result_data }
 }
 
+/** The words for a test whose execution has this status. */
+export const testMessage = (status: string): string => `Workflow test ${isOver(status) ? status : `is still ${status}`}`
+
 type Shown = {
   readonly id: string
   readonly status: string
