@@ -87,6 +87,19 @@ export function actorOfJob(data: unknown): Actor {
 /** The group of jobs that belong to no tenant; a tenant's have its id. */
 export const installationGroup = 'installation'
 
+/** The group of mails of a tenant, and of one sender where they name it: the mails of a group have one server. */
+export const mailGroup = (tenantId = installationGroup, from?: string): string =>
+  from === undefined ? tenantId : `${tenantId} ${from}`
+
+/** The tenant, and the sender that is named, of a group of mails. */
+export function readMailGroup(group: string): {
+  readonly tenantId: string | undefined
+  readonly from: string | undefined
+} {
+  const [, tenantId = group, from] = /^(\S+) (.+)$/.exec(group) ?? []
+  return { tenantId: tenantId === installationGroup ? undefined : tenantId, from }
+}
+
 const day = 86_400
 
 // Goes on where it has stopped, so an attempt may be cut short: by a busy month of the log, or with its worker, which is

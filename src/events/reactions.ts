@@ -1,4 +1,4 @@
-import { installationGroup, type Job } from './jobs.ts'
+import { type Job, mailGroup } from './jobs.ts'
 import type { DomainEvent, EventData, EventType } from './types.ts'
 
 /** The jobs that follow from an event, decided in one place and written in the same transaction. */
@@ -50,8 +50,8 @@ const reactions: { readonly [Type in EventType]: (data: EventData[Type]) => Reac
   'oauth.refreshed': () => nothing,
   'oauth.revoked': () => nothing,
   'oauth.reuse_detected': () => nothing,
-  'mail.queued': ({ emailLogId, tenantId = installationGroup }) => ({
-    jobs: [{ queue: 'mail', data: { emailLogId }, group: tenantId }],
+  'mail.queued': ({ emailLogId, tenantId, from }) => ({
+    jobs: [{ queue: 'mail', data: { emailLogId }, group: mailGroup(tenantId, from) }],
   }),
   'job.redriven': ({ job }) => ({ jobs: [job] }),
   'job.hurried': () => nothing,

@@ -95,8 +95,8 @@ export type EventData = {
   'oauth.revoked': { userId: string; clientId: string }
   /** A code or refresh token came a second time, which ended the access: another person may have it. */
   'oauth.reuse_detected': { userId: string; clientId: string; what: 'code' | 'refresh token' }
-  /** A mail of a tenant, or of the installation, was accepted: its svc_EmailLog row is in state `queued`. */
-  'mail.queued': { emailLogId: string; tenantId?: string }
+  /** A mail of a tenant, or of the installation, was accepted: its svc_EmailLog row is in state `queued`. `from`: the sender that it names. */
+  'mail.queued': { emailLogId: string; tenantId?: string; from?: string }
   /** An administrator had a job done again; it went back into its queue as a new one. */
   'job.redriven': { jobId: string; job: Job }
   /** An administrator had a waiting job done at once. */

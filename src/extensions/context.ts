@@ -7,7 +7,7 @@ import { Type } from '../adapters/typebox.ts'
 import { withFreshCatalog } from '../catalog/store.ts'
 import type { Configuration } from '../config/config.ts'
 import type { Tx, UnloggedWrites } from '../db/sql.ts'
-import type { Action } from '../errors.ts'
+import { type Action, errors } from '../errors.ts'
 import { type Actor, type Cause, systemActor } from '../events/types.ts'
 import {
   type Accountability,
@@ -47,6 +47,7 @@ import {
   mailTypes,
   queueMail,
   readAttachments,
+  senderAddress,
 } from '../features/messaging/mail/mail.ts'
 import { newNotificationOf, sendNotifications } from '../features/messaging/notifications/notifications.ts'
 import {
@@ -94,11 +95,10 @@ type PermissionService = {
   reload(): Promise<void>
 }
 
-const Named = Type.Optional(Type.Object({ id: Id() }))
-type About = Readonly<Record<string, unknown>> & {
-  readonly user?: { readonly id: string }
-  readonly tenant?: { readonly id: string }
-}
+const Described = Type.Optional(Type.Object({ id: Type.Optional(Id()) }))
+/** With its id it is a row; without one it is what templates see of it. */
+type Described = Readonly<Record<string, unknown>> & { readonly id?: string }
+type About = Readonly<Record<string, unknown>> & { readonly user?: Described; readonly tenant?: Described }
 const MailShape = Type.Object(
   {
     /** One plain address. */
@@ -108,8 +108,10 @@ const MailShape = Type.Object(
     /** The type of mail (features/messaging/mail/types.ts), or of a template; `templateName` is another word for it. */
     type: Type.Optional(Text('export-ready')),
     templateName: Type.Optional(Text('export-ready')),
+    /** The address of a configured sender, instead of the one that the tenant's mails come from. */
+    from: Type.Optional(Text('orders@example.com')),
     /** The data that the type needs, and the user that the mail concerns. */
-    context: Type.Optional(Type.Unsafe<About>(Type.Object({ user: Named, tenant: Named }))),
+    context: Type.Optional(Type.Unsafe<About>(Type.Object({ user: Described, tenant: Described }))),
     /** Stored files that go with it: their ids, or `{ file, filename }`. */
     attachments: Type.Optional(Type.Unsafe<readonly (string | Attachment)[]>({})),
   },
@@ -239,8 +241,8 @@ function permissionService(deps: CurrentAccess): PermissionService {
 }
 
 /** A mail of the platform, or by a template: of svc_Template, or built in. */
-async function requestOf({ config }: Configuration, tx: Tx, options: MailOptions): Promise<MailRequest<MailType>> {
-  const { to, subject, type, templateName, context = {} } = readAs(MailShape, options)
+async function requestOf(deps: ExtensionWrites, tx: Tx, options: MailOptions): Promise<MailRequest<MailType>> {
+  const { to, subject, type, templateName, from, context = {} } = readAs(MailShape, options)
   const name = type ?? templateName ?? ''
   const { user, tenant, ...more } = context
   const own = Object.hasOwn(mailTypes, name) && name !== 'custom'
@@ -248,17 +250,30 @@ async function requestOf({ config }: Configuration, tx: Tx, options: MailOptions
     throw new Error(
       `there is no active template ${JSON.stringify(name)}, nor is it one of: ${Object.keys(mailTypes).join(', ')}`,
     )
+  const sender = from === undefined ? undefined : senderAddress(deps, tenant?.id, from)
+  if (from !== undefined && sender === undefined) throw errors.badBody('from is not the address of a configured sender')
   const attachments = readAttachments(options.attachments)
-  await checkAttachments(tx, config, attachments, tenant?.id)
+  await checkAttachments(tx, deps.config, attachments, tenant?.id)
   return {
     type: own ? (name as MailType) : 'custom',
     to,
     context: own ? (more as MailContext[MailType]) : { template: name, variables: more },
     ...(subject !== undefined && { subject }),
-    ...(user !== undefined && { user: { id: user.id } }),
-    ...(tenant !== undefined && { tenantId: tenant.id }),
+    ...(sender !== undefined && { from: sender }),
+    ...(user?.id !== undefined && { user: { id: user.id } }),
+    ...(tenant?.id !== undefined && { tenantId: tenant.id }),
+    ...aboutOf(user, tenant),
     attachments,
   }
+}
+
+/** Those that are no rows. */
+function aboutOf(user: Described | undefined, tenant: Described | undefined): Pick<MailRequest<MailType>, 'about'> {
+  const about = {
+    ...(user !== undefined && user.id === undefined && { user }),
+    ...(tenant !== undefined && tenant.id === undefined && { tenant }),
+  }
+  return Object.keys(about).length === 0 ? {} : { about }
 }
 
 /** The capabilities that changes of this folder need. */

@@ -4,7 +4,7 @@ import { isShared } from '../cache/result-cache.ts'
 import { dropInvalidated } from '../cache/shared-store.ts'
 import type { Config, Configuration } from '../config/config.ts'
 import type { Writes } from '../events/commit.ts'
-import { installationGroup, type QueueName } from '../events/jobs.ts'
+import { type QueueName, readMailGroup } from '../events/jobs.ts'
 import { deleteOldSessions } from '../features/accounts/auth/auth.ts'
 import { contentConsumer, removeDueContent } from '../features/files/files/files.ts'
 import {
@@ -133,7 +133,10 @@ function openMailQueue(deps: WorkerWrites): OpenedWorker<'mail'> {
     deps.log.warn('no mail sender is configured: mails wait until MAIL_SENDERS_ENABLED names a complete one')
   if (sender === inbox) deps.log.info('no mail sender is configured: mails are kept in the inbox at /_dev/mail')
   const mailer = openMailer()
-  const lanes = openLanes((group) => senderOf(deps, group === installationGroup ? undefined : group))
+  const lanes = openLanes((group) => {
+    const { tenantId, from } = readMailGroup(group)
+    return senderOf(deps, tenantId, from)
+  })
   deps.settings.onChange(lanes.forgetSenders)
   return {
     admission: { ...lanes, enter: (jobId, group) => group === undefined || lanes.enter(jobId, group) },

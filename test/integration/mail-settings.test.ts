@@ -1,5 +1,9 @@
 import { createServer, type Server } from 'node:net'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { openMailer } from '../../src/adapters/mailer.ts'
+import { readMailGroup } from '../../src/events/jobs.ts'
+import { contextFor } from '../../src/extensions/context.ts'
+import { sendMail } from '../../src/features/messaging/mail/jobs.ts'
 import { senderOf } from '../../src/features/messaging/mail/senders.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { type SmtpDouble, startSmtp } from '../support/smtp.ts'
@@ -72,6 +76,32 @@ describe('the sender of a mail', () => {
       ofTenant(),
     )
     expect(senderOf(api.runtime, tenant)).toMatchObject({ name: 'settings', host: '127.0.0.1' })
+  })
+
+  it('is the one that the mail names by its address, while there is one', async () => {
+    await set(complete())
+    const named = (from: string) => senderOf(api.runtime, tenant, from)?.name
+    expect(['noreply@daybook.example', 'post@installation.example', 'gone@x.example'].map(named)).toEqual([
+      ...['test', 'settings', 'settings'],
+    ])
+    const { mailService } = contextFor(api.runtime, 'test')
+    const mail = { to: 'ada@example.com', type: 'welcome' }
+    const id = await mailService.sendMail({ ...mail, from: 'noreply@daybook.example' })
+    await mailService.sendMail({ ...mail, from: 'Installation <post@installation.example>' })
+    await expect(mailService.sendMail({ ...mail, from: 'ceo@example.com' })).rejects.toThrow(
+      expect.objectContaining({ status: 400, message: 'from is not the address of a configured sender' }),
+    )
+    const mailer = openMailer()
+    await sendMail(api.runtime, mailer, id, { retryCount: 0, retryLimit: 0, signal: new AbortController().signal })
+    await mailer.close()
+    expect(smtp.accepted.map(({ from }) => from)).toMatchObject([{ address: 'noreply@daybook.example' }])
+    expect((await mails()).map(({ sender }) => sender)).toEqual(['test', null])
+    const jobs = await api.sql(`select group_id as "group" from pgboss.job where name = 'mail' order by created_on`)
+    expect(jobs.map(({ group }) => readMailGroup(group))).toEqual(
+      ['noreply@daybook.example', 'post@installation.example'].map((from) => ({ tenantId: undefined, from })),
+    )
+    await api.sql(`delete from "svc_EmailLog"`)
+    await api.sql(`delete from pgboss.job where name = 'mail'`)
   })
 
   it('follows the settings in every process', async () => {

@@ -274,6 +274,29 @@ describe('mailService.sendMail', () => {
     })
   })
 
+  it('takes a user and a tenant that are no rows as what templates see', async () => {
+    const body = '{{ name }}|{{ user.fullName }}|{{ user.rank }}|{{ user.email }}|{{ tenant }}|{{ order }}'
+    await api.admin('POST', '/items/svc_Template', { type: 'described', subject: 'To {{ tenant.name }}', body })
+    const user = { firstName: 'Ada', lastName: 'Lovelace', rank: 'Countess' }
+    const composed = async (context: object) => {
+      const id = await mail({ type: 'described', context })
+      const claimed = await claim(api.runtime, systemActor, { id, sender, claimSeconds: 60 })
+      if (claimed.state !== 'claimed') throw new Error(claimed.state)
+      const { subject, html } = (await compose(api.runtime, claimed.toSend)).outgoing
+      return [subject, html]
+    }
+    expect(await composed({ user, tenant: { name: 'Engines' }, order: 7 })).toEqual([
+      'To Engines',
+      'Ada|Ada Lovelace|Countess|ada@example.com|Engines|7',
+    ])
+    const id = await createTenant(api, 'Row')
+    expect(await composed({ user: { firstName: 'Bo' }, tenant: { id, name: 'Other' } })).toEqual([
+      'To Row',
+      'Bo|Bo||ada@example.com|Row|',
+    ])
+    await expect(mail({ type: 'described', context: { user: { id: 'no id' } } })).rejects.toThrow(/id/)
+  })
+
   it('knows the built-in ones by both vocabularies, and refuses the rest at once', async () => {
     await mail({ templateName: 'emailVerification' })
     await expect(mail({ type: 'order_snet' })).rejects.toThrow('there is no active template "order_snet"')

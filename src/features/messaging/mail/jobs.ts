@@ -23,8 +23,10 @@ import {
   inlineImages,
   oneLine,
   type Recipient,
+  recipientOf,
   renderMail,
   type TenantRow,
+  withAbout,
   withSynonyms,
 } from '../templates/templates.ts'
 import { AttachmentError, attachmentsOf } from './attachments.ts'
@@ -133,7 +135,8 @@ export async function attemptMail(
   emailLogId: string,
   attempt: MailAttempt,
 ): Promise<AttemptResult> {
-  const sender = senderOf(deps, (await mailOwner(deps.db, emailLogId)) ?? undefined)
+  const { tenantId, from } = await mailOwner(deps.db, emailLogId)
+  const sender = senderOf(deps, tenantId ?? undefined, from ?? undefined)
   const claimed = await claim(deps, attempt.actor ?? systemActor, { id: emailLogId, sender, claimSeconds })
   if (claimed.state === 'busy') return 'busy'
   if (claimed.state !== 'claimed') {
@@ -410,7 +413,9 @@ export async function compose(
   const now = deps.clock()
   const expiresAt = lifetimeSeconds === undefined ? undefined : new Date(now.getTime() + lifetimeSeconds * 1000)
   const inviter = context.inviteId === undefined ? '' : await inviterName(deps.db, context.inviteId)
-  const common = { ...commonVariables(settings, mail.email, person, tenant, now), inviterName: inviter ?? '' }
+  const { about = {} } = context
+  const known = commonVariables(settings, mail.email, person ?? recipientOf(about), tenant ?? about.tenant, now)
+  const common = { ...known, ...withAbout(known, about), inviterName: inviter ?? '' }
   const filled = (shown: string) => withSynonyms({ ...common, ...ownVariables(context, shown) }, settings, expiresAt)
   const { recordedSubject, ...rendered } = await renderMail(deps, {
     type: templateOf(mail.type, context as MailContext[typeof mail.type]),

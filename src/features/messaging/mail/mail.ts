@@ -4,7 +4,7 @@ import { errors } from '../../../errors.ts'
 import type { DomainEvent } from '../../../events/types.ts'
 import { oneLine, subjectOf } from '../templates/templates.ts'
 import type { Attachment } from './attachments.ts'
-import { insertMail } from './queries.ts'
+import { type AboutMail, insertMail } from './queries.ts'
 import { type MailContext, type MailType, templateOf } from './types.ts'
 
 export {
@@ -16,7 +16,7 @@ export {
 } from './attachments.ts'
 export { cleanMailLog, sendMailInLane, sweepMails } from './jobs.ts'
 export { cancelMail, mailStatus, requeueMail } from './queries.ts'
-export { hasInbox, inbox, mailSlots, openLanes, senderOf, settingsSender } from './senders.ts'
+export { hasInbox, inbox, mailSlots, openLanes, senderAddress, senderOf, settingsSender } from './senders.ts'
 export {
   inviteLifetimeSeconds,
   type LinkOrCode,
@@ -41,6 +41,10 @@ export type MailRequest<Type extends MailType> = {
   readonly context: MailContext[Type]
   /** Liquid instead of the template's subject; written by an administrator, never by a caller. */
   readonly subject?: string
+  /** The sender instead of the tenant's; `senderAddress` says beforehand which can be named. */
+  readonly from?: string
+  /** What is known of persons and tenants that are no rows. */
+  readonly about?: AboutMail
   /** Files that go with it; `checkAttachments` says beforehand whether they can. */
   readonly attachments?: readonly Attachment[]
 }
@@ -56,7 +60,7 @@ export const isPlainAddress = (to: string): boolean => canonicalEmail(to)?.lengt
  */
 export async function queueMail<Type extends MailType>(
   tx: Tx,
-  { type, to, user, tenantId, context, subject, attachments = [] }: MailRequest<Type>,
+  { type, to, user, tenantId, context, subject, from, about, attachments = [] }: MailRequest<Type>,
 ): Promise<{ readonly emailLogId: string; readonly event: DomainEvent }> {
   if (!isPlainAddress(to)) throw errors.badBody('Invalid email address')
   const emailLogId = await insertMail(tx, {
@@ -64,11 +68,14 @@ export async function queueMail<Type extends MailType>(
     to,
     userId: user?.id,
     tenantId,
-    context: { ...context, subject, ...(attachments.length > 0 && { attachments }) },
+    context: { ...context, subject, from, about, ...(attachments.length > 0 && { attachments }) },
     subject: oneLine(subject ?? subjectOf(templateOf(type, context))),
   })
   return {
     emailLogId,
-    event: { type: 'mail.queued', data: { emailLogId, ...(tenantId !== undefined && { tenantId }) } },
+    event: {
+      type: 'mail.queued',
+      data: { emailLogId, ...(tenantId !== undefined && { tenantId }), ...(from !== undefined && { from }) },
+    },
   }
 }

@@ -37,12 +37,19 @@ export async function insertMail(tx: Tx, mail: NewMail): Promise<string> {
   return id
 }
 
+/** A recipient and a tenant as templates shall see them, where the mail names no rows that say it. */
+export type AboutMail = {
+  readonly user?: Readonly<Record<string, unknown>>
+  readonly tenant?: Readonly<Record<string, unknown>>
+}
+
 export type ClaimedMail = {
   readonly id: string
   readonly type: MailType
   readonly email: string
   readonly context: {
     readonly subject?: string
+    readonly about?: AboutMail
     readonly inviteId?: string
     readonly attachments?: readonly Attachment[]
   }
@@ -86,12 +93,12 @@ export async function mailStatus(tx: Reader, id: string): Promise<string | undef
   return (await tx.maybeOne<{ status: string }>(sql`select status from "svc_EmailLog" where id = ${id}`))?.status
 }
 
-/** The tenant that a mail belongs to; null when it is the installation's or was deleted. */
-export async function mailOwner(db: Reader, id: string): Promise<string | null> {
-  const row = await db.maybeOne<{ tenantId: string | null }>(
-    sql`select "tenant_Id" as "tenantId" from "svc_EmailLog" where id = ${id}`,
+/** The tenant that a mail belongs to, null when it is the installation's or was deleted; and the sender that it names. */
+export async function mailOwner(db: Reader, id: string): Promise<{ tenantId: string | null; from: string | null }> {
+  const row = await db.maybeOne<{ tenantId: string | null; from: string | null }>(
+    sql`select "tenant_Id" as "tenantId", context->>'from' as "from" from "svc_EmailLog" where id = ${id}`,
   )
-  return row?.tenantId ?? null
+  return row ?? { tenantId: null, from: null }
 }
 
 export type MailVerdict = {

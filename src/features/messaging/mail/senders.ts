@@ -1,16 +1,44 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { MailDelivery, SmtpSender } from '../../../adapters/mailer.ts'
+import { type MailDelivery, mailboxOf, type SmtpSender } from '../../../adapters/mailer.ts'
 import type { Config, Configuration } from '../../../config/config.ts'
 import { type CurrentSettings, type SettingsRow, smtpPassword } from '../../settings/settings.ts'
 
 /**
  * The sender of a mail of the tenant, or of the installation: SMTP of the tenant's settings, else of the installation's,
  * where it is switched on and complete, else MAIL_DEFAULT_SENDER. Outside production the inbox
- * keeps mails that cannot be sent; in production it is undefined, and the mail waits.
+ * keeps mails that cannot be sent; in production it is undefined, and the mail waits. `from`: the address of the sender that the
+ * mail itself names, which comes first where it is still configured.
  */
-export function senderOf(deps: Configuration & CurrentSettings, tenantId: string | undefined): SmtpSender | undefined {
+export function senderOf(
+  deps: Configuration & CurrentSettings,
+  tenantId: string | undefined,
+  from?: string,
+): SmtpSender | undefined {
+  const named = from === undefined ? undefined : senderNamed(deps, tenantId, from)
+  if (named !== undefined) return named
   const own = tenantId === undefined ? undefined : settingsSender(deps.config, deps.settings.own(tenantId))
   return own ?? settingsSender(deps.config, deps.settings.own(null)) ?? configuredSender(deps) ?? inboxOf(deps)
+}
+
+/** The address of a sender that mails of the tenant may name as `from`; undefined where there is none with it. */
+export function senderAddress(
+  deps: Configuration & CurrentSettings,
+  tenantId: string | undefined,
+  from: string,
+): string | undefined {
+  const sender = senderNamed(deps, tenantId, from)
+  return sender && mailboxOf(sender).address
+}
+
+/** Of the tenant's settings, the installation's, and the environment. */
+function senderNamed(
+  { config, settings }: Configuration & CurrentSettings,
+  tenantId: string | undefined,
+  from: string,
+) {
+  const rows = [tenantId === undefined ? undefined : settings.own(tenantId), settings.own(null)]
+  const senders = [...rows.map((row) => settingsSender(config, row)), ...Object.values(config.mail.senders)]
+  return senders.find((sender) => sender !== undefined && (sender.from === from || mailboxOf(sender).address === from))
 }
 
 /** Stands for the development inbox: the name of what it "sends", and the address that comes from. */

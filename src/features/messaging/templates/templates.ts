@@ -206,6 +206,19 @@ export function commonVariables(
   }
 }
 
+/** The recipient that a mail describes itself; undefined where it does not. */
+export function recipientOf({ user }: { readonly user?: Readonly<Record<string, unknown>> }): Recipient | undefined {
+  return user && picked(user, ['firstName', 'lastName', 'email', 'phone'])
+}
+
+/** The variables `user` and `tenant` with what a mail says of them itself. */
+export function withAbout(
+  known: { readonly user: object; readonly tenant: object },
+  about: { readonly user?: unknown; readonly tenant?: unknown },
+) {
+  return { user: merged(known.user, about.user), tenant: merged(known.tenant, about.tenant) }
+}
+
 /** Adds the other vocabulary's names, and when the secret expires, to what has not said so itself. */
 export function withSynonyms(
   variables: Readonly<Record<string, unknown>>,
@@ -315,7 +328,7 @@ export function sampleVariables(
     action_text: 'Read it',
   }
   const filled = withSynonyms({ ...variables, ...data }, settings, new Date(now.getTime() + sampleLifetimeMs))
-  return { ...filled, user: merged(variables.user, data.user), tenant: merged(variables.tenant, data.tenant) }
+  return { ...filled, ...withAbout(variables, data) }
 }
 
 function merged(sample: object, given: unknown): unknown {

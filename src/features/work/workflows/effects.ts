@@ -19,7 +19,7 @@ import {
   readItem,
   wholeText,
 } from '../../data/items/items.ts'
-import { isPlainAddress, queueMail } from '../../messaging/mail/mail.ts'
+import { isPlainAddress, queueMail, senderAddress } from '../../messaging/mail/mail.ts'
 import { newNotificationOf, sendNotifications } from '../../messaging/notifications/notifications.ts'
 import type { ItemsMethod, ScriptRequest } from '../scripts/scripts.ts'
 import { type Authority, anonymous, platform } from './authority.ts'
@@ -172,11 +172,15 @@ async function mail(run: NodeRun, { scope }: Parameters<DatabaseEffect>[1]): Pro
     .filter((one) => one !== '')
   if (to.length === 0) throw new NodeError('to names nobody')
   if (to.length > recipientsAtMost) throw new NodeError(`to names more than ${recipientsAtMost} addresses`)
-  requireSender(run)
-  return inTransaction(run.deps, requesterOf(run, scope), (open) => queueMails(run, open, to))
+  const from = senderIn(run)
+  return inTransaction(run.deps, requesterOf(run, scope), (open) => queueMails(run, open, { to, from }))
 }
 
-async function queueMails(run: NodeRun, { tx, scope }: Pick<Run, 'tx' | 'scope'>, to: readonly string[]) {
+async function queueMails(
+  run: NodeRun,
+  { tx, scope }: Pick<Run, 'tx' | 'scope'>,
+  { to, from }: { readonly to: readonly string[]; readonly from: string | undefined },
+) {
   const { input, authority } = run
   const reachable = to.filter(isPlainAddress)
   if (reachable.length === 0) throw new NodeError(`${notAnAddress}: ${to.map((one) => one.slice(0, 100)).join(', ')}`)
@@ -192,6 +196,7 @@ async function queueMails(run: NodeRun, { tx, scope }: Pick<Run, 'tx' | 'scope'>
     const { emailLogId, event } = await queueMail(tx, {
       ...{ type: 'custom', to: address, context: { template: 'workflow', variables } },
       ...(authority.tenantId !== undefined && { tenantId: authority.tenantId }),
+      ...(from !== undefined && { from }),
     })
     scope.events.push(event)
     results.push({ to: address, success: true, id: emailLogId })
@@ -202,13 +207,13 @@ async function queueMails(run: NodeRun, { tx, scope }: Pick<Run, 'tx' | 'scope'>
 
 const notAnAddress = 'Invalid email address'
 
-/** Mails come from configured senders alone. */
-function requireSender({ deps, input, authority }: NodeRun): void {
+/** Mails come from configured senders alone; undefined: from the tenant's. */
+function senderIn({ deps, input, authority }: NodeRun): string | undefined {
   const { from } = input
-  if (from == null || from === '') return
-  const own = deps.settings.current(authority.tenantId).smtp_from_address
-  const known = [...Object.values(deps.config.mail.senders).map((sender) => sender.from), own]
-  if (!known.includes(String(from))) throw new NodeError('from is not the address of a configured sender')
+  if (from == null || from === '') return undefined
+  const address = senderAddress(deps, authority.tenantId, String(from))
+  if (address === undefined) throw new NodeError('from is not the address of a configured sender')
+  return address
 }
 
 /** A workflow that anybody may trigger is no open relay. */
