@@ -72,7 +72,9 @@ const documentOf = async (call: Call) => {
 
 describe('GET /openapi', () => {
   it('describes the fields of a collection in their JSON form', async () => {
-    const { components } = await documentOf(api.admin)
+    const { paths, info, components } = await documentOf(api.admin)
+    expect(info.license).toEqual({ name: 'MIT', identifier: 'MIT' })
+    expect(unused({ paths, components })).toEqual([])
     expect(components.schemas.product).toMatchObject({
       description: 'What is sold',
       properties: {
@@ -192,6 +194,7 @@ describe('GET /openapi', () => {
     expect((await documentOf(api.anonymous)).paths).toHaveProperty(['/items/product'])
     const closed = await startApi({ SCHEMAS_PUBLIC: 'false' }, api.database)
     const { paths, components } = await documentOf(closed.anonymous)
+    expect(unused({ paths, components })).toEqual([])
     expect(Object.keys(paths).filter((path) => path.includes('product'))).toEqual([])
     expect(JSON.stringify(components)).not.toContain('product')
   })
@@ -476,4 +479,13 @@ function compiled(file: string): string[] {
     allowImportingTsExtensions: true,
   })
   return ts.getPreEmitDiagnostics(program).map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, ' '))
+}
+
+/** Components that nothing of the document names. */
+function unused(document: { paths: object; components: Record<string, object> }): string[] {
+  const text = JSON.stringify(document)
+  const { securitySchemes: _schemes, ...others } = document.components
+  return Object.entries(others).flatMap(([kind, components]) =>
+    Object.keys(components).filter((name) => !text.includes(`"#/components/${kind}/${name}"`)),
+  )
 }

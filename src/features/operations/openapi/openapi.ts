@@ -67,21 +67,46 @@ export function describeApi(source: DescriptionSource): Json {
   }
   const readable = new Set(described.filter(({ rights }) => rights.read).map(({ collection }) => collection.name))
   const schemas = described.map((one) => collectionSchemas(source.catalog, one, readable))
+  const operations = Object.fromEntries(paths)
+  const all = {
+    schemas: { ...Object.assign({}, ...schemas), ...refusalSchemas(RealtimeError) },
+    parameters: parameters.components(),
+    responses: refusalResponses(),
+  }
+  const { name: title } = config.project
   return {
     openapi: '3.1.0',
-    info: { title: config.project.name, version: packageJson.version, description: introduction },
+    info: { title, version: packageJson.version, description: introduction, license },
     servers: [{ url: config.server.baseUrl ?? '/' }],
     tags: tagsOf(described, reachable),
-    paths: Object.fromEntries(paths),
-    components: {
-      schemas: { ...Object.assign({}, ...schemas), ...refusalSchemas(RealtimeError) },
-      parameters: parameters.components(),
-      responses: refusalResponses(),
-      securitySchemes,
-    },
+    paths: operations,
+    components: { ...named(operations, all), securitySchemes },
     'x-hidden-families': hiddenFamilies(config),
   }
 }
+
+type Components = Readonly<Record<string, Readonly<Record<string, unknown>>>>
+
+/** The components that the operations name, or that one of these names, in the order that they have. */
+function named(operations: Json, all: Components): Json {
+  const known = new Set<string>()
+  const collect = (value: unknown) => {
+    for (const [, kind, name] of JSON.stringify(value).matchAll(/"\$ref":"#\/components\/([^/"]+)\/([^"]+)"/g)) {
+      const key = `${kind}/${name}`
+      if (known.has(key)) continue
+      known.add(key)
+      collect(all[kind!]?.[name!] ?? null)
+    }
+  }
+  collect(operations)
+  const kept = Object.entries(all).map(([kind, components]) => [
+    kind,
+    Object.fromEntries(Object.entries(components).filter(([name]) => known.has(`${kind}/${name}`))),
+  ])
+  return Object.fromEntries(kept)
+}
+
+const license = { name: packageJson.license, identifier: packageJson.license }
 
 const introduction =
   'This document shows the operations that the caller of `GET /openapi` may call: sign in to see more. Lists, filters and nested fields: ' +
