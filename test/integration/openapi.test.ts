@@ -72,8 +72,7 @@ const documentOf = async (call: Call) => {
 
 describe('GET /openapi', () => {
   it('describes the fields of a collection in their JSON form', async () => {
-    const { paths, info, components } = await documentOf(api.admin)
-    expect(info.license).toEqual({ name: 'MIT', identifier: 'MIT' })
+    const { paths, components } = await documentOf(api.admin)
     expect(unused({ paths, components })).toEqual([])
     expect(components.schemas.product).toMatchObject({
       description: 'What is sold',

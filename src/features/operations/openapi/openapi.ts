@@ -76,7 +76,7 @@ export function describeApi(source: DescriptionSource): Json {
   const { name: title } = config.project
   return {
     openapi: '3.1.0',
-    info: { title, version: packageJson.version, description: introduction, license },
+    info: { title, version: packageJson.version, description: introduction },
     servers: [{ url: config.server.baseUrl ?? '/' }],
     tags: tagsOf(described, reachable),
     paths: operations,
@@ -105,8 +105,6 @@ function named(operations: Json, all: Components): Json {
   ])
   return Object.fromEntries(kept)
 }
-
-const license = { name: packageJson.license, identifier: packageJson.license }
 
 const introduction =
   'This document shows the operations that the caller of `GET /openapi` may call: sign in to see more. Lists, filters and nested fields: ' +
