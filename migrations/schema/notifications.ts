@@ -1,11 +1,23 @@
+/**
+ * The actor of the change gets the same message on its own connection (src/events/commit.ts), as INFO, because
+ * client_min_messages cannot silence that.
+ */
+export const notifySql = `create or replace function svc_notify() returns trigger language plpgsql as $$
+  begin
+    perform pg_notify(tg_argv[0], '');
+    if nullif(current_setting('svc.actor', true), '') is not null then
+      raise info '% ', tg_argv[0];
+    end if;
+    return null;
+  end
+$$`
+
 /** Triggers that tell every process of a change at once. Writes of items never notify. */
 export const notifications = [
-  `create function svc_notify() returns trigger language plpgsql as $$
-     begin perform pg_notify(tg_argv[0], ''); return null; end
-   $$`,
+  notifySql,
   // Names the changed sessions, so that other processes forget only these; more than 50 become one message, `*`.
-  // The second argument is the column that names them. The actor of the change gets the same messages on its own
-  // connection (src/events/commit.ts), as INFO, because client_min_messages cannot silence that. A new row ends no session.
+  // The second argument is the column that names them. The actor of the change is told as by svc_notify. A new row ends no
+  // session.
   `create function svc_notify_sessions() returns trigger language plpgsql as $$
   declare message text;
   begin

@@ -250,12 +250,16 @@ function isFree(connection: Connection): boolean {
   return readyForQuery === true && (status ?? 'I') === 'I'
 }
 
-const prefix = 'svc_sessions '
+const noticeChannels = ['svc_sessions', 'svc_catalog', 'svc_access', 'svc_settings'] as const
+
+/** A change of what processes keep in memory. `payload` says of which sessions. */
+export type ChangeNotice = { readonly channel: (typeof noticeChannels)[number]; readonly payload: string }
 
 /**
- * The message of a notice about sessions: triggers tell the connection that changes them what they notify everybody of, since
- * the code that answers for the change must know (migrations/schema/notifications.ts). Undefined for every other notice.
+ * What a notice says of a change: triggers tell the connection that makes it what they notify everybody of, since the code that
+ * answers for the change must know (migrations/schema/notifications.ts). Undefined for every other notice.
  */
-export function sessionNotice(notice: string | undefined): string | undefined {
-  return notice?.startsWith(prefix) ? notice.slice(prefix.length) : undefined
+export function changeNotice(notice: string | undefined): ChangeNotice | undefined {
+  const channel = noticeChannels.find((name) => notice?.startsWith(`${name} `))
+  return channel && { channel, payload: notice!.slice(channel.length + 1) }
 }

@@ -9,7 +9,14 @@ import { type Config, ConfigError } from '../config/config.ts'
 import { AppError, errors } from '../errors.ts'
 import { oncePer } from '../language/once.ts'
 import { cancellable } from './cancel.ts'
-import { becomesReady, Connection, type ConnectionConfig, processOf, sessionNotice } from './connection.ts'
+import {
+  becomesReady,
+  type ChangeNotice,
+  Connection,
+  type ConnectionConfig,
+  changeNotice,
+  processOf,
+} from './connection.ts'
 import { AnswerLost, isConnectionLoss, isNameError, isOutdated } from './errors.ts'
 import { openPipeline, type Pipeline } from './pipeline.ts'
 import { type Line, openLine, type SessionSettings, settingsOf } from './poolers/line.ts'
@@ -40,13 +47,13 @@ export type Database = Reader & {
   runQuick<Row extends pg.QueryResultRow>(text: string, values: readonly unknown[], isQuick?: boolean): Promise<Row[]>
   /** Whether statements of this text have been quick lately; `presumed` for a text that is new. */
   isQuick(text: string, presumed: boolean): boolean
-  /** As `run`, for a statement that writes: also what it means for sessions, as their triggers say. */
+  /** As `run`, for a statement that writes: also which changes it makes of what processes keep. */
   runWithNotices<Row extends pg.QueryResultRow>(
     text: string,
     values: readonly unknown[],
     sending?: StatementSending,
     signal?: AbortSignal,
-  ): Promise<{ rows: Row[]; notices: readonly string[] }>
+  ): Promise<{ rows: Row[]; notices: readonly ChangeNotice[] }>
   /** As `run`, in the form that libraries expect. */
   query(text: string, values?: unknown[]): Promise<pg.QueryResult>
   /** SQL that begins a transaction on a connection of the pool itself, with the settings that every statement has. */
@@ -213,9 +220,9 @@ export function openDatabase(pool: pg.Pool, options: DatabaseOptions): Database 
     sending?: StatementSending,
     signal?: AbortSignal,
   ) => {
-    const notices: string[] = []
+    const notices: ChangeNotice[] = []
     const onNotice = ({ message }: Notice) => {
-      const said = sessionNotice(message)
+      const said = changeNotice(message)
       if (said !== undefined) notices.push(said)
     }
     const { rows } = await query(text, values, sending, { signal, onNotice })

@@ -5,7 +5,7 @@ import type { Tracing } from '../adapters/running-span.ts'
 import type { Config } from '../config/config.ts'
 import { openByUse } from '../language/once.ts'
 import { cancelledBy, whileStaying } from './cancel.ts'
-import { Connection, type ConnectionConfig, sessionNotice } from './connection.ts'
+import { type ChangeNotice, Connection, type ConnectionConfig, changeNotice } from './connection.ts'
 import { type Line, type SessionSettings, settingsOf } from './poolers/line.ts'
 import {
   connectionLifetimeSeconds,
@@ -182,8 +182,8 @@ export function writePoolOf({ writes }: UnloggedWrites): WritePool {
 }
 
 type TxOptions = {
-  /** Notices about sessions are added to it (connection.ts). */
-  readonly sessionNotices: string[]
+  /** What triggers say of changes is added to it. */
+  readonly changeNotices: ChangeNotice[]
   readonly tracing: Tracing
   /** Ends the statement that runs, and keeps others from beginning; COMMIT is none of them. */
   readonly gone: AbortSignal | undefined
@@ -192,10 +192,10 @@ type TxOptions = {
 }
 
 /** Our reader over slonik's transaction connection. */
-export function txOf(connection: TransactionConnection, { sessionNotices, tracing, gone, cancel }: TxOptions): Tx {
+export function txOf(connection: TransactionConnection, { changeNotices, tracing, gone, cancel }: TxOptions): Tx {
   const run = async (text: string, values: readonly unknown[]) => {
     const { rows, notices } = await cancelledBy(gone, cancel, () => connection.query(text, values))
-    sessionNotices.push(...notices.flatMap(({ message }) => sessionNotice(message) ?? []))
+    changeNotices.push(...notices.flatMap(({ message }) => changeNotice(message) ?? []))
     return { rows }
   }
   const query: typeof run = (text, values) =>

@@ -6,6 +6,7 @@ import type { Traces } from '../adapters/tracing.ts'
 import { goneSignal } from '../admission/asker.ts'
 import { logTable } from '../catalog/log-triggers.ts'
 import type { Configuration } from '../config/config.ts'
+import type { ChangeNotice } from '../db/connection.ts'
 import { AnswerLost, isConnectionLoss, isPassing, sqlState } from '../db/errors.ts'
 import type { Database, ReservedReads, StatementSending } from '../db/pools.ts'
 import { type AnyReader, type ReplicaReads, readFromNowOn } from '../db/replicas/replicas.ts'
@@ -14,7 +15,7 @@ import { type RepeatableRequest, rememberCommit, reserveCommit } from '../db/unl
 import { type TransactionConnection, txOf, writePoolOf } from '../db/write-pool.ts'
 import { errors } from '../errors.ts'
 import { type CausedJob, enqueue, type Jobs } from './jobs.ts'
-import { type Reaction, reactionTo } from './reactions.ts'
+import { reactionTo } from './reactions.ts'
 import { type BatchedRow, rowBatchesOf } from './row-batches.ts'
 import { type Actor, actorJson, causeOf, type DomainEvent } from './types.ts'
 
@@ -58,8 +59,9 @@ export type Fact = DomainEvent & { readonly actor?: Actor }
 
 /**
  * The one door for changes: opens a transaction, names the actor, runs `work`, appends the events it
- * returns, enqueues the jobs that follow from them, and commits. Either all of it is durable or nothing is. Where it ends or changes sessions,
- * it resolves when no process takes them for what they were (ADR 25).
+ * returns, enqueues the jobs that follow from them, and commits. Either all of it is durable or nothing is. Where it changes
+ * collections, rights or settings, this process knows them when it resolves, whoever wrote the rows: `work`, a trigger, a
+ * cascade. Where it ends or changes sessions, no process takes them for what they were (ADR 25).
  *
  * `work` does SQL only, no mail, HTTP, file or cache write: it is run again after a serialization conflict.
  * When the asker (asker.ts) is gone before COMMIT is sent, the statement that runs is cancelled, and everything rolled back.
@@ -99,7 +101,6 @@ const lastCommits = new WeakMap<RepeatableRequest, Promise<unknown>>()
 type LastStep<Result> = {
   readonly id: TransactionId
   readonly result: Result
-  readonly reactions: readonly Reaction[]
   readonly writers: readonly AnyReader[]
 }
 
@@ -112,30 +113,29 @@ async function commitNow<Result>(
   noteWrite(actor)
   const gone = goneSignal()
   let done: LastStep<Result> | undefined
-  let notices: string[] = []
+  let notices: ChangeNotice[] = []
   const transact = async (connection: TransactionConnection) => {
     done = undefined
     notices = []
     let backend: number | undefined
     const cancel = () => cancelBackend(deps, backend)
-    const tx = txOf(connection, { sessionNotices: notices, tracing: deps.tracing, gone, cancel })
+    const tx = txOf(connection, { changeNotices: notices, tracing: deps.tracing, gone, cancel })
     const id = await tx.one<TransactionId & { readonly pid: number }>(rawQuery(beginSql, [actorJson(actor)]))
     backend = id.pid
     await actor.guard?.(tx)
     const before = await earlierResult<Result>(tx, actor)
     if (before !== undefined) {
-      done = { id, result: before.result, reactions: [], writers: [actor] }
+      done = { id, result: before.result, writers: [actor] }
       return
     }
     const outcome = await work(tx)
-    const reactions = await appendAll(deps, tx, actor, outcome)
+    await appendAll(deps, tx, actor, outcome)
     if (deps.dataCache.isShared) await deps.dataCache.invalidate(tx)
     if (actor.repeatable !== undefined) await rememberCommit(tx, actor.repeatable, outcome.result)
     if (performance.now() > deadline) throw errors.unavailable('The transaction took too long')
     done = {
       id,
       result: outcome.result,
-      reactions,
       writers: [actor, outcome.actor ?? actor, ...(outcome.events ?? []).flatMap(subjectsOf)],
     }
   }
@@ -144,14 +144,11 @@ async function commitNow<Result>(
   } catch (error) {
     await requireCommitted(deps, error, done?.id)
   }
-  const { result, reactions, writers } = done!
+  const { result, writers } = done!
   await readFromNowOn(deps, ...writers)
   deps.dataCache.written()
   if (actor.repeatable !== undefined) actor.repeatable.commits += 1
-  await afterCommit(async () => {
-    await applyHere(deps, reactions)
-    await deps.sessions.ended(notices)
-  })
+  await applyHere(deps, notices)
   return result
 }
 
@@ -161,21 +158,17 @@ async function appendAll(
   tx: Tx,
   actor: Actor,
   { events = [], actor: own = actor }: Pick<WorkResult<unknown>, 'events' | 'actor'>,
-): Promise<readonly Reaction[]> {
-  const reactions: Reaction[] = []
+): Promise<void> {
   const jobs: CausedJob[] = []
   for (const event of events) {
     const by = event.actor ?? own
     await appendEvent(tx, by, event)
-    const reaction = reactionTo(event)
-    reactions.push(reaction)
-    for (const job of reaction.jobs ?? []) jobs.push({ ...job, cause: causeOf(by, 'job') })
+    for (const job of reactionTo(event).jobs ?? []) jobs.push({ ...job, cause: causeOf(by, 'job') })
   }
   if (jobs.length > 0)
     await deps.tracing.part('enqueue jobs', { kind: 'producer', attributes: { 'daybook.jobs': jobs.length } }, () =>
       enqueue(deps, tx, jobs, deps.tracing.traceparent()),
     )
-  return reactions
 }
 
 /**
@@ -190,10 +183,18 @@ async function requireCommitted(deps: Writes, error: unknown, id: TransactionId 
   if (ending === 'unknown') throw errors.outcomeUnknown(error)
 }
 
-/** A passing failure when all is written must not be answered as if nothing were. */
-async function afterCommit(work: () => Promise<void>): Promise<void> {
+/**
+ * The writing process does not wait for its own NOTIFY: what it answers next already follows the change. A passing failure
+ * when all is written must not be answered as if nothing were.
+ */
+async function applyHere(deps: Writes, notices: readonly ChangeNotice[]): Promise<void> {
+  if (notices.length === 0) return
+  const changed = new Set(notices.map(({ channel }) => channel))
   try {
-    await work()
+    if (changed.has('svc_catalog')) await deps.catalog.reload()
+    if (changed.has('svc_access')) await deps.access.reload()
+    if (changed.has('svc_settings')) await deps.settings.reload()
+    await deps.sessions.ended(notices.flatMap(({ channel, payload }) => (channel === 'svc_sessions' ? [payload] : [])))
   } catch (error) {
     throw isPassing(error) ? errors.outcomeUnknown(error, true) : error
   }
@@ -203,7 +204,7 @@ type RowStatement = {
   readonly text: string
   readonly values: readonly unknown[]
   readonly sending?: StatementSending
-  /** Where rows of other requests may be written with it; its triggers say nothing of sessions then. */
+  /** Where rows of other requests may be written with it; its triggers say nothing of what processes keep then. */
   readonly batched?: BatchedRow | undefined
 }
 
@@ -226,7 +227,7 @@ export async function commitRow<Row>(
     return commit(deps, actor, async (tx) => ({ result: [...(await tx.any<Row>(rawQuery(statement.text, values)))] }))
   noteWrite(actor)
   let rows: readonly Row[]
-  let notices: readonly string[] = []
+  let notices: readonly ChangeNotice[] = []
   try {
     const { text, sending, batched } = statement
     const { hot } = writePoolOf(deps)
@@ -242,7 +243,7 @@ export async function commitRow<Row>(
   }
   await readFromNowOn(deps, actor)
   deps.dataCache.written()
-  if (notices.length > 0) await afterCommit(() => deps.sessions.ended(notices))
+  await applyHere(deps, notices)
   return rows as Row[]
 }
 
@@ -374,14 +375,6 @@ async function earlierResult<Result>(tx: Tx, { repeatable }: Actor): Promise<{ r
 function detailsOf({ data }: DomainEvent): object | null {
   const { userId: _user, emailLogId: _mail, jobId: _job, taskId: _task, ...rest } = data as Record<string, unknown>
   return Object.keys(rest).length === 0 ? null : rest
-}
-
-/** The writing process does not wait for its own NOTIFY: what it answers next already follows the change. */
-async function applyHere(deps: Writes, reactions: readonly Reaction[]): Promise<void> {
-  const stale = new Set(reactions.flatMap((reaction) => reaction.stale ?? []))
-  if (stale.has('catalog')) await deps.catalog.reload()
-  if (stale.has('access')) await deps.access.reload()
-  if (stale.has('settings')) await deps.settings.reload()
 }
 
 /*

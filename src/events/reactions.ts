@@ -4,8 +4,6 @@ import type { DomainEvent, EventData, EventType } from './types.ts'
 /** The jobs that follow from an event, decided in one place and written in the same transaction. */
 export type Reaction = {
   readonly jobs?: readonly Job[]
-  /** Process-wide values that are stale after the commit; other processes hear of it by the tables' own NOTIFY. */
-  readonly stale?: readonly ('catalog' | 'access' | 'settings')[]
 }
 
 const nothing: Reaction = {}
@@ -60,14 +58,13 @@ const reactions: { readonly [Type in EventType]: (data: EventData[Type]) => Reac
   'task.redriven': () => nothing,
   'task.hurried': () => nothing,
   'task.cancelled': () => nothing,
-  'schema.changed': () => ({ stale: ['catalog'] }),
+  'schema.changed': () => nothing,
   // Content of erased versions is removed at once.
   'history.erased': ({ collection }) =>
     collection === 'svc_File' ? { jobs: [{ queue: 'file-removal', data: {} }] } : nothing,
   'history.undone': () => nothing,
   'history.restored': () => nothing,
-  'system.settings': () => ({ stale: ['settings'] }),
-  // Changes of migrations announce themselves by the NOTIFY of its tables.
+  'system.settings': () => nothing,
   'migration.run': () => nothing,
   'migration.rolled_back': () => nothing,
   'migration.marked_completed': () => nothing,

@@ -79,6 +79,7 @@ describe('a database of the last development version', () => {
       { version: '0.1.25', name: 'index of requests and times', status: 'completed' },
       { version: '0.1.26', name: 'messages of workflows', status: 'completed' },
       { version: '0.1.27', name: 'images that fit', status: 'completed' },
+      { version: '0.1.28', name: 'changes told to their actor', status: 'completed' },
     ])
     const [record] = await rowsOf(
       database,
@@ -156,6 +157,19 @@ describe('a database at 0.1.26', () => {
       client.query(
         `delete from "svc_Migration" where version = '0.1.27'; drop function svc_log.misfits(anyelement, jsonb)`,
       ),
+    )
+    await setUp(database)
+    expect(await structureOf(database.url)).toEqual(await structureOf(fresh.url))
+  })
+})
+
+describe('a database at 0.1.27', () => {
+  it('gets the function that tells who changes rights of it', async () => {
+    const [database, fresh] = [await createDatabase(), await createDatabase()]
+    await withClient(database.url, (client) =>
+      client.query(`delete from "svc_Migration" where version = '0.1.28';
+        create or replace function svc_notify() returns trigger language plpgsql as $$
+          begin perform pg_notify(tg_argv[0], ''); return null; end $$`),
     )
     await setUp(database)
     expect(await structureOf(database.url)).toEqual(await structureOf(fresh.url))

@@ -57,7 +57,7 @@ export function permissionRoutes(app: App, deps: PermissionReads): void {
   }
 }
 
-/** Changes answer the raw row, not wrapped; they hold everywhere within a second, here at once. */
+/** Changes answer the raw row, not wrapped. */
 export function permissionAdminRoutes(app: App, deps: PermissionWrites): void {
   for (const store of stores) writeRoutes(app, deps, store)
   app.post('/permissions/reload', reloadRoute, async () => {
@@ -100,7 +100,6 @@ function writeRoutes(app: App, deps: PermissionWrites, store: RuleStore): void {
     await checkRule(deps, collection, row)
     const { ids } = await change(request, { action: 'create', payloads: [row] })
     const id = ids[0]!
-    await deps.access.reload()
     return reply.code(201).send(await stored(deps, store, JSON.parse(id)))
   })
   app.patch(`${path}/:id`, changeRoute(what), async (request) => {
@@ -109,14 +108,12 @@ function writeRoutes(app: App, deps: PermissionWrites, store: RuleStore): void {
     await stored(deps, store, id)
     await checkRule(deps, collection, changes, id)
     await change(request, { action: 'update', changes: [{ id, payload: changes }] })
-    await deps.access.reload()
     return stored(deps, store, id)
   })
   app.delete(`${path}/:id`, removeRoute(what), async (request, reply) => {
     const { id } = request.params
     await checkRuleDelete(deps, collection, [id])
     await change(request, { action: 'delete', ids: [id] })
-    await deps.access.reload()
     return reply.code(204).send()
   })
 }

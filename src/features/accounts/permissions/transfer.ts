@@ -84,7 +84,6 @@ export async function importPermissions(deps: PermissionWrites, actor: Actor, fi
       },
     }
   })
-  await deps.access.reload()
   return { message: 'Roles and permissions import completed', changes }
 }
 
