@@ -1,6 +1,8 @@
 import type { FastifyRequest, HookHandlerDoneFunction, RouteOptions } from 'fastify'
+import type { TSchema } from 'typebox'
 import { AppError, errors } from '../errors.ts'
 import type { App } from '../http/http.ts'
+import { isClosed } from '../http/shapes.ts'
 import { nearName } from '../language/text.ts'
 import { quoted } from '../query/guards.ts'
 import { readListParameters } from '../query/parse.ts'
@@ -61,7 +63,7 @@ const synonyms: ReadonlyMap<string, string> = new Map(
 /** Looks at the query string of every route of data in this scope. */
 export function checkParameters(scope: App): void {
   scope.addHook('onRoute', (route) => {
-    if (!isOfData(route.url)) return
+    if (!isOfData(route.url)) return refuseMisplaced(route)
     const own = ownParameters(route)
     // A list parameter that these routes do not have would be ignored, and the answer would hold what was to be left out.
     const known = new Set([...(isOfLog(route.url) ? ofClients : common), ...own])
@@ -73,19 +75,37 @@ export function checkParameters(scope: App): void {
   })
 }
 
+/**
+ * A route that acts on everything unless its body says otherwise must not ignore what the query says of it. 400 for a member of
+ * the body there.
+ */
+function refuseMisplaced(route: RouteOptions): void {
+  const { body, querystring } = (route.schema ?? {}) as { readonly body?: TSchema; readonly querystring?: TSchema }
+  if (body === undefined || !isClosed(body)) return
+  const declared = propertiesOf(querystring)
+  const members = Object.keys(propertiesOf(body)).filter((name) => !Object.hasOwn(declared, name))
+  const check = (request: FastifyRequest, _reply: unknown, done: HookHandlerDoneFunction) => {
+    const misplaced = members.find((name) => Object.hasOwn(request.query as object, name))
+    done(misplaced === undefined ? undefined : errors.badQuery(`${misplaced}: is a member of the body`))
+  }
+  route.preValidation = [check, ...[route.preValidation ?? []].flat()]
+}
+
+const propertiesOf = (shape: unknown): object =>
+  (shape as { readonly properties?: object } | undefined)?.properties ?? {}
+
 /** The parameters that a route declares beyond those that every route of data takes. */
 export function ownParameters({ schema, url }: Pick<RouteOptions, 'schema' | 'url'>): readonly string[] {
-  const { properties = {} } = (schema?.querystring ?? {}) as { readonly properties?: object }
-  return Object.keys(properties).filter((name) => !ofAll.has(name) || isOfLog(url))
+  return Object.keys(propertiesOf(schema?.querystring)).filter((name) => !ofAll.has(name) || isOfLog(url))
 }
 
 /** Mailed links, callbacks, assets and the routes of extensions have parameters of others, too. */
 export const isOfData = (url: string): boolean =>
   /^\/(items|estimates|files|reports|schemas|changes|permissions)(\/|$)/.test(url) || isOfLog(url)
 
-/** Routes that follow the log. No other program has them, so a parameter that they do not declare is a mistake. */
+/** Routes that follow the log, and those of migrations: a parameter that they do not declare is a mistake. */
 const isOfLog = (url: string): boolean =>
-  /^\/(log|webhooks|changes)(\/|$)/.test(url) || /^\/items\/[^/]+\/deleted$/.test(url)
+  /^\/(log|webhooks|changes|migrations)(\/|$)/.test(url) || /^\/items\/[^/]+\/deleted$/.test(url)
 
 /**
  * As of parameters, for the members of a message of a socket. Those of clients are ignored; 400 for other names that are not

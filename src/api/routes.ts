@@ -171,6 +171,8 @@ export function registerRoutes(
         registerAccess(scope as App, deps, access, limits)
         if (access === 'public') limitAnonymousBodies(scope as App)
         checkParameters(scope as App)
+        // No route of the platform reads text, which forms of other sites can send.
+        scope.removeContentTypeParser('text/plain')
         if (isRetried) retryWhenStale(scope as App, deps.catalog)
         await register(scope as App, deps)
       }),

@@ -48,8 +48,8 @@ type ReadResult = true | { readonly value: unknown } | { readonly error: AppErro
  * read by it. A value that fits is left as it is. Otherwise the members are read one by one, in the order of the shape:
  * null counts as absent, text of a query becomes a number or boolean where one is declared, a `lenient` member that does
  * not fit is left out, and the first member that does not fit refuses the request in the words of its `refusal`. A body
- * that is no object counts as an empty one, unless the shape itself has a `refusal`; an absent one does wherever no member
- * is required. A shape without `additionalProperties` refuses members that it does not name.
+ * that is no object counts as an empty one where a member is required, unless the shape itself has a `refusal`; an absent one
+ * does wherever none is. A shape without `additionalProperties` refuses members that it does not name.
  */
 export const readerOf: FastifySchemaCompiler<TSchema> = ({ schema, httpPart = 'body' }) => {
   let check: ((value: unknown) => boolean) | undefined
@@ -76,7 +76,7 @@ function readSlowly(shape: TSchema, value: unknown, part: string): unknown {
   if (!isObjectShape(shape)) throw refused(shape, value, part)
   const members = membersOf(shape, value, part)
   const read = readMembers(shape, members, part)
-  if ((shape as AnnotatedShape).additionalProperties === false) refuseUnknown(shape, members)
+  if (isWithoutMore(shape)) refuseUnknown(shape, members)
   return read
 }
 
@@ -90,10 +90,15 @@ function refuseUnknown(shape: TObject, members: Members): void {
 
 function membersOf(shape: TObject, value: unknown, part: string): Members {
   if (value !== null && typeof value === 'object' && !Array.isArray(value)) return value as Members
-  const isOptional = (value === undefined || value === null) && requiredOf(shape).size === 0
-  if (isOptional || (shape as AnnotatedShape).refusal === undefined) return {}
-  throw refused(shape, value, part)
+  const isAbsent = value === undefined || value === null
+  const hasWords = (shape as AnnotatedShape).refusal !== undefined
+  if (requiredOf(shape).size === 0 ? isAbsent : !hasWords) return {}
+  if (hasWords) throw refused(shape, value, part)
+  // Taken for an empty one it would ask for everything: nothing else is left to refuse it.
+  throw new AppError(400, notAnObject)
 }
+
+const notAnObject = 'Request body must be an object'
 
 const requiredOf = (shape: TSchema): ReadonlySet<string> => new Set((shape as AnnotatedShape).required)
 
@@ -149,6 +154,17 @@ const isTable = (refusal: Refusals): refusal is Extract<Refusals, { readonly oth
   typeof refusal === 'object' && 'otherwise' in refusal
 
 const isObjectShape = (shape: TSchema): shape is TObject => 'properties' in shape
+
+/**
+ * Options of a shape without required members, of a route that acts on everything unless they say otherwise: a body that
+ * cannot be read, or a misspelt member, must not be taken for that.
+ */
+export const closed = { additionalProperties: false, refusal: notAnObject } as const
+
+/** Whether a shape has these options. */
+export const isClosed = (shape: TSchema): boolean => requiredOf(shape).size === 0 && isWithoutMore(shape)
+
+const isWithoutMore = (shape: TSchema): boolean => (shape as AnnotatedShape).additionalProperties === false
 
 /** The shapes that many routes share. Each has an example, so that the example of a whole is made from its parts. */
 

@@ -203,7 +203,7 @@ it('every route of data takes the parameters that it declares', async () => {
     unsubscribe('fastify.initialization', watch)
   }
   const own = Object.fromEntries([...seen].filter(([, names]) => names.length > 0))
-  expect(seen.size).toBe(82)
+  expect(seen.size).toBe(93)
   expect(own).toEqual({
     'GET /items/:collection': ['changesCursor'],
     'GET /items/:collection/deleted': ['limit', 'cursor'],
@@ -224,6 +224,7 @@ it('every route of data takes the parameters that it declares', async () => {
     'DELETE /schemas/:collection/relationships/:field': ['dryRun', 'migration'],
     'POST /schemas/import': ['drop', 'alter', 'dryRun'],
     'GET /changes': ['since', 'collections', 'fields', 'limit'],
+    'GET /migrations': ['status', 'type', 'limit'],
     'GET /permissions/explain': ['collection', 'action', 'role', 'user', 'id', 'field'],
     'GET /log/requests': [
       ...['actor', 'from', 'to', 'collection', 'action', 'tenant', 'requestId', 'agent', 'cause', 'limit', 'cursor'],

@@ -50,9 +50,8 @@ export function deliveryTo({ sessionCookie }: FastifyRequest, asked: AuthMode): 
   return sessionCookie === 'live' ? 'cookie' : asked
 }
 
-/** Bodies are JSON only (a form of another site can't send that), and no answer may be kept by a cache. */
+/** No answer may be kept by a cache. */
 export function prepare(app: App): void {
-  app.removeContentTypeParser('text/plain')
   app.addHook('onSend', async (_request, reply) => {
     reply.header('cache-control', 'no-store')
   })

@@ -11,7 +11,7 @@ import type { Reads } from '../../../db/pools.ts'
 import { type ReplicaReads, readFromNowOn } from '../../../db/replicas/replicas.ts'
 import { type App, actorOf } from '../../../http/http.ts'
 import { type Declaration, route } from '../../../http/route.ts'
-import { Count, NullableId, NullableText, OneOf, Text } from '../../../http/shapes.ts'
+import { Count, closed, NullableId, NullableText, OneOf, Text } from '../../../http/shapes.ts'
 import { createMigration } from './create.ts'
 import {
   markAllCompleted,
@@ -124,12 +124,15 @@ const states = ['pending', 'running', 'completed', 'failed', 'rolled_back', 'ski
 const Version = Type.String({ minLength: 1, maxLength: 100, examples: ['20241224103000_add_column'] })
 const VersionParams = Type.Object({ version: Text('20241224103000_add_column') })
 
-const RunBody = Type.Object({
-  version: Type.Optional(Version),
-  toVersion: Type.Optional(Version),
-  dryRun: Type.Optional(Type.Boolean({ description: 'Says what would be run.' })),
-  sql: Type.Optional(Type.Boolean({ description: 'With dryRun: the SQL of each, and what it would stop.' })),
-})
+const RunBody = Type.Object(
+  {
+    version: Type.Optional(Version),
+    toVersion: Type.Optional(Version),
+    dryRun: Type.Optional(Type.Boolean({ description: 'Says what would be run.' })),
+    sql: Type.Optional(Type.Boolean({ description: 'With dryRun: the SQL of each, and what it would stop.' })),
+  },
+  closed,
+)
 
 const CreateBody = Type.Object({
   name: Type.String({ maxLength: 1000, examples: ['add_country_code'] }),
@@ -137,15 +140,17 @@ const CreateBody = Type.Object({
   description: Type.Optional(Type.String({ maxLength: 2000, examples: ['Countries get their ISO code.'] })),
 })
 
-const RollbackBody = Type.Object({
-  reason: Type.Optional(Type.String({ maxLength: 2000, examples: ['The column is not wanted after all.'] })),
-})
+const RollbackBody = Type.Object(
+  { reason: Type.Optional(Type.String({ maxLength: 2000, examples: ['The column is not wanted after all.'] })) },
+  closed,
+)
 
-const MarkBody = Type.Object({
-  metadata: Type.Optional(Type.Record(Type.String(), Type.Unknown(), { examples: [{ by: 'hand' }] })),
-})
+const MarkBody = Type.Object(
+  { metadata: Type.Optional(Type.Record(Type.String(), Type.Unknown(), { examples: [{ by: 'hand' }] })) },
+  closed,
+)
 
-const MarkAllBody = Type.Object({ toVersion: Type.Optional(Version) })
+const MarkAllBody = Type.Object({ toVersion: Type.Optional(Version) }, closed)
 
 const ListQuery = Type.Object({
   status: Type.Optional(OneOf(states)),

@@ -1,7 +1,17 @@
 import { Type } from '../../../adapters/typebox.ts'
 import { type App, sendJson } from '../../../http/http.ts'
 import { routesOf } from '../../../http/route.ts'
-import { Anything, badQuery, Count, Moment, NullableId, NullableText, OneOf, Text } from '../../../http/shapes.ts'
+import {
+  Anything,
+  badQuery,
+  Count,
+  closed,
+  Moment,
+  NullableId,
+  NullableText,
+  OneOf,
+  Text,
+} from '../../../http/shapes.ts'
 import { CollectionParams, queryOf, requesterOf } from '../items/items.ts'
 import type { UndoReads, UndoWrites } from './queries.ts'
 import { listRequests, readFacets, readMoments, readRequest } from './requests.ts'
@@ -87,7 +97,7 @@ const UndoBody = Type.Object(
       ),
     ),
   },
-  { additionalProperties: false, refusal: 'Request body must be an object' },
+  closed,
 )
 
 const Reasons = Type.Array(

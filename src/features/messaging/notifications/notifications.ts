@@ -6,7 +6,7 @@ import { errors } from '../../../errors.ts'
 import { commit, type Writes } from '../../../events/commit.ts'
 import type { Progress, ProgressNotices } from '../../../events/progress.ts'
 import type { Actor } from '../../../events/types.ts'
-import { Anything, Filled, Id, readAs } from '../../../http/shapes.ts'
+import { Anything, closed, Filled, Id, readAs } from '../../../http/shapes.ts'
 import { collectParameters, readStrings } from '../../../query/parse.ts'
 import { changeItems, listItems, type Requester } from '../../data/items/items.ts'
 import {
@@ -198,10 +198,7 @@ const Ids = Type.Array(Id(), {
 })
 
 /** The notifications that a request is about: all of the caller's unless it names some. */
-export const NamedShape = Type.Object(
-  { notificationIds: Type.Optional(Ids) },
-  { refusal: 'Request body must be an object' },
-)
+export const NamedShape = Type.Object({ notificationIds: Type.Optional(Ids) }, closed)
 
 /** The same from a query string, as JSON, as comma list or as repeated key: clients differ. */
 export function idsOfQuery(query: Readonly<Record<string, unknown>>): readonly string[] | undefined {
@@ -224,5 +221,5 @@ export const CleanupShape = Type.Object(
       }),
     ),
   },
-  { refusal: 'Request body must be an object' },
+  closed,
 )

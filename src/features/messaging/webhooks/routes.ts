@@ -5,6 +5,7 @@ import { type App, actorOf } from '../../../http/http.ts'
 import { type Declaration, route } from '../../../http/route.ts'
 import {
   Count,
+  closed,
   Filled,
   Id,
   Moment,
@@ -91,8 +92,6 @@ const filterShape = orNull(
   'A filter of the query language, for each of the collections.',
 )
 const fieldsShape = orNull(Type.Array(Text('status')), ['id', 'status'], 'All that the role may read unless given.')
-
-const closed = { additionalProperties: false } as const
 
 const NewWebhook = Type.Object(
   {

@@ -16,7 +16,7 @@ import {
   removeJob,
 } from '../../../events/jobs.ts'
 import type { Actor, DomainEvent } from '../../../events/types.ts'
-import { readAs, Text } from '../../../http/shapes.ts'
+import { closed, readAs, Text } from '../../../http/shapes.ts'
 import { isUuid } from '../../../language/text.ts'
 import { cancelMail, mailStatus, requeueMail } from '../../messaging/mail/mail.ts'
 import { cancelTask, countTasks, hurryTask, lockTask, redriveTask, type TaskState } from '../../work/tasks/tasks.ts'
@@ -118,8 +118,6 @@ type JobSubject = {
   redrive(tx: Tx, data: Readonly<Record<string, unknown>>, body: unknown): Promise<void>
   cancel(tx: Tx, data: Readonly<Record<string, unknown>>): Promise<void>
 }
-
-const closed = { additionalProperties: false, refusal: 'Request body must be an object' }
 
 /** The members of a mail that a body may correct. */
 export const MailCorrection = Type.Object(

@@ -18,6 +18,7 @@ import { type App, actorOf } from '../../../http/http.ts'
 import { type Declaration, route } from '../../../http/route.ts'
 import {
   Count,
+  closed,
   Filled,
   Id,
   IdParams,
@@ -292,11 +293,14 @@ const NameParams = Type.Object({ name: Text('cache-invalidation') })
 const Place = Type.Object({
   to: Filled('beginning', { description: '`now`, `beginning`, a moment, or a cursor of `GET /changes`.' }),
 })
-const OnePosition = Type.Object({
-  position: Type.Optional(
-    Type.String({ pattern: '^\\d{1,18}$', description: 'Of one event; all unless given.', examples: ['4711'] }),
-  ),
-})
+const OnePosition = Type.Object(
+  {
+    position: Type.Optional(
+      Type.String({ pattern: '^\\d{1,18}$', description: 'Of one event; all unless given.', examples: ['4711'] }),
+    ),
+  },
+  closed,
+)
 const Counted = (message: string) => Type.Object({ message: Text(message), events: Count(1) })
 
 const consumersRoute = declared({

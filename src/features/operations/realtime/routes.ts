@@ -12,7 +12,7 @@ import { publicationName } from '../../../events/log.ts'
 import type { Actor } from '../../../events/types.ts'
 import { type App, actorOf } from '../../../http/http.ts'
 import { type Declaration, route } from '../../../http/route.ts'
-import { Count, NullableText, OneOf, Text } from '../../../http/shapes.ts'
+import { Count, closed, NullableText, OneOf, Text } from '../../../http/shapes.ts'
 import { shown } from '../../../language/text.ts'
 import { changeSchemas } from '../../data/schemas/schemas.ts'
 
@@ -231,10 +231,13 @@ const readRoute = declared({
 const enableRoute = declared({
   summary: 'Switch realtime on for a collection',
   params: CollectionParams,
-  body: Type.Object({
-    actions: Type.Optional(Actions),
-    replicaIdentityFull: Type.Optional(Type.Boolean({ refusal: 'replicaIdentityFull must be a boolean' })),
-  }),
+  body: Type.Object(
+    {
+      actions: Type.Optional(Actions),
+      replicaIdentityFull: Type.Optional(Type.Boolean({ refusal: 'replicaIdentityFull must be a boolean' })),
+    },
+    closed,
+  ),
   response: data(
     Type.Object({
       message: Text('Realtime enabled for collection: products'),
