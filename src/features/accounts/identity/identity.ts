@@ -129,12 +129,14 @@ export const roleRules: CollectionRules = {
   beforeWrite: async (deps, _context, cells, id) => {
     const name = cells.find((cell) => cell.field.name === 'name')?.value
     if (typeof name !== 'string') return cells
-    if ((id !== undefined && (await isBuiltIn(deps, id))) || readsLikeBuiltIn(name))
+    const stored = id === undefined ? undefined : await roleName(deps, id)
+    if (stored !== name && (isBuiltIn(stored) || readsLikeBuiltIn(name)))
       throw new AppError(403, 'System role names cannot be changed')
     return cells
   },
   beforeDelete: async (deps, ids) => {
-    for (const id of ids) if (await isBuiltIn(deps, id)) throw new AppError(403, 'System roles cannot be deleted')
+    for (const id of ids)
+      if (isBuiltIn(await roleName(deps, id))) throw new AppError(403, 'System roles cannot be deleted')
   },
 }
 
@@ -204,10 +206,12 @@ async function userCell({ config }: Configuration, cell: Cell): Promise<Cell> {
 
 const builtInRoles = new Set([administratorRole, publicRole, 'user'])
 
-async function isBuiltIn({ db }: Reads, id: string): Promise<boolean> {
+async function roleName({ db }: Reads, id: string): Promise<string | undefined> {
   const role = await db.maybeOne<{ name: string }>(sql`select name from "svc_Role" where id::text = ${id}`)
-  return role !== undefined && builtInRoles.has(role.name)
+  return role?.name
 }
+
+const isBuiltIn = (name: string | undefined): boolean => name !== undefined && builtInRoles.has(name)
 
 const nothing = async () => undefined
 const unguarded: GuardedChange = { cells: [], after: nothing }
