@@ -315,6 +315,15 @@ describe('POST /auth/register, configured', () => {
     )
   })
 
+  it.each([{}, [], { email: 'x' }, { inviteToken: '' }])(
+    'says that it is closed, whatever it is sent: %j',
+    async (payload) => {
+      const app = await configured(api.database, { PUBLIC_REGISTRATION: 'false' })
+      const response = await app.inject({ method: 'POST', url: '/auth/register', payload })
+      expect({ status: response.statusCode, body: response.json() }).toEqual(closed)
+    },
+  )
+
   it('refuses an invitation that was not sent while registration is closed', async () => {
     const app = await configured(api.database, { PUBLIC_REGISTRATION: 'false' })
     const response = await app.inject({

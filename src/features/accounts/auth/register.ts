@@ -11,6 +11,7 @@ import { AppError } from '../../../errors.ts'
 import { commit, type WorkResult, type Writes } from '../../../events/commit.ts'
 import type { DomainEvent } from '../../../events/types.ts'
 import { actorOf } from '../../../http/http.ts'
+import { isObject } from '../../../query/guards.ts'
 import { queueMail } from '../../messaging/mail/mail.ts'
 import { acceptInvite, findTenant, insertTenant, invalidInvite, openInvite } from '../membership/membership.ts'
 import { personBody, roleAndPermissions, tenantBody } from './browser.ts'
@@ -34,7 +35,6 @@ import { checkNewPassword, defaultLink, emailOf, nameOf, type RegisterBody, trus
 export async function register(deps: AuthWrites, request: FastifyRequest, body: RegisterInput) {
   const { authType: type = 'default', inviteToken, password } = body
   const invited = inviteToken !== undefined
-  if (!invited) checkOpen(deps)
   const person = personOf(body)
   const { requireEmailVerification, genericResponses } = deps.config.auth
   const given = body.link === undefined ? undefined : trustedLink(deps, body.link)
@@ -146,8 +146,11 @@ async function firstMail(tx: Tx, user: NewUser, link: string): Promise<WorkResul
   return { result: undefined, events: [{ type: 'auth.register', data: { userId: user.id } }, event] }
 }
 
-function checkOpen({ config }: Configuration): void {
-  if (!config.auth.publicRegistration)
+/** 403 where registration is closed, unless the body has an invitation. */
+export function requireOpen({ config }: Configuration, body: unknown): void {
+  const invitation = isObject(body) ? body.inviteToken : undefined
+  const isInvited = typeof invitation === 'string' && invitation !== ''
+  if (!config.auth.publicRegistration && !isInvited)
     throw new AppError(403, 'Public registration is disabled', { code: 'REGISTRATION_DISABLED' })
 }
 

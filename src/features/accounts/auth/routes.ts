@@ -21,7 +21,7 @@ import {
   resetPassword,
   verifyEmail,
 } from './credentials.ts'
-import { register } from './register.ts'
+import { register, requireOpen } from './register.ts'
 import {
   endAllSessionsOf,
   endSession,
@@ -72,7 +72,14 @@ export function authPublicRoutes(app: App, deps: AuthWrites): void {
   app.addHook('onClose', () => afterwardsDone(deps))
   const local = { preValidation: async () => checkLocal(deps) }
 
-  app.post('/auth/register', { ...registerRoute, ...local }, async (request, reply) => {
+  // Where registration is closed, nothing of the body matters but an invitation.
+  const open = {
+    preValidation: async ({ body }: FastifyRequest) => {
+      checkLocal(deps)
+      requireOpen(deps, body)
+    },
+  }
+  app.post('/auth/register', { ...registerRoute, ...open }, async (request, reply) => {
     const authMode = signInMode(deps, request, request.body.authMode)
     const { token, body } = await register(deps, request, request.body)
     return deliver(deps, reply, authMode, token, body)
