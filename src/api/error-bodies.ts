@@ -96,10 +96,10 @@ function internalError(error: unknown, request: FastifyRequest, expose: boolean)
   return new AppError(500, request.routeOptions.config.failureMessage ?? 'Internal server error', { details })
 }
 
-/** With EXPOSE_ERROR_DETAILS what the database has said stands in for the generic words. */
+/** With EXPOSE_ERROR_DETAILS what the database has said stands in for the generic words; what is the message already is not said twice. */
 function detailed(error: AppError, expose: boolean): AppError {
   const words = expose ? exposedWords(error.cause) : undefined
-  if (words === undefined) return error
+  if (words === undefined || words === error.message) return error
   const { status, message, code, members, headers } = error
   return new AppError(status, message, {
     code,

@@ -56,6 +56,20 @@ const told = ({ status, body, text: words }: Pick<Answer, 'status' | 'body' | 't
   const { code, details } = body.error
   return [status, code, details]
 }
+it('a refusal for the rule of a row says nothing twice', async () => {
+  const action = ['create', 'update', 'delete']
+  const conditions = { a: { lt: 0 } }
+  const user = await api.user(action.map((name) => ({ collection: 'safe', action: name, fields: '*', conditions })))
+  const { id } = (await api.admin('POST', '/items/safe', { a: 5, title: 'rule' })).body.data
+  const answers = [
+    await user.call('POST', '/items/safe', { a: 6 }),
+    await user.call('PATCH', `/items/safe/${id}`, { a: 7 }),
+    await user.call('DELETE', `/items/safe/${id}`),
+    await user.call('DELETE', '/items/safe/bulk', [id]),
+  ]
+  expect(answers.map(({ status, body }) => [status, body.error.details])).toEqual(answers.map(() => [403, null]))
+})
+
 const taken = [409, 'UNIQUE_VIOLATION', 'Key (a, secret) already exists']
 
 describe('a unique field', () => {
