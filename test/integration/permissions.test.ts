@@ -161,6 +161,10 @@ describe('POST /permissions', () => {
     ['the type of a default', { defaultValues: { pages: 'x' } }, ['defaultValues: pages: expected an integer']],
     ['an empty default', { defaultValues: { pages: null } }, ['defaultValues: pages: is required']],
     [
+    ['conditions that are a list', { conditions: [] }, ['conditions: must be an object']],
+    ['limits that are a list', { relConditions: [] }, ['relConditions: must be an object']],
+    ['defaults that are a list', { defaultValues: [] }, ['defaultValues: must be an object']],
+    ['named rules that are no list', { acl_Ids: {} }, ['acl_Ids: must be a list of at most 20 ids']],
       'a default of several values',
       { defaultValues: { review_id: '$CURRENT_USER.userRoles.id' } },
       ['defaultValues: review_id: expected a UUID'],

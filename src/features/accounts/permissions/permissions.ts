@@ -158,6 +158,7 @@ export function permissionProblems(
   const problems = shapeProblems(ruleOf(permission))
   if (typeof action !== 'string' || !actions.has(action))
     problems.push(problem('action', 'must be create, read, update or delete'))
+  if (isGiven(permission.acl_Ids) && !Array.isArray(permission.acl_Ids)) problems.push(aclsProblem)
   const isKnown = typeof name === 'string' && catalog.collections.has(name)
   if (isNone(name)) return [...problems, problem('collection', 'is required')]
   // It may be declared later, and then the permission begins to count.
@@ -203,7 +204,7 @@ function referenceProblems(
 ): readonly FieldProblem[] {
   const ids = permission.acl_Ids
   const isList = Array.isArray(ids) && ids.every((id) => typeof id === 'string') && ids.length <= rulesAtMost
-  if (!isList) return [problem('acl_Ids', `must be a list of at most ${rulesAtMost} ids`)]
+  if (!isList) return [aclsProblem]
   if (hasInlineRule(ruleOf(permission)))
     return [problem('acl_Ids', 'cannot stand beside fields, conditions, relConditions or defaultValues')]
   return ids.flatMap((id) => {
@@ -224,10 +225,12 @@ export function aclProblems(catalog: Catalog, acl: RuleRow): readonly FieldProbl
   return [...problems, ...textProblems(catalog, rule)]
 }
 
+const isGiven = (value: unknown): boolean => value !== undefined && value !== null
+
 function shapeProblems({ fields, ...objects }: StoredRule): FieldProblem[] {
   const problems = isFieldList(fields) ? [] : [problem('fields', 'must be text or a list of texts')]
   for (const [member, value] of Object.entries(objects))
-    if (!isNone(value) && !isObject(value)) problems.push(problem(member, 'must be an object'))
+    if (isGiven(value) && !isObject(value)) problems.push(problem(member, 'must be an object'))
   return problems
 }
 
@@ -327,6 +330,7 @@ function givenValue(field: Field, value: unknown): unknown {
 }
 
 const problem = (field: string, message: string): FieldProblem => ({ field, message, rule: 'permission' })
+const aclsProblem = problem('acl_Ids', `must be a list of at most ${rulesAtMost} ids`)
 
 function attempt(member: string, work: () => unknown): readonly FieldProblem[] {
   try {
