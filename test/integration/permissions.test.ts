@@ -100,6 +100,16 @@ describe('POST /permissions', () => {
     expect([nobody.status, nobody.body.error.message]).toEqual([409, 'Foreign key constraint violation'])
   })
 
+  it.each(['Permission', 'ACL'])('an unknown %s is not found, whatever is asked of it', async (what) => {
+    const path = `/${what === 'ACL' ? 'acls' : 'permissions'}/${randomUUID()}`
+    for (const [method, body] of [['GET'], ['PATCH', { fields: '*' }], ['DELETE']] as const) {
+      const answer = await api.admin(method, path, body)
+      expect([answer.status, answer.body.error.message]).toEqual([404, `${what} not found`])
+    }
+    const user = await api.user()
+    expect((await user.call('GET', path)).status).toBe(403)
+  })
+
   it('is for administrators only', async () => {
     const user = await api.user()
     const answers = [
@@ -229,9 +239,9 @@ describe('PATCH and DELETE /permissions', () => {
     const gone = await api.admin('DELETE', `/permissions/${id}`)
     expect([gone.status, gone.text]).toEqual([204, ''])
     for (const [method, status] of [
-      ['GET', 403],
+      ['GET', 404],
       ['PATCH', 404],
-      ['DELETE', 403],
+      ['DELETE', 404],
     ] as const)
       expect((await api.admin(method, `/permissions/${id}`, method === 'PATCH' ? {} : undefined)).status).toBe(status)
   })

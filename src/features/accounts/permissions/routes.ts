@@ -47,13 +47,18 @@ type RuleStore = (typeof stores)[number]
 
 /** Reading follows the ordinary read permission on the collection. */
 export function permissionRoutes(app: App, deps: PermissionReads): void {
-  for (const { path, collection, what } of stores) {
+  for (const store of stores) {
+    const { path, collection, what } = store
     app.get(path, listRoute(what), async (request, reply) =>
       sendJson(reply, await readList(deps, request.caller.access, collection, queryOf(request))),
     )
-    app.get(`${path}/:id`, readRoute(what), async (request, reply) =>
-      sendJson(reply, await readOne(deps, request.caller.access, collection, request.params.id, queryOf(request))),
-    )
+    app.get(`${path}/:id`, readRoute(what), async (request, reply) => {
+      const { access } = request.caller
+      const { id } = request.params
+      // Who sees all of them is told what is not there; anybody else must not learn what is.
+      if (access.admin) await stored(deps, store, id)
+      return sendJson(reply, await readOne(deps, access, collection, id, queryOf(request)))
+    })
   }
 }
 
@@ -112,6 +117,7 @@ function writeRoutes(app: App, deps: PermissionWrites, store: RuleStore): void {
   })
   app.delete(`${path}/:id`, removeRoute(what), async (request, reply) => {
     const { id } = request.params
+    await stored(deps, store, id)
     await checkRuleDelete(deps, collection, [id])
     await change(request, { action: 'delete', ids: [id] })
     return reply.code(204).send()
