@@ -478,6 +478,14 @@ describe('permissions of nested rows', () => {
     )
   })
 
+  it('attaches a nested row only by a foreign key that the caller may set, and says through which relation', async () => {
+    const book = ['name', 'chapters.name']
+    const { call } = await api.user([grant('book', 'create', book), grant('chapter', 'create', ['name'])])
+    const attempt = () => call('POST', '/items/book', { name: 'b', chapters: [{ name: 'c' }] })
+    const message = `You don't have permission to create field: chapters.book_id`
+    await refused(attempt, { status: 403, body: { error: { message } } })
+  })
+
   it('limits a nested row by the grant of its parent for the relation, too', async () => {
     const { call } = await api.user([grant('book', 'create', ['name', 'author.name']), grant('author', 'create', '*')])
     expect((await call('POST', '/items/book', { name: 'b', author: { name: 'x' } })).status).toBe(201)

@@ -237,7 +237,7 @@ async function takeOver(run: Run, set: ChildSet, owner: Owner, elements: readonl
   if (elements.length === 0) return
   const context = openWrite(run.deps, run.requester, target.name, 'update', { asPart: true })
   if (meetsHooks(run.deps, context)) return updateEach(run, set, elements, owner)
-  const { cells } = readPayload(context, owner.payload, { trusted: true })
+  const { cells } = readPayload(context, owner.payload, { trusted: true, relation: owner.relation })
   const ids = [...new Set(elements.map(({ id }) => id!))]
   const { cells: all, after } = await guardRows(run, context, ids, cells)
   const taken = await runWrite(run, updateStatement(context, ids, { cells: all, references: new Map() }))
@@ -306,11 +306,14 @@ async function createRows(
 /** The columns that make a row one of the parent's; the caller must be allowed to write them. */
 function ownedCells(context: WriteContext & { action: WriteAction }, owner: Owner): readonly Cell[] {
   // Its other columns are read elsewhere, so that they are missing here is no problem.
-  const { cells } = readPayload(context, owner.payload, { trusted: true, problems: openProblems() })
-  return cells.filter(({ field }) => Object.hasOwn(owner.payload, field.name))
+  const { payload, relation } = owner
+  const { cells } = readPayload(context, payload, { trusted: true, relation, problems: openProblems() })
+  return cells.filter(({ field }) => Object.hasOwn(payload, field.name))
 }
 
 type Owner = {
+  /** The relation that the request names. */
+  readonly relation: string
   /** The columns that make a row one of its parent's. */
   readonly payload: Readonly<Record<string, unknown>>
   /** The parent's. */
@@ -340,7 +343,7 @@ function ownerOf({ relation }: ChildSet, { id, tenant }: SetParent): Owner {
   const { foreignKey, discriminator } = relation
   const key = [foreignKey, JSON.parse(id)] as const
   const scope = discriminator === undefined ? [] : [[discriminator.column, discriminator.value] as const]
-  return { payload: Object.fromEntries([key, ...scope]), tenant }
+  return { relation: relation.name, payload: Object.fromEntries([key, ...scope]), tenant }
 }
 
 /** The set as it is, without soft-deleted rows. */
@@ -424,12 +427,17 @@ async function removeRows(
 }
 
 /** The same columns, pointing at nothing. */
-function clearedOf({ payload }: Owner): Owner {
-  return { payload: Object.fromEntries(Object.keys(payload).map((name) => [name, null])), tenant: noTenant }
+function clearedOf({ payload, relation }: Owner): Owner {
+  return { relation, payload: Object.fromEntries(Object.keys(payload).map((name) => [name, null])), tenant: noTenant }
 }
 
-async function release(run: Run, context: Removal, { payload }: Owner, ids: readonly string[]): Promise<number> {
-  const { cells } = readPayload({ ...context, action: 'update' }, payload)
+async function release(
+  run: Run,
+  context: Removal,
+  { payload, relation }: Owner,
+  ids: readonly string[],
+): Promise<number> {
+  const { cells } = readPayload({ ...context, action: 'update' }, payload, { relation })
   const guarded = await guardRows(run, context, ids, cells)
   const released = await runWrite(run, updateStatement(context, ids, { cells: guarded.cells, references: new Map() }))
   await guarded.after()

@@ -58,6 +58,8 @@ type ReadOptions = {
   readonly label?: string
   /** Foreign keys that the parent fills; the payload's own values of them are dropped. */
   readonly filled?: ReadonlySet<string>
+  /** The parent's relation that sets these columns; the client has not named them. */
+  readonly relation?: string
   /** The keys of other rows were found or written by this request, so they need no check. */
   readonly trusted?: boolean
   /** Collects what is wrong instead of throwing it. */
@@ -401,14 +403,15 @@ const compiled = oncePer(
  * to it. An alias with an id is granted like the foreign key that it stands for, or as a relation.
  */
 function requireField(
-  { context, opening: { grant }, options: { via } }: RowReading,
+  { context, opening: { grant }, options: { via, relation } }: RowReading,
   { field, isGranted }: Column,
   alias: Relation | undefined,
 ): void {
   if (grant === undefined) return
   const asRelation = (root: FieldGrant | undefined, path: readonly string[]) =>
     alias !== undefined && root !== undefined && reaches(root, [...path, alias.name])
-  if (!isGranted && !asRelation(writeGrant(grant), [])) throw errors.fieldDenied(context.action, field.name)
+  if (!isGranted && !asRelation(writeGrant(grant), []))
+    throw errors.fieldDenied(context.action, relation === undefined ? field.name : `${relation}.${field.name}`)
   if (via?.root === undefined || field.primaryKey) return
   const path = [...via.path, field.name]
   if (grantOf(via.root, path) === undefined && !asRelation(via.root, via.path))
