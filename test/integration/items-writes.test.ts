@@ -70,6 +70,18 @@ describe('a new row that would be in the trash', () => {
   })
 })
 
+describe('an element of a list that is no object', () => {
+  it('is named by its place', async () => {
+    const says = (message: string) => ({ status: 400, body: { error: { message } } })
+    for (const element of [null, 'x', 5, [{}]]) {
+      const rows = [{ country: 'DE', year: 2001 }, element]
+      await refused(() => api.admin('POST', '/items/price/bulk', rows), says('1 must be an object'))
+      await refused(() => api.admin('PUT', '/items/price?key=country,year', rows), says('1 must be an object'))
+    }
+    await refused(() => api.admin('POST', '/items/maker', []), says('Request body must be an object'))
+  })
+})
+
 describe('the answer to a write', () => {
   it('has the fields that were asked for, of the row as it is stored', async () => {
     const maker = await created('maker', { name: 'm' })

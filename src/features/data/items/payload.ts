@@ -76,7 +76,7 @@ type ReadOptions = {
  * them, the primary key of an existing row and the tenant of a scoped caller never change.
  */
 export function readPayload(context: PayloadContext, payload: unknown, options: ReadOptions = {}): Payload {
-  if (!isObject(payload)) throw errors.badBody('Request body must be an object')
+  if (!isObject(payload)) throw noObject(options.label)
   const { action, collection, platform } = context
   const opening = openingOf(context)
   const problems = options.problems ?? openProblems()
@@ -100,6 +100,12 @@ export function readPayload(context: PayloadContext, payload: unknown, options: 
 
 /** For the many rows that name no other. */
 const noNames: ReadonlyMap<string, never> = new Map<string, never>()
+/** `label` is the place in the request, where that is a list: `2.`, or `lines.2.` of a nested row. */
+const noObject = (label = '') =>
+  label === ''
+    ? errors.badBody('Request body must be an object')
+    : errors.badBody(`${label.slice(0, -1)} must be an object`)
+
 
 /** Decisions that hold for all rows of a change: a list of many asks for them once. */
 type Opening = {
