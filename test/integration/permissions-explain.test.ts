@@ -419,7 +419,11 @@ describe('explanation and request', () => {
         else if (isDropped) expect([field, isFieldRefusal]).toEqual(['createdAt', false])
         else {
           const expected = about.decidedBy === 'field' ? about.reason : undefined
-          expect([action, field, isFieldRefusal ? message : undefined]).toEqual([action, field, expected])
+          expect([action, field, isFieldRefusal || expected !== undefined ? message : undefined]).toEqual([
+            action,
+            field,
+            expected,
+          ])
         }
         if (about.fields !== null) expect(about.fields.includes(field)).toBe(about.decidedBy !== 'field')
         if (answer.status === 201) await api.sql('delete from book where id = $1', [answer.body.data.id])

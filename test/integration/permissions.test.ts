@@ -161,6 +161,10 @@ describe('POST /permissions', () => {
       ['conditions: $CURRENT_SETTINGS.project_icon.type is not a known variable'],
     ],
     ['a relation', { relConditions: { nope: {} } }, ["relConditions: nope is not a relation of 'book'"]],
+    ['conditions that are a list', { conditions: [] }, ['conditions: must be an object']],
+    ['limits that are a list', { relConditions: [] }, ['relConditions: must be an object']],
+    ['defaults that are a list', { defaultValues: [] }, ['defaultValues: must be an object']],
+    ['named rules that are no list', { acl_Ids: {} }, ['acl_Ids: must be a list of at most 20 ids']],
     ['a limit of the wrong shape', { relConditions: { review: 'x' } }, ['relConditions: review: must be an object']],
     [
       'a field of a related collection',
@@ -171,10 +175,6 @@ describe('POST /permissions', () => {
     ['the type of a default', { defaultValues: { pages: 'x' } }, ['defaultValues: pages: expected an integer']],
     ['an empty default', { defaultValues: { pages: null } }, ['defaultValues: pages: is required']],
     [
-    ['conditions that are a list', { conditions: [] }, ['conditions: must be an object']],
-    ['limits that are a list', { relConditions: [] }, ['relConditions: must be an object']],
-    ['defaults that are a list', { defaultValues: [] }, ['defaultValues: must be an object']],
-    ['named rules that are no list', { acl_Ids: {} }, ['acl_Ids: must be a list of at most 20 ids']],
       'a default of several values',
       { defaultValues: { review_id: '$CURRENT_USER.userRoles.id' } },
       ['defaultValues: review_id: expected a UUID'],
@@ -381,6 +381,32 @@ describe('effects of permissions', () => {
       403,
       "You don't have permission to create field: pages",
     ])
+  })
+
+  it.each([[[]], [null], [''], [['-title']]])('with fields %j nothing is created or changed', async (fields) => {
+    const grants = ['create', 'update'].map((action) => ({
+      ...{ collection: 'book', action, fields },
+      ...(fields?.length !== 1 && { defaultValues: { title: 'By default' } }),
+    }))
+    const other = await api.user(grants)
+    const { id } = (await api.admin('POST', '/items/book', { title: 'a' })).body.data
+    const before = await api.position()
+    const denied = (action: string) => [403, `You don't have permission to ${action} items in 'book'`]
+    const create = [
+      ...[{}, { unknown: 1 }, { id: randomUUID() }].map((payload) => ['POST', '/items/book', payload] as const),
+      ['POST', '/items/book/bulk', [{}]] as const,
+    ]
+    for (const [method, path, body] of create) {
+      const answer = await other.call(method, path, body)
+      expect([answer.status, answer.body.error.message]).toEqual(denied('create'))
+    }
+    for (const payload of [{}, { unknown: 1 }, { id }]) {
+      const answer = await other.call('PATCH', `/items/book/${id}`, payload)
+      expect([answer.status, answer.body.error.message]).toEqual(denied('update'))
+    }
+    expect(await api.log(before)).toEqual([])
+    const question = `/permissions/explain?collection=book&action=create&user=${other.id}`
+    expect((await api.admin('GET', question)).body).toMatchObject({ allowed: false, decidedBy: 'field' })
   })
 
   it('update takes granted fields of rows that pass', async () => {

@@ -22,7 +22,7 @@ import {
 } from '../../../query/resolve.ts'
 import { createParams, ident } from '../../../query/sql.ts'
 import { resolveDefaults } from '../../../query/variables.ts'
-import { openProblems, openWrite, readPayload } from '../../data/items/items.ts'
+import { grantsNothing, openProblems, openWrite, readPayload } from '../../data/items/items.ts'
 import { checkIdentity } from '../identity/identity.ts'
 import { type Party, type PermissionReads, partyOf, type Subject } from './holders.ts'
 import { type OpenedRelation, openedBy, storedProblems } from './permissions.ts'
@@ -170,6 +170,8 @@ async function refusalOf(question: ExplainQuestion, row: RowAnswer | null): Prom
     return refused('permission', errors.actionDenied(action, collection.name).message)
   const closed = failure(() => action !== 'read' && writeOf(question))
   if (closed !== undefined) return refused('collection', closed.message)
+  if ((action === 'create' || action === 'update') && grantsNothing(grantIn(question)))
+    return refused('field', fieldRefusal(question) ?? errors.actionDenied(action, collection.name).message)
   const scope = scopeFailure(question)
   if (scope !== undefined) return refused('tenant', scope.message)
   const rule = ruleProblem(question)

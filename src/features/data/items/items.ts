@@ -63,7 +63,7 @@ export {
 } from './hooking.ts'
 export { readImages, refuseMisfits } from './images.ts'
 export { importContent } from './import-routes.ts'
-export { isScoped, isTenanted, readPayload } from './payload.ts'
+export { grantsNothing, isScoped, isTenanted, readPayload } from './payload.ts'
 export { openWrite } from './plan.ts'
 export {
   answerPlan,

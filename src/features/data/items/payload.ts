@@ -87,6 +87,8 @@ export function readPayload(context: PayloadContext, payload: unknown, options: 
   const row: RowReading = { ...reading, aside: asideIn(reading, problems) }
   for (const [field, value] of defaults(context, opening)) readCell(row, columnOf(row, field), value)
   for (const key of Object.keys(payload)) readMember(row, key, payload[key])
+  // After its members: a payload that names a field is refused for that.
+  if (grantsNothing(opening.grant)) throw errors.actionDenied(action, collection.name)
   if (platform !== undefined)
     for (const [name, value] of Object.entries(platform)) put(cells, keyCell(collection.fields.get(name)!, value))
   if (action === 'create') reportMissing(row, reported)
@@ -98,14 +100,14 @@ export function readPayload(context: PayloadContext, payload: unknown, options: 
   return { cells: written, references, aliases, relations, sortsLast }
 }
 
-/** For the many rows that name no other. */
-const noNames: ReadonlyMap<string, never> = new Map<string, never>()
 /** `label` is the place in the request, where that is a list: `2.`, or `lines.2.` of a nested row. */
 const noObject = (label = '') =>
   label === ''
     ? errors.badBody('Request body must be an object')
     : errors.badBody(`${label.slice(0, -1)} must be an object`)
 
+/** For the many rows that name no other. */
+const noNames: ReadonlyMap<string, never> = new Map<string, never>()
 
 /** Decisions that hold for all rows of a change: a list of many asks for them once. */
 type Opening = {
@@ -403,6 +405,10 @@ export function writeGrant(grant: Grant | undefined): FieldGrant | undefined {
 const compiled = oncePer(
   ({ fields }: Grant): FieldGrant => (fields === null ? { granted: [], excluded: [] } : compileGrant(fields)),
 )
+
+/** Whether a permission names no field, and so opens no write at all, not even one that names none either. */
+export const grantsNothing = (grant: Grant | undefined): boolean =>
+  grant !== undefined && !grant.fields?.some((spec) => !spec.startsWith('-'))
 
 /**
  * 403 unless the field is granted by the collection's own permission and, in a nested payload, by the path that leads
