@@ -82,19 +82,16 @@ export async function openAccessStore(
     rules = next
     for (const handler of handlers) handler()
   }
-  const reload = inRounds<never, void>(async () => {
-    const next = await readRules(db, catalog.current(), ++version)
-    loadedAt = Date.now()
-    // The collections may have changed while this was read; then it is read again, too.
-    swap({ ...next, catalog: catalog.current() })
-  })
-  const reloadIfStale = inRounds<never, void>(async () => {
+  // One reader: of two beside each other, the one that began before a change could end after the other and undo it.
+  const read = inRounds(async (wanted: readonly ('always' | 'when changed')[]) => {
     const next = await readRules(db, catalog.current(), version)
     loadedAt = Date.now()
-    if (contentOf(next) === contentOf(rules)) return
-    version += 1
-    swap({ ...next, catalog: catalog.current(), version })
+    if (!wanted.includes('always') && contentOf(next) === contentOf(rules)) return
+    // The collections may have changed while this was read; then it is read again, too.
+    swap({ ...next, catalog: catalog.current(), version: ++version })
   })
+  const reload = () => read('always')
+  const reloadIfStale = () => read('when changed')
   const reloadSoon = () => {
     refreshing = true
     reload()

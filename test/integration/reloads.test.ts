@@ -1,0 +1,68 @@
+import { beforeAll, expect, it } from 'vitest'
+import { openAccessStore, readRules } from '../../src/access/store.ts'
+import type { Reader } from '../../src/db/sql.ts'
+import { type Api, startApi } from '../support/api.ts'
+
+/** What a process keeps of roles, permissions and collections is never older than its last notice of a change. */
+
+let api: Api
+
+beforeAll(async () => {
+  api = await startApi()
+})
+
+/** A connection on which the next statement that reads `table` is answered, but the answer not handed out before `release`. */
+function holding(db: Reader, table: string) {
+  const held = Promise.withResolvers<void>()
+  const released = Promise.withResolvers<void>()
+  let isNext = false
+  const any: Reader['any'] = async (query) => {
+    const isHeld = isNext && query.text.includes(`"${table}"`)
+    if (isHeld) isNext = false
+    const rows = await db.any<never>(query)
+    if (!isHeld) return rows
+    held.resolve()
+    await released.promise
+    return rows
+  }
+  const reader: Reader = { any, one: (query) => db.one(query), maybeOne: (query) => db.maybeOne(query) }
+  const holdNext = () => {
+    isNext = true
+  }
+  return { reader, holdNext, held: held.promise, release: () => released.resolve() }
+}
+
+it('a permission that is taken away does not come back by a reading that began before', async () => {
+  const { reserved, catalog, listener, log } = api.runtime
+  const { roleId } = await api.user()
+  const rule = { role_Id: roleId, collection: 'svc_Tasks', action: 'read', fields: '*' }
+  const { id } = (await api.admin('POST', '/permissions', rule)).body
+  const { reader, holdNext, held, release } = holding(reserved, 'svc_Permission')
+  const access = await openAccessStore(reader, catalog, listener, log, 3600)
+  const permissions = () => access.current().permissions.get(roleId) ?? []
+  expect(permissions()).toHaveLength(1)
+  holdNext()
+  const before = access.reloadIfStale()
+  await held
+  expect((await api.admin('DELETE', `/permissions/${id}`)).status).toBe(204)
+  const after = access.reload()
+  // A second reader would have all by now.
+  await Promise.race([after, readRules(reserved, catalog.current(), 0)])
+  release()
+  await Promise.all([before, after])
+  expect(permissions()).toEqual([])
+})
+
+it('new rules that nobody waits for are told to nobody where they are as before', async () => {
+  const { reserved, catalog, listener, log } = api.runtime
+  const access = await openAccessStore(reserved, catalog, listener, log, 3600)
+  let changes = 0
+  access.onChange(() => {
+    changes += 1
+  })
+  const { version } = access.current()
+  await access.reloadIfStale()
+  expect([changes, access.current().version]).toEqual([0, version])
+  await access.reload()
+  expect([changes, access.current().version > version]).toEqual([1, true])
+})
