@@ -104,9 +104,11 @@ function namesUnknown(error: unknown): boolean {
   return error instanceof AppError && (error.code === 'UNKNOWN_COLLECTION' || error.code === 'BAD_QUERY')
 }
 
+/** Of every row: a transaction that began before the last one, and committed after it, has a lower number. */
 async function readStamp(db: Reader): Promise<string> {
   const { stamp } = await db.one<{ stamp: string }>(
-    sql`select count(*) || ' ' || coalesce(max(xmin::text::bigint), 0) as stamp from "svc_SchemaDefinition"`,
+    sql`select coalesce(md5(string_agg("collectionName" || ' ' || xmin, ',' order by "collectionName")), '') as stamp
+      from "svc_SchemaDefinition"`,
   )
   return stamp
 }

@@ -1,5 +1,7 @@
+import pg from 'pg'
 import { beforeAll, expect, it } from 'vitest'
 import { openAccessStore, readRules } from '../../src/access/store.ts'
+import { openCatalog } from '../../src/catalog/store.ts'
 import type { Reader } from '../../src/db/sql.ts'
 import { type Api, startApi } from '../support/api.ts'
 
@@ -65,4 +67,29 @@ it('new rules that nobody waits for are told to nobody where they are as before'
   expect([changes, access.current().version]).toEqual([0, version])
   await access.reload()
   expect([changes, access.current().version > version]).toEqual([1, true])
+})
+
+it('a change of a collection is seen that began before another one and was committed after it', async () => {
+  for (const collectionName of ['early', 'late']) {
+    const schema = { fields: { name: { type: 'String' } } }
+    expect((await api.admin('POST', '/schemas', { collectionName, schema })).status).toBe(201)
+  }
+  const catalog = await openCatalog(api.runtime.reserved, undefined, api.runtime.log)
+  const isSeen = (name: string) => catalog.current().collections.get(name)!.fields.has('note')
+  const addNote = `update "svc_SchemaDefinition"
+    set schema = jsonb_set(schema::jsonb, '{fields,note}', '{"type": "String"}') where "collectionName" = $1`
+  const client = new pg.Client({ connectionString: api.database.url })
+  await client.connect()
+  try {
+    await client.query('begin')
+    await client.query(addNote, ['early'])
+    await api.sql(addNote, ['late'])
+    await catalog.reloadIfStale()
+    expect([isSeen('early'), isSeen('late')]).toEqual([false, true])
+    await client.query('commit')
+    await catalog.reloadIfStale()
+    expect([isSeen('early'), isSeen('late')]).toEqual([true, true])
+  } finally {
+    await client.end()
+  }
 })
