@@ -29,6 +29,9 @@ export default (hooks, { socketService: sockets, notificationService, ItemsServi
   }))
   sockets.registerRoomValidator('staff:', (socket, room, metadata) => metadata?.badge === 'blue')
   sockets.registerRoomValidator('staff:deep:', () => false)
+  const { promise: opened, resolve: open } = Promise.withResolvers()
+  sockets.registerMessageHandler('open', () => open())
+  sockets.registerRoomValidator('held:', () => opened.then(() => false))
   sockets.registerRoomValidator('broken:', () => { throw new Error('a secret') })
   sockets.registerRoomValidator('grant:', (socket) => socket.accountability.permissions.some(({ collection }) => collection === 'badge'))
   sockets.registerRoomValidator('article:', (socket) => socket.accountability.permissions.some(({ collection }) => collection === 'article'))
@@ -52,7 +55,12 @@ beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'daybook-rooms-'))
   await mkdir(join(directory, 'svc-hook-rooms'))
   await writeFile(join(directory, 'svc-hook-rooms/index.mjs'), source)
-  const env = { SOCKET_ENABLED: 'true', REALTIME_ROOMS: 'validated', EXTENSIONS_DIR: directory }
+  const env = {
+    SOCKET_ENABLED: 'true',
+    REALTIME_ROOMS: 'validated',
+    SOCKET_MESSAGE_LIMIT: '1000',
+    EXTENSIONS_DIR: directory,
+  }
   api = await startApi(env)
   address = await api.app.listen({ host: '127.0.0.1', port: 0 })
   await api.admin('POST', '/schemas', {
@@ -144,6 +152,26 @@ describe('validated rooms', () => {
     expect(await hears(a, 'room:kicked')).toEqual([{ room: 'grant:1', kickedBy: null, timestamp: moment }])
     expect((await a.emit('room:list', { prefix: 'grant:' })).rooms).toEqual([])
   })
+
+  it('are left also by a socket whose requests are refused, as too many are waiting', async () => {
+    await api.admin('POST', '/schemas', { collectionName: 'key', schema: { fields: { name: { type: 'String' } } } })
+    const user = await api.user(['article', 'key'].map((collection) => ({ collection, action: 'read' })))
+    const a = await connect(address, user.token)
+    await a.subscribe('key')
+    expect(await a.emit('room:join', { room: 'article:left' })).toMatchObject({ status: 'success' })
+    a.socket.emit('room:join', { room: 'held:1' })
+    const lists = Array.from({ length: 210 }, () => a.emit('room:list', {}))
+    try {
+      expect(await Promise.race(lists)).toMatchObject({ status: 'error', message: 'Too many requests at once' })
+      await api.sql('delete from "svc_Permission" where "role_Id" = $1', [user.roleId])
+      await api.runtime.access.reload()
+      await hears(a, 'unsubscribed')
+    } finally {
+      await (await connect(address, anna.token)).emit('custom', { event: 'open' })
+    }
+    await Promise.all(lists)
+    expect(await hears(a, 'room:kicked')).toMatchObject([{ room: 'article:left' }])
+  })
 })
 
 describe('an extension', () => {
@@ -202,8 +230,8 @@ describe('an extension', () => {
       uniqueUsers: expect.any(Number),
       rooms: expect.any(Number),
       customRooms: data.rooms.length,
-      registeredHandlers: 8,
-      registeredValidators: 5,
+      registeredHandlers: 9,
+      registeredValidators: 6,
     })
     expect(data.stats.totalConnections).toBeGreaterThanOrEqual(data.stats.uniqueUsers)
   })

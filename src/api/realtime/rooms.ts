@@ -75,7 +75,7 @@ export function openRooms(deps: RealtimeReads, io: Server, cluster: Cluster): Ro
   attach(context)
   const requests = Object.entries(roomRequests).map(([name, handle]) => {
     const inTurn = (socket: Socket, request: unknown) =>
-      context.queues.run(socket, () => handle(context, socket, request))
+      context.queues.request(socket, () => handle(context, socket, request))
     return [`room:${name}`, inTurn] as const
   })
   return {
@@ -89,7 +89,7 @@ export function openRooms(deps: RealtimeReads, io: Server, cluster: Cluster): Ro
       if (caller.access === before.access) return
       void socket.leave(tenantRoom(before.tenantId))
       void socket.join(tenantRoom(caller.tenantId))
-      for (const room of roomsOf(context, socket)) leaveInTurn(context, socket, () => reconsider(context, socket, room))
+      leaveInTurn(context, socket, () => reconsiderAll(context, socket))
     },
     // After what it has asked for before, which may be to join another one.
     forget: (socket) => leaveInTurn(context, socket, () => leaveAll(context, socket)),
@@ -169,7 +169,13 @@ function showOut(context: RoomContext, room: Room, socketId: string, kickedBy: s
   context.cluster.notify(context.io, 'svc:removed', room, socketId, kickedBy)
 }
 
-/** After a change of its user's rights. If the validator fails, the socket leaves. */
+/** After a change of its user's rights; of the rooms at its turn, since one may be joined with the rights of before. */
+async function reconsiderAll(context: RoomContext, socket: Socket): Promise<void> {
+  for (const room of roomsOf(context, socket))
+    await reconsider(context, socket, room).catch((error: unknown) => notLeft(context, error))
+}
+
+/** If the validator fails, the socket leaves. */
 async function reconsider(context: RoomContext, socket: Socket, room: Room): Promise<void> {
   const { deps, own, events } = context
   const membership = own.get(socket)?.get(roomKey(room))
@@ -186,10 +192,12 @@ async function leaveAll(context: RoomContext, socket: Socket): Promise<void> {
   for (const outcome of left) if (outcome.status === 'rejected') throw outcome.reason
 }
 
-function leaveInTurn({ deps, queues }: RoomContext, socket: Socket, work: () => Promise<void>): void {
-  queues.run(socket, work).catch((error: unknown) => {
-    deps.log.warn({ err: error }, 'a socket could not leave a room properly')
-  })
+function leaveInTurn(context: RoomContext, socket: Socket, work: () => Promise<void>): void {
+  context.queues.run(socket, work).catch((error: unknown) => notLeft(context, error))
+}
+
+function notLeft({ deps }: RoomContext, error: unknown): void {
+  deps.log.warn({ err: error }, 'a socket could not leave a room properly')
 }
 
 /**
@@ -376,9 +384,11 @@ function roomAnnouncements(deps: Clock, io: Server): RoomAnnouncements {
 /** Metadata as it was given; null where there is none. */
 const metadataValue = (json: string | undefined): unknown => (json === undefined ? null : JSON.parse(json))
 
-/** Requests of one socket, one after the other: a client may join a room and speak in it without waiting in between. */
+/** Work for one socket, one after the other: a client may join a room and speak in it without waiting in between. */
 type Queues = {
-  /** 429 for a socket that has too much waiting. */
+  /** What its client asks for. 429 for a socket that has too much waiting. */
+  request<T>(socket: Socket, work: () => Promise<T>): Promise<T>
+  /** What the server does by itself is never refused: nobody would ask for it again. */
   run<T>(socket: Socket, work: () => Promise<T>): Promise<T>
   /** Resolves when nothing is waiting. */
   idle(): Promise<void>
@@ -388,22 +398,24 @@ const waitingAtMost = 200
 
 function openQueues(): Queues {
   const queues = new Map<Socket, { readonly last: Promise<unknown>; readonly waiting: number }>()
+  const run: Queues['run'] = async (socket, work) => {
+    const before = queues.get(socket)
+    const done = (before?.last ?? Promise.resolve()).then(work, work)
+    queues.set(socket, { last: done, waiting: (before?.waiting ?? 0) + 1 })
+    try {
+      return await done
+    } finally {
+      const now = queues.get(socket)!
+      if (now.waiting === 1) queues.delete(socket)
+      else queues.set(socket, { ...now, waiting: now.waiting - 1 })
+    }
+  }
   return {
-    run: async (socket, work) => {
-      const before = queues.get(socket)
-      // An error that ends a connection is never refused.
-      if (before !== undefined && before.waiting >= waitingAtMost && socket.connected)
-        throw new AppError(429, 'Too many requests at once')
-      const done = (before?.last ?? Promise.resolve()).then(work, work)
-      queues.set(socket, { last: done, waiting: (before?.waiting ?? 0) + 1 })
-      try {
-        return await done
-      } finally {
-        const now = queues.get(socket)!
-        if (now.waiting === 1) queues.delete(socket)
-        else queues.set(socket, { ...now, waiting: now.waiting - 1 })
-      }
+    request: async (socket, work) => {
+      if ((queues.get(socket)?.waiting ?? 0) >= waitingAtMost) throw new AppError(429, 'Too many requests at once')
+      return run(socket, work)
     },
+    run,
     idle: async () => {
       while (queues.size > 0) await Promise.allSettled([...queues.values()].map(({ last }) => last))
     },
