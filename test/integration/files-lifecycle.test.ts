@@ -328,4 +328,19 @@ describe('a move', () => {
     expect(await differences()).toEqual([])
     expect(() => toService(api.runtime, 'nowhere')).toThrow(expect.objectContaining({ status: 400 }))
   })
+
+  it('ends when another one has begun', async () => {
+    for (let i = 0; i < 13; i += 1) await make(`${i}`)
+    let told = 0
+    let taken: Promise<unknown> | undefined
+    const move = moveFiles(api.runtime, systemActor, toService(api.runtime, 'second'), () => {
+      told += 1
+      taken ??= api.sql(`update "svc_TaskLock" set holder = 'x' where name = 'files: a move'`)
+    })
+    await expect(move).rejects.toMatchObject({ status: 409 })
+    await taken
+    expect(told).toBeLessThan(4)
+    expect(await api.sql('select holder from "svc_TaskLock"')).toEqual([{ holder: 'x' }])
+    await api.sql('delete from "svc_TaskLock"')
+  })
 })

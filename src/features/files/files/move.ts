@@ -63,12 +63,14 @@ export async function countMovable({ db }: Reads, { where, values }: FileMove): 
 const atOnce = 4
 const perPage = 100
 const lockSeconds = 60
+const renewMs = 15_000
 const mostErrors = 100
 
 /**
  * Moves files while they are served: the content is copied, the row follows in a commit, and what is at the old place goes
- * after a while. It can be killed at any moment and run again. One at a time: 409 while another one runs. `tell` hears how
- * far it is.
+ * after a while. It can be killed at any moment and run again. `tell` hears how far it is.
+ *
+ * @throws {AppError} 409 while another one runs, and when another one has begun because this one could not say that it lives
  */
 export async function moveFiles(
   deps: FileWrites,
@@ -76,28 +78,44 @@ export async function moveFiles(
   move: FileMove,
   tell: (done: Moved) => void = () => undefined,
 ): Promise<Moved> {
-  const holder = randomUUID()
+  const lock = await holdLock(deps)
   const done = { scanned: 0, moved: 0, skipped: 0, failed: 0, errors: [] as { id: string; message: string }[] }
   let after = '00000000-0000-0000-0000-000000000000'
   try {
     for (;;) {
-      if (!(await takeLock(deps, lockName, holder, lockSeconds))) throw errors.conflict('Files are being moved already')
       goneSignal()?.throwIfAborted()
       const page = await movable(deps, move, after)
       if (page.length === 0) return done
       for (let i = 0; i < page.length; i += atOnce) {
-        await takeLock(deps, lockName, holder, lockSeconds)
+        await lock.renew()
         await Promise.all(page.slice(i, i + atOnce).map((row) => moveOne(deps, actor, move, row, done)))
         tell(done)
       }
       after = page.at(-1)!.id
     }
   } finally {
-    await dropLock(deps, lockName, holder)
+    await lock.release()
   }
 }
 
 const lockName = 'files: a move'
+
+/** Holds the lock until `release`, however long a file takes. `renew` throws 409 when another holds it. */
+async function holdLock(deps: FileWrites) {
+  const holder = randomUUID()
+  const renew = async () => {
+    if (!(await takeLock(deps, lockName, holder, lockSeconds))) throw errors.conflict('Files are being moved already')
+  }
+  await renew()
+  const renewal = setInterval(() => {
+    renew().catch((error: unknown) => deps.log.warn({ err: error }, 'the lock of a move of files could not be renewed'))
+  }, renewMs)
+  const release = async () => {
+    clearInterval(renewal)
+    await dropLock(deps, lockName, holder)
+  }
+  return { renew, release }
+}
 
 const nameOfCopy = ({ id, filename }: MovableRow): string =>
   nameOfReplacement(id, filename.replace(/^[0-9a-f-]{36}-([0-9a-f]{8}-)?/, ''))
