@@ -18,8 +18,8 @@ import type { State, StepNote } from './step.ts'
 
 /**
  * The statements about executions. A claim is `claim_token`: every result needs it, so a process that was given up on, or
- * whose execution was cancelled, keeps nothing any more. `due_at` is when it may be claimed; null while it waits for
- * another one, or is over.
+ * whose execution was cancelled, keeps nothing any more. `due_at` is when it may be claimed, unless a process has it; one
+ * that waits for another is due as soon as that has ended. It is null when it is over.
  */
 
 /** The actor of what belongs to no execution. */
@@ -478,8 +478,8 @@ export function requireKeepable(output: unknown): void {
 /** How an execution stands after what is recorded. */
 export type Standing =
   | { readonly is: 'running' }
-  /** Somebody goes on with it then; null: when another one has ended. */
-  | { readonly is: 'waiting'; readonly inMs: number | null }
+  /** Somebody goes on with it then, or as soon as the one that it waits for has ended. */
+  | { readonly is: 'waiting'; readonly inMs: number }
   | {
       readonly is: 'over'
       readonly status: 'completed' | 'failed'
