@@ -39,17 +39,20 @@ export type MailDelivery =
   | { readonly outcome: 'accepted'; readonly response: string }
   | { readonly outcome: 'refused' | 'delayed' | 'uncertain'; readonly reason: string; readonly problem: MailProblem }
 
-/** The problem, in words that repeat nothing of what the other side has said. */
-type MailProblem =
-  | 'No mail sender is configured'
-  | 'The mail could not be composed'
-  | 'The server must not be reached: it is not a mail port of the public internet'
-  | 'The server could not be reached'
-  | 'The server did not answer in time'
-  | 'No secure connection to the server could be made'
-  | 'The server refused the user name or password'
-  | 'The server refused the message'
-  | 'The connection to the server failed'
+/** The problems, each in words that repeat nothing of what the other side has said. */
+export const mailProblems = {
+  'no sender': 'No mail sender is configured',
+  'not composed': 'The mail could not be composed',
+  'forbidden server': 'The server must not be reached: it is not a mail port of the public internet',
+  unreachable: 'The server could not be reached',
+  'no answer': 'The server did not answer in time',
+  'no TLS': 'No secure connection to the server could be made',
+  'refused credentials': 'The server refused the user name or password',
+  'refused message': 'The server refused the message',
+  'connection failed': 'The connection to the server failed',
+} as const
+
+export type MailProblem = keyof typeof mailProblems
 
 export type Mailer = {
   /** Sends over a pooled connection. Does not throw; aborting makes it `uncertain`. */
@@ -104,7 +107,7 @@ export async function checkSender(sender: SmtpSender, longestMs = longestCheckMs
   })
   const transport = openTransport(sender, quick, getSocket)
   const deadline = Promise.withResolvers<MailProblem>()
-  const timer = setTimeout(() => deadline.resolve('The server did not answer in time'), longestMs)
+  const timer = setTimeout(() => deadline.resolve('no answer'), longestMs)
   const verified = transport.verify().then(
     () => undefined,
     (error: NodemailerError) => problemOf(error),
@@ -129,15 +132,13 @@ export function failedDelivery(error: NodemailerError): Exclude<MailDelivery, { 
 
 function problemOf(error: NodemailerError): MailProblem {
   const { code, responseCode, timeoutType, originalCode } = error
-  if (code === forbidden) return 'The server must not be reached: it is not a mail port of the public internet'
-  if (code === 'EAUTH' || code === 'ENOAUTH' || authenticationReplies.has(responseCode))
-    return 'The server refused the user name or password'
-  if (responseCode !== undefined || code === 'EENVELOPE' || code === 'EMESSAGE') return 'The server refused the message'
-  if (code === 'ETLS' || isHandshakeFailure(error)) return 'No secure connection to the server could be made'
-  if (timeoutType === 'SOCKET_TIMEOUT' || timeoutType === 'GREETING_TIMEOUT' || code === 'EABORT')
-    return 'The server did not answer in time'
+  if (code === forbidden) return 'forbidden server'
+  if (code === 'EAUTH' || code === 'ENOAUTH' || authenticationReplies.has(responseCode)) return 'refused credentials'
+  if (responseCode !== undefined || code === 'EENVELOPE' || code === 'EMESSAGE') return 'refused message'
+  if (code === 'ETLS' || isHandshakeFailure(error)) return 'no TLS'
+  if (timeoutType === 'SOCKET_TIMEOUT' || timeoutType === 'GREETING_TIMEOUT' || code === 'EABORT') return 'no answer'
   const isUnreachable = code === 'EDNS' || timeoutType === 'CONNECT_TIMEOUT' || unreachable.has(originalCode)
-  return isUnreachable ? 'The server could not be reached' : 'The connection to the server failed'
+  return isUnreachable ? 'unreachable' : 'connection failed'
 }
 
 function outcomeOf(error: NodemailerError): 'refused' | 'delayed' | 'uncertain' {

@@ -4,7 +4,7 @@ import { access, mkdtemp, rmdir, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { openLogger } from '../adapters/logger.ts'
-import { checkSender, type SmtpSender } from '../adapters/mailer.ts'
+import { checkSender, type MailProblem, mailProblems, type SmtpSender } from '../adapters/mailer.ts'
 import { openRedis, type Redis } from '../adapters/redis.ts'
 import { openSemaphore } from '../adapters/retry.ts'
 import { pingUpstash } from '../adapters/upstash.ts'
@@ -40,12 +40,12 @@ async function check(sender: SmtpSender): Promise<Finding> {
   const who = `sender ${sender.name} at ${sender.host}:${sender.port}`
   const refusal = await checkSender(sender)
   if (refusal === undefined) return ok('mail', `${who} lets us in`)
-  return problem('mail', `${who}: ${refusal}`, remedyFor(refusal, sender))
+  return problem('mail', `${who}: ${mailProblems[refusal]}`, remedyFor(refusal, sender))
 }
 
-function remedyFor(refusal: string, { name, port, secure }: SmtpSender): string {
-  if (refusal.includes('user name or password')) return `correct user and password of the sender ${name}`
-  if (refusal.includes('secure connection'))
+function remedyFor(refusal: MailProblem, { name, port, secure }: SmtpSender): string {
+  if (refusal === 'refused credentials') return `correct user and password of the sender ${name}`
+  if (refusal === 'no TLS')
     return `correct SMTP_SECURE of the sender ${name}: it is ${secure} with port ${port}; 465 is TLS from the first byte, 587 is STARTTLS`
   return `correct host and port of the sender ${name}, or open the firewall to port ${port}`
 }
@@ -78,7 +78,8 @@ async function checkOne(config: Config, { tenant, settings }: Tenant): Promise<(
     const sender = settingsSender(config, settings)
     if (sender === undefined) return []
     const refusal = await checkSender(sender)
-    return refusal === undefined ? ['works'] : [warning('mail', `${who} at ${placeOf(sender)}: ${refusal}`, remedy)]
+    if (refusal === undefined) return ['works']
+    return [warning('mail', `${who} at ${placeOf(sender)}: ${mailProblems[refusal]}`, remedy)]
   } catch (error) {
     return [warning('mail', `${who}: ${reasonOf(error)}`, remedyForKey)]
   }

@@ -32,7 +32,7 @@ const events = (entity: string): Promise<Event[]> =>
   )
 const create = (headers: Record<string, string> = {}, name = 'x'): Promise<Answer> =>
   api.admin('POST', '/items/cause', { name }, headers)
-const refused = { outcome: 'refused', reason: 'no such mailbox', problem: 'The server refused the message' } as const
+const refused = { outcome: 'refused', reason: 'no such mailbox', problem: 'refused message' } as const
 const last = async (entity: string) => (await events(entity)).at(-1)!
 
 describe('the log has an id of each request', () => {

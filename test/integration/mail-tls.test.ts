@@ -65,7 +65,7 @@ describe.each([
     const { port, seen } = await startServer({ secure })
     expect(await send(port, secure)).toMatchObject({
       outcome: 'delayed',
-      problem: 'No secure connection to the server could be made',
+      problem: 'no TLS',
     })
     expect(seen).toEqual({ secure: [], passwords: [], messages: 0 })
   })

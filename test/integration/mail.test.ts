@@ -412,7 +412,7 @@ describe('when the mail server', () => {
 })
 
 describe('while the server of its sender fails, a mail', () => {
-  const problem = { outcome: 'delayed', reason: 'no greeting', problem: 'The server did not answer in time' } as const
+  const problem = { outcome: 'delayed', reason: 'no greeting', problem: 'no answer' } as const
 
   function closedLanes() {
     const lanes = openLanes(() => ({ name: 'test' }) as SmtpSender)

@@ -11,9 +11,9 @@ import {
 } from '../../src/features/messaging/mail/senders.ts'
 
 const accepted: MailDelivery = { outcome: 'accepted', response: '250' }
-const refused: MailDelivery = { outcome: 'refused', reason: '550', problem: 'The server refused the message' }
-const silent: MailDelivery = { outcome: 'delayed', reason: 'no greeting', problem: 'The server did not answer in time' }
-const unmade: MailDelivery = { outcome: 'delayed', reason: 'x', problem: 'The mail could not be composed' }
+const refused: MailDelivery = { outcome: 'refused', reason: '550', problem: 'refused message' }
+const silent: MailDelivery = { outcome: 'delayed', reason: 'no greeting', problem: 'no answer' }
+const unmade: MailDelivery = { outcome: 'delayed', reason: 'x', problem: 'not composed' }
 
 /** A lane after attempts that took a second each, one after the other from second 1 on. */
 function attempted(...deliveries: (MailDelivery | undefined)[]): SenderLane {

@@ -227,7 +227,7 @@ function keepClaim(deps: UnloggedWrites & Logs, { mail }: MailToSend): { readonl
 function withoutSender({ log }: Logs): DeliveryRecord {
   const reason = 'no mail sender is configured: set MAIL_SENDERS_ENABLED'
   log.warn(reason)
-  return { delivery: { outcome: 'delayed', reason, problem: 'No mail sender is configured' } }
+  return { delivery: { outcome: 'delayed', reason, problem: 'no sender' } }
 }
 
 async function keep(
@@ -249,7 +249,7 @@ async function composeOrFail(
     return await compose(deps, toSend)
   } catch (error) {
     const reason = withoutSecret(`the mail could not be composed: ${(error as Error).message}`, toSend.secret)
-    const problem = 'The mail could not be composed'
+    const problem = 'not composed'
     const isForGood = error instanceof TemplateError || error instanceof AttachmentError
     return { outcome: isForGood ? 'refused' : 'delayed', reason, problem }
   }

@@ -1,5 +1,5 @@
 import { canonicalEmail } from '../../../adapters/email-address.ts'
-import { type Mailer, openMailer } from '../../../adapters/mailer.ts'
+import { type Mailer, mailProblems, openMailer } from '../../../adapters/mailer.ts'
 import { Type } from '../../../adapters/typebox.ts'
 import { AppError } from '../../../errors.ts'
 import { commit } from '../../../events/commit.ts'
@@ -69,7 +69,7 @@ async function sendTestMail(deps: MailWrites, mailer: Mailer, actor: Actor, want
   const attempt = { retryCount: 0, retryLimit: 0, signal: AbortSignal.timeout(longest) }
   const delivery = await attemptMail(deps, mailer, id, attempt)
   if (delivery === undefined || delivery === 'busy') throw failed('The mail was given up')
-  if (delivery.outcome !== 'accepted') throw failed(delivery.problem)
+  if (delivery.outcome !== 'accepted') throw failed(mailProblems[delivery.problem])
 }
 
 function recipientOf(typed: string | undefined): string {

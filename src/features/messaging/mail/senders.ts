@@ -176,9 +176,8 @@ export function ended(
 
 /** A server that refuses a message works; one that refuses us, or says nothing, does not. */
 function verdictOn(delivery: MailDelivery): 'answered' | 'failed' | undefined {
-  if (delivery.outcome === 'accepted' || delivery.problem === 'The server refused the message') return 'answered'
-  const isOurs =
-    delivery.problem === 'No mail sender is configured' || delivery.problem === 'The mail could not be composed'
+  if (delivery.outcome === 'accepted' || delivery.problem === 'refused message') return 'answered'
+  const isOurs = delivery.problem === 'no sender' || delivery.problem === 'not composed'
   return isOurs ? undefined : 'failed'
 }
 
