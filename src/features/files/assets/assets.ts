@@ -453,7 +453,10 @@ function openSharedWork<T>() {
     const left = new AbortController()
     // Several callers share it: its statements must not end when the first of them leaves.
     const nobody = { caller: 'assets', gone: undefined, places: 0 }
-    const result = workFor(nobody, () => work(left.signal)).finally(() => running.delete(name))
+    const result = workFor(nobody, () => work(left.signal)).finally(() => {
+      // Work that is given up may end after its successor has begun.
+      if (running.get(name) === shared) running.delete(name)
+    })
     const shared: Shared = { result, left, waiting: 0 }
     running.set(name, shared)
     return shared
