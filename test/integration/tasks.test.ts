@@ -219,6 +219,45 @@ describe('progress', () => {
     expect(await told(reader, 'task:left')).toEqual({ taskId: String(id) })
     expect(stranger.notices.filter(({ name }) => name.startsWith('task:'))).toEqual([])
   })
+
+  it('is told in the order in which it is read, and again after the connection that hears of it was lost', async () => {
+    const own = await startApi({ SOCKET_ENABLED: 'true' }, api.database)
+    const address = await own.app.listen({ host: '127.0.0.1', port: 0 })
+    const id = await create({})
+    const claim = (await claimById(api.runtime, id))!
+    const { token } = (await api.anonymous('POST', '/auth/login', administrator)).body
+    const client = await connect(address, token)
+    expect(await client.emit('task:join', { taskId: id })).toMatchObject({ status: 'success' })
+    const told = () => client.notices.filter(({ name }) => name === 'task:progress').map(({ body }) => body.progress)
+    const { db } = own.runtime
+    const { promise: released, resolve: release } = Promise.withResolvers<void>()
+    const { promise: held, resolve: hold } = Promise.withResolvers<void>()
+    const { runQuick } = db
+    // The first answer is there, and handed out late.
+    Object.assign(db, {
+      runQuick: async (...statement: Parameters<typeof runQuick>) => {
+        if (!statement[0].includes('svc_Tasks')) return runQuick(...statement)
+        Object.assign(db, { runQuick })
+        const rows = await runQuick(...statement)
+        hold()
+        await released
+        return rows
+      },
+    })
+    await storeProgress(api.runtime, claim, { share: 0.25, message: null })
+    await held
+    await storeProgress(api.runtime, claim, { share: 0.5, message: null })
+    await storeProgress(api.runtime, claim, { share: 0.75, message: null })
+    release()
+    await waitFor(() => told().includes(0.75))
+    expect(told()).toEqual([...told()].sort())
+    await api.sql('update "svc_Tasks" set progress = 1 where id = $1', [id])
+    await api.sql(
+      `select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and application_name = 'daybook listen'`,
+    )
+    await waitFor(() => told().at(-1) === 1)
+    expect(client.notices.filter(({ name }) => name === 'task:left')).toEqual([])
+  })
 })
 
 describe('schedules and locks', () => {

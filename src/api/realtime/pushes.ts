@@ -3,6 +3,7 @@ import type { Logs } from '../../adapters/logger.ts'
 import { withFreshCatalog } from '../../catalog/store.ts'
 import type { Configuration } from '../../config/config.ts'
 import type { Listening } from '../../db/listener.ts'
+import { inRounds } from '../../db/rounds.ts'
 import { rawQuery } from '../../db/sql.ts'
 import { watchExecution } from '../../db/unlogged/work.ts'
 import { AppError } from '../../errors.ts'
@@ -71,20 +72,37 @@ export function openTaskProgress(
   }
 
   const report = async (socket: Socket, id: string) => {
+    if (!socket.rooms.has(taskRoom(id))) return
     try {
       socket.emit('task:progress', { ...(await read(socket, id)), timestamp: deps.clock().toISOString() })
     } catch (error) {
-      if (!(error instanceof AppError)) deps.log.error({ err: error, taskId: id }, 'progress could not be sent')
+      if (!(error instanceof AppError && (error.status === 403 || error.status === 404)))
+        return deps.log.error({ err: error, taskId: id }, 'progress could not be sent')
       await socket.leave(taskRoom(id))
       socket.emit('task:left', { taskId: id })
     }
   }
-
-  deps.listener.on('svc_progress', (id) => {
+  const reports = new WeakMap<Socket, Map<string, () => Promise<void>>>()
+  /** Of two reads beside each other, the older one could be sent last. */
+  const reportInTurn = (socket: Socket, id: string): Promise<void> => {
+    const own = reports.get(socket) ?? new Map<string, () => Promise<void>>()
+    reports.set(socket, own)
+    for (const known of own.keys()) if (!socket.rooms.has(taskRoom(known))) own.delete(known)
+    const inTurn = own.get(id) ?? inRounds<never, void>(() => report(socket, id))
+    own.set(id, inTurn)
+    return inTurn()
+  }
+  const reportToAll = (id: string) => {
     for (const socketId of io.sockets.adapter.rooms.get(taskRoom(id)) ?? []) {
       const socket = io.sockets.sockets.get(socketId)
-      if (socket !== undefined) void report(socket, id)
+      if (socket !== undefined) void reportInTurn(socket, id)
     }
+  }
+  deps.listener.on('svc_progress', reportToAll)
+  // The last notice of a task may have been among what was lost.
+  deps.listener.onReconnect(() => {
+    for (const room of io.sockets.adapter.rooms.keys())
+      if (room.startsWith(taskRoom(''))) reportToAll(room.slice(taskRoom('').length))
   })
 
   return {
