@@ -5,6 +5,7 @@ import type { CurrentAccess } from '../access/store.ts'
 import type { Logs } from '../adapters/logger.ts'
 import type { Configuration } from '../config/config.ts'
 import { directUrl, tlsOptions, withoutSslMode } from '../db/pools.ts'
+import { inRounds } from '../db/rounds.ts'
 import { AppError } from '../errors.ts'
 import { type Feed, openFeed } from '../events/feed.ts'
 import { bearerOf, callerOfToken, cookieNamesOf, tokenOfCookies } from '../features/accounts/auth/auth.ts'
@@ -72,7 +73,14 @@ export async function openRealtime(
   })
   io.bind(engine)
   const sockets = () => [...io.sockets.sockets.values()]
-  const check = (socket: Socket): Promise<void> => recheck(deps, channels, socket).then(() => checkAtEnd(socket, check))
+  const checks = new WeakMap<Socket, () => Promise<void>>()
+  /** Of two beside each other, the one that began with the rights of before could end last. */
+  const check = (socket: Socket): Promise<void> => {
+    const newCheck = () => recheck(deps, channels, socket).then(() => checkAtEnd(socket, check))
+    const inTurn = checks.get(socket) ?? inRounds<never, void>(newCheck)
+    checks.set(socket, inTurn)
+    return inTurn()
+  }
   const confirmAll = async () => {
     if (!deps.listener.isLive()) await Promise.all(sockets().map(check))
   }

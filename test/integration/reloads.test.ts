@@ -4,13 +4,15 @@ import { openAccessStore, readRules } from '../../src/access/store.ts'
 import { openCatalog } from '../../src/catalog/store.ts'
 import type { Reader } from '../../src/db/sql.ts'
 import { type Api, startApi } from '../support/api.ts'
+import { connect } from '../support/socket.ts'
+import { waitFor } from '../support/wait.ts'
 
-/** What a process keeps of roles, permissions and collections is never older than its last notice of a change. */
+/** What a process keeps of roles, permissions, collections and callers is never older than its last notice of a change. */
 
 let api: Api
 
 beforeAll(async () => {
-  api = await startApi()
+  api = await startApi({ SOCKET_ENABLED: 'true' })
 })
 
 /** A connection on which the next statement that reads `table` is answered, but the answer not handed out before `release`. */
@@ -92,4 +94,35 @@ it('a change of a collection is seen that began before another one and was commi
   } finally {
     await client.end()
   }
+})
+
+it('a socket has the rights of its last check, though one that began before ends after it', async () => {
+  const schema = { fields: { name: { type: 'String' } } }
+  expect((await api.admin('POST', '/schemas', { collectionName: 'watched', schema })).status).toBe(201)
+  const user = await api.user([{ collection: 'watched', action: 'read' }])
+  const other = await api.user()
+  const client = await connect(await api.app.listen({ host: '127.0.0.1', port: 0 }), user.token)
+  expect(await client.subscribe('watched')).toMatchObject({ status: 'success' })
+  const { sessions } = api.runtime
+  const { find } = sessions
+  const held = Promise.withResolvers<void>()
+  const released = Promise.withResolvers<void>()
+  Object.assign(sessions, {
+    find: async (sessionToken: string) => {
+      Object.assign(sessions, { find })
+      const session = await find(sessionToken)
+      held.resolve()
+      await released.promise
+      return session
+    },
+  })
+  await sessions.ended([`user:${user.id}`])
+  await held.promise
+  await api.sql('update "svc_UserRole" set "role_Id" = $2 where "user_Id" = $1', [user.id, other.roleId])
+  await sessions.ended([`user:${user.id}`])
+  // A second check would have its answer by now.
+  await find(user.token)
+  released.resolve()
+  await waitFor(() => client.notices.some(({ name }) => name === 'unsubscribed'))
+  expect(await client.subscribe('watched')).toMatchObject({ status: 'error', code: 'FORBIDDEN' })
 })
