@@ -218,6 +218,11 @@ export const floors: readonly Floor[] = [
   { name: 'errors', places: ['errors.ts'], hides: 'every refusal: status, code, message', mayImport: [] },
 ]
 
+/*
+ * A slice has its HTTP in `routes.ts`, and what others may use in the file of its name: its public face. One that nobody uses
+ * needs none. Where its SQL stands is no rule: `queries.ts` is for slices with many statements.
+ */
+
 /** Wings that are one slice; in the others each folder is one. */
 const wholeWings = ['settings']
 const dividedWings = ['accounts', 'data', 'files', 'messaging', 'operations', 'work']
