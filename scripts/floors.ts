@@ -178,7 +178,7 @@ export const floors: readonly Floor[] = [
     name: 'events',
     places: ['events/'],
     hides:
-      '`types.ts` (every event), `actor.ts` (who did it, and what led to it), `jobs.ts` (every queue), `reactions.ts` (the jobs that follow from an event), `commit.ts` (the door for changes), `row-batches.ts` (one-row writes of several requests by one statement), `direct-session.ts` (setup and migrations), `log-table.ts` (table and publication), `log.ts` (the doors through its guard, how statements name the actor, the ids of events), `feed*.ts`, `cursor.ts`, `consumer.ts` (consumers of the log, which miss nothing), `progress.ts` (progress of long work), `seals/` (a signed chain over the log)',
+      '`types.ts` (every event), `actor.ts` (who did it, and what led to it), `jobs.ts` (every queue), `reactions.ts` (the jobs that follow from an event), `commit.ts` (the door for changes), `row-batches.ts` (one-row writes of several requests by one statement), `direct-session.ts` (the connection of setup, migrations and the upkeep of the log), `log-table.ts` (table and publication), `log.ts` (the doors through its guard, how statements name the actor, the ids of events), `feed*.ts`, `cursor.ts`, `consumer.ts` (consumers of the log, which miss nothing), `progress.ts` (progress of long work), `seals/` (a signed chain over the log)',
     mayImport: ['catalog', 'db', 'adapters', 'admission', 'config'],
   },
   {
@@ -191,7 +191,7 @@ export const floors: readonly Floor[] = [
     name: 'db',
     places: ['db/'],
     hides:
-      'connection pools, among them the read-only one of the routes, and the way of statements to PostgreSQL; `poolers/` detects poolers on that way, `replicas/` reads from standbys, `embedded/` runs the server that comes along; `unlogged/` is the second and last door for writes',
+      'connection pools, among them the read-only one of the routes, and the way of statements to PostgreSQL; `poolers/` detects poolers on that way, `replicas/` reads from standbys, `embedded/` runs the server that comes along; `unlogged/` is the door for writes that are no events',
     mayImport: ['adapters', 'admission', 'config'],
   },
   {

@@ -25,8 +25,9 @@ import {
 import type { Tx, UnloggedWrites, WriteKey } from './sql.ts'
 
 /**
- * The connections that may write. Only `events/commit.ts`, `db/unlogged/`, `events/direct-session.ts`, `process/runtime.ts` and
- * `setup/setup.ts` may import this file (checked by the import rules), so every write goes through one of the two doors.
+ * The connections that may write. Only `events/commit.ts`, `db/unlogged/run.ts` and `process/runtime.ts`, which opens it, may
+ * import this file (checked by the import rules), so whoever writes by them goes through one of two doors. The third door,
+ * `events/direct-session.ts`, opens a connection of its own: for setup, migrations and the upkeep of the log.
  */
 export type WritePool = {
   /** Runs `work` in a transaction, again on serialization conflicts. It waits for no connection when `gone` aborts. */
