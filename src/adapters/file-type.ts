@@ -24,3 +24,24 @@ const registered: ReadonlyMap<string, string> = new Map([
   ['yaml', 'application/yaml'],
   ['yml', 'application/yaml'],
 ])
+
+/** `text/html` of `Text/HTML; charset=utf-8`. */
+export const essenceOf = (type: string): string => type.split(';', 1)[0]!.trim().toLowerCase()
+
+/** Whether a browser may run content of a type, or load other content by it. */
+export const isExecutable = (type: string): boolean => {
+  const essence = essenceOf(type)
+  return executable.has(essence) || executableFamily.test(essence)
+}
+
+const executable: ReadonlySet<string> = new Set([
+  'text/xsl',
+  'application/xml-dtd',
+  'application/x-shockwave-flash',
+  'multipart/x-mixed-replace',
+  'message/rfc822',
+  'text/vbscript',
+  'text/cache-manifest',
+])
+/** Whatever such a type is called otherwise: `image/svg+xml`, `text/x-server-parsed-html`. */
+const executableFamily = /html|svg|xml$|javascript|ecmascript|\/(x-)?(j|live)script[\d.]*$/

@@ -190,6 +190,14 @@ describe('an upload', () => {
       false,
     ],
     [
+      'a film that runs, in an archive',
+      Buffer.from('504b0304140000000000', 'hex'),
+      'a.swf',
+      'application/x-shockwave-flash',
+      'application/zip',
+      false,
+    ],
+    [
       'a compressed drawing',
       Buffer.from('1f8b0800000000000003', 'hex'),
       'a.svgz',

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest'
+import { isExecutable } from '../../src/adapters/file-type.ts'
 import { parseConfig } from '../../src/config/config.ts'
 import { assetAccess, secureProxyRefusal } from '../../src/features/files/assets/assets.ts'
-import { attachment, deliveryHeaders, isExecutable } from '../../src/features/files/assets/delivery.ts'
+import { attachment, deliveryHeaders } from '../../src/features/files/assets/delivery.ts'
 
 const config = (env = {}) => parseConfig({ SECRET_KEY: 'x'.repeat(40), ...env })
 const file = { type: 'image/png', isTypeProven: true, name: 'a.png' }
@@ -17,7 +18,8 @@ describe('types that may run', () => {
       'application/xml',
     ],
     ...['text/javascript', 'application/javascript', 'application/x-javascript', 'text/ecmascript', 'text/jscript'],
-    ...['application/rss+xml', 'text/javascript1.5', 'text/x-ecmascript'],
+    ...['application/rss+xml', 'text/javascript1.5', 'text/x-ecmascript', 'text/x-server-parsed-html'],
+    ...['application/x-shockwave-flash', 'application/xml-dtd', 'text/vbscript', 'message/rfc822'],
   ])('%s', (type) => expect(isExecutable(type)).toBe(true))
 
   it.each([

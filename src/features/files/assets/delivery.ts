@@ -1,5 +1,8 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import { essenceOf, isExecutable } from '../../../adapters/file-type.ts'
 import type { Config } from '../../../config/config.ts'
+
+export { essenceOf } from '../../../adapters/file-type.ts'
 
 /* Headers about a file for browsers, so that an uploaded file never runs in the name of this origin. */
 
@@ -12,29 +15,6 @@ export type DeliverableFile = {
   /** The name for saving it. */
   readonly name: string
 }
-
-/** Types that a browser may run or that may load others, whatever they are called. */
-const executable = new Set([
-  'text/html',
-  'text/xml',
-  'text/xsl',
-  'application/xml',
-  'application/xml-dtd',
-  'application/x-shockwave-flash',
-  'multipart/x-mixed-replace',
-  'message/rfc822',
-  'text/vbscript',
-  'text/cache-manifest',
-])
-const executableFamily = /\+xml$|\/(x-)?(java|ecma|j|live)script[\d.]*$/
-
-export const isExecutable = (type: string): boolean => {
-  const essence = essenceOf(type)
-  return executable.has(essence) || executableFamily.test(essence)
-}
-
-/** `text/html` of `Text/HTML; charset=utf-8`. */
-export const essenceOf = (type: string): string => type.split(';', 1)[0]!.trim().toLowerCase()
 
 /** Texts prove nothing by their content. As long as a browser does not guess, these are shown as what they are. */
 const harmlessTexts = new Set([

@@ -2,6 +2,7 @@ import { hash } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { identified } from '../../../access/principal.ts'
+import { essenceOf } from '../../../adapters/file-type.ts'
 import { Type } from '../../../adapters/typebox.ts'
 import { goneSignal } from '../../../admission/asker.ts'
 import { AppError } from '../../../errors.ts'
@@ -37,7 +38,6 @@ import {
   conditionOf,
   type DeliverableFile,
   deliveryHeaders,
-  essenceOf,
   isShown,
   partOf,
   type Validators,

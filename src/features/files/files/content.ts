@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { provenType, tellingBytes, usualType } from '../../../adapters/file-type.ts'
+import { essenceOf, isExecutable, provenType, tellingBytes, usualType } from '../../../adapters/file-type.ts'
 import type { Logs } from '../../../adapters/logger.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Reads } from '../../../db/pools.ts'
@@ -215,7 +215,7 @@ const unknown = 'application/octet-stream'
 
 /** Without parameters, in lower case, by its registered name; undefined where nothing is said. */
 function usual(type: string | undefined): string | undefined {
-  const bare = type?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
+  const bare = essenceOf(type ?? '')
   if (!/^[a-z0-9][a-z0-9!#$&^_.+-]{0,126}\/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}$/.test(bare) || bare === unknown)
     return undefined
   return synonyms[bare] ?? bare
@@ -240,8 +240,6 @@ const synonyms: Readonly<Record<string, string>> = {
 const halfOf = (type: string): string => type.split('/', 1)[0]!
 const isMedia = (type: string): boolean => /^(image|audio|video)\//.test(type)
 const isContainer = (type: string): boolean => /^application\/(zip|xml|x-cfb|ogg|gzip)$/.test(type)
-/** Types that a browser would run. */
-const isExecutable = (type: string): boolean => /html|svg|javascript|ecmascript|xml$/.test(type)
 
 /** The capabilities to store content. */
 export type ContentWrites = UnloggedWrites & Configuration & StorageServices & ImageProcessing & Logs
