@@ -208,7 +208,6 @@ export async function tenantOf(tx: Reader, tenantId: string): Promise<TenantRow 
  */
 export function deleteOldMails(status: 'sent' | 'failed', days: number, atMost: number) {
   return {
-    name: 'delete_old_mails',
     text: `${actorCte(1)}, old as materialized (
     select id from "svc_EmailLog"
     where status = $2 and "createdAt" < now() - make_interval(days => $3) and "updatedAt" < now() - make_interval(days => $3)

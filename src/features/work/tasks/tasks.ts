@@ -139,7 +139,7 @@ function statementOf(claim: AttemptClaim, outcome: Exclude<AttemptOutcome, { sta
  * `attempt_token`; `started_at` is when the attempt began, `heartbeat_at` the last sign of life of its worker.
  */
 
-type TaskStatement = { readonly text: string; readonly values: readonly unknown[]; readonly name: string }
+type TaskStatement = { readonly text: string; readonly values: readonly unknown[] }
 
 const claimable = `t.task_status = 'Not started' and t.status is distinct from 'archived'
   and (t.retry_at is null or t.retry_at <= now())`
@@ -172,7 +172,6 @@ const isolated = (types: string) => `(t.retry_count > 0 or t.type = any(${types}
 /** Claims up to `limit` due tasks, those that have been due the longest. Of rows that others claim none. */
 function claimDueTasks({ types, isolatedTypes, isolatedAtMost }: ClaimFilter, limit: number): TaskStatement {
   return {
-    name: 'claim_due_tasks',
     text: `${actorCte(1)}, earliest as materialized (
     select t.id, t.scheduled_time, ${isolated('$4')} as isolated from "svc_Tasks" t
     where ${claimable} and t.scheduled_time <= now() and t.type = any($2::text[])
@@ -189,7 +188,6 @@ function claimDueTasks({ types, isolatedTypes, isolatedAtMost }: ClaimFilter, li
 /** Claims one task, due or not; no row when it is not to be had. */
 function claimTaskById(id: number): TaskStatement {
   return {
-    name: 'claim_task',
     text: `${actorCte(1)} ${claim} from ctx where t.id = $2 and ${claimable} returning ${claimed}`,
     values: [id],
   }
@@ -201,7 +199,6 @@ const held = `t.id = $2 and t.attempt_token = $3 and t.task_status = 'Running'`
 /** Ends an attempt in success; no row when it has lost its claim. `result` is JSON text. */
 function completeClaimed({ id, token }: AttemptClaim, result: string | null): TaskStatement {
   return {
-    name: 'complete_task',
     text: `${actorCte(1)} update "svc_Tasks" t
   set task_status = 'Completed', result_data = $4::jsonb, error_data = null, progress = 1, ${released}
   from ctx where ${held} returning t.id`,
@@ -212,7 +209,6 @@ function completeClaimed({ id, token }: AttemptClaim, result: string | null): Ta
 /** Ends an attempt whose handler has failed. */
 function failClaimed({ id, token }: AttemptClaim, message: string): TaskStatement {
   return {
-    name: 'fail_task',
     text: `${actorCte(1)} update "svc_Tasks" t
   set task_status = 'Error', error_data = jsonb_build_object('message', $4::text), ${released}
   from ctx where ${held} returning t.id`,
@@ -223,7 +219,6 @@ function failClaimed({ id, token }: AttemptClaim, message: string): TaskStatemen
 /** Gives a task back that this worker cannot go on with: no attempt was spent. */
 function giveBackClaimed({ id, token }: AttemptClaim): TaskStatement {
   return {
-    name: 'give_back_task',
     text: `${actorCte(1)} update "svc_Tasks" t set task_status = 'Not started', ${released}
   from ctx where ${held} returning t.id`,
     values: [id, token],
@@ -241,7 +236,6 @@ const setBack = (message: string) => `
 /** Ends an attempt that came to no end by itself: the task is tried again while it has retries, else it fails. */
 function setBackClaimed({ id, token }: AttemptClaim, message: string): TaskStatement {
   return {
-    name: 'set_back_task',
     text: `${actorCte(1)} update "svc_Tasks" t ${setBack('$4::text')}
   from ctx where ${held} returning t.id`,
     values: [id, token, message],
@@ -254,7 +248,6 @@ function setBackClaimed({ id, token }: AttemptClaim, message: string): TaskState
  */
 function recoverStalledTasks(stallSeconds: number): TaskStatement {
   return {
-    name: 'recover_tasks',
     text: `${actorCte(1)}, stalled as materialized (
     select id from "svc_Tasks"
     where task_status = 'Running'
