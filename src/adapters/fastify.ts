@@ -96,7 +96,7 @@ export function acceptMultipart(app: App, given: FormLimits): void {
 const mostParts = ({ fields }: Required<FormLimits>): number => fields + 1 + mostForeign
 
 /** A field, or the file that was asked for: its content comes once, and is skipped where it is not read. */
-export type FormPart =
+type FormPart =
   | { readonly type: 'field'; readonly name: string; readonly value: string; readonly mimetype: string }
   | FormFile
 export type FormFile = {

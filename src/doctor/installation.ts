@@ -80,7 +80,7 @@ const foreignSql = `with own as (select oid from pg_namespace where nspname = an
   order by array_position(array['schema', 'publication', 'table', 'function', 'type'], f.kind), f.name`
 
 /** One finding for each other owner. A publication works whoever owns it; only setup could not bring it up to date. */
-export function judgeOwners(role: string, foreign: readonly Foreign[]): Finding[] {
+function judgeOwners(role: string, foreign: readonly Foreign[]): Finding[] {
   if (foreign.length === 0) return [ok('role', `${role} owns the schemas, the tables and the publication`)]
   return [...Map.groupBy(foreign, ({ owner }) => owner)].map(([owner, things]) => {
     const says = `${listed(things)} ${things.length === 1 ? 'belongs' : 'belong'} to ${owner}, not to ${role}`

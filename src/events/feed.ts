@@ -35,8 +35,6 @@ type OnEvents = (batch: readonly LogEvent[], resume: string) => void | Promise<v
 export type Subscription = {
   /** Resolves with the encoded cursor from which events will be delivered; for `now`, when now is. */
   readonly started: Promise<string>
-  /** The encoded cursor after the last batch that was handled; undefined until started. */
-  cursor(): string | undefined
   /** No batch begins after this; one that is being handled may finish. */
   close(): void
 }
@@ -143,7 +141,6 @@ function follow({ db, tail, log, from, onEvents, onError, onEnd }: Follower): Su
   deliver().catch(fail)
   return {
     started,
-    cursor: () => (reached === undefined ? undefined : encodeCursor(reached)),
     close,
   }
 }

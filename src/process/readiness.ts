@@ -9,7 +9,7 @@ export type PartCheck = { readonly ok: boolean; readonly reason?: string; readon
 const timeoutMs = 5000
 
 /** The end of the time for all that one request looks at. */
-export type Deadline = Promise<PartCheck>
+type Deadline = Promise<PartCheck>
 
 export function readyDeadline(): Deadline {
   return delay(timeoutMs, { ok: false, reason: `no answer within ${timeoutMs} ms` }, { ref: false })

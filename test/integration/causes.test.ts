@@ -4,10 +4,10 @@ import { causesOf } from '../../src/events/consumer.ts'
 import { actorOfJob } from '../../src/events/jobs.ts'
 import { systemActor } from '../../src/events/types.ts'
 import { contextFor, type ExtensionContext } from '../../src/extensions/context.ts'
-import { sendMail } from '../../src/features/messaging/mail/jobs.ts'
 import { causeOfTask, claimDue, record } from '../../src/features/work/tasks/tasks.ts'
 import { runQueue } from '../../src/workers/loop.ts'
 import { type Answer, type Api, startApi } from '../support/api.ts'
+import { sendMail } from '../support/mails.ts'
 import { waitFor } from '../support/wait.ts'
 
 /** What the log says of requests: their own ids, the agents that made them, and what they led to. */

@@ -1,10 +1,10 @@
 import pino from 'pino'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { openMailer } from '../../src/adapters/mailer.ts'
-import { sendMail } from '../../src/features/messaging/mail/jobs.ts'
 import { runSetup } from '../../src/setup/setup.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { configured } from '../support/configured.ts'
+import { sendMail } from '../support/mails.ts'
 import { testConfig } from '../support/prepare.ts'
 import { storeFile } from '../support/stored-files.ts'
 

@@ -14,11 +14,9 @@ import { repeat } from '../wakeup.ts'
 export type Claims = {
   /** `onLost` is called when another worker has the task by now. */
   hold(claim: AttemptClaim, onLost: () => void): void
-  get(id: number): AttemptClaim | undefined
   progress(id: number, progress: TaskProgress): void
   /** Records the outcome and lets go; false when the task was lost. */
   settle(claim: AttemptClaim, outcome: AttemptOutcome): Promise<boolean>
-  readonly size: number
   /** Outcomes that the database will not take are left to the recovery from here on. */
   giveUp(): void
   close(): void
@@ -71,7 +69,6 @@ export function openClaims(deps: Writes): Claims {
   return {
     hold: (claim, onLost) =>
       void held.set(claim.token, { ...claimOnly(claim), onLost, unsaved: undefined, hasReported: false, misses: 0 }),
-    get: (id) => [...held.values()].find((claim) => claim.id === id),
     progress(id, progress) {
       for (const attempt of held.values())
         if (attempt.id === id) Object.assign(attempt, { unsaved: progress, hasReported: true })
@@ -83,9 +80,6 @@ export function openClaims(deps: Writes): Claims {
       held.delete(claim.token)
       if (isRecorded && reported) await tellTaskEnded(deps, claim.id)
       return isRecorded
-    },
-    get size() {
-      return held.size
     },
     giveUp: () => givenUp.abort(),
     close() {

@@ -308,7 +308,7 @@ function memberText(value: ParamValue): string {
 }
 
 /** A request of `GET /changes`, checked against the rights of its caller. */
-export type ChangesRequest = {
+type ChangesRequest = {
   /** Undefined: from now. */
   readonly since: Cursor | undefined
   /** Those that were named; undefined for all. */

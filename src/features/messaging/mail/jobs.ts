@@ -82,25 +82,13 @@ const renewMs = 15_000
 const abandonedAfterSeconds = 600
 
 /**
- * Sends one mail. Database effects happen once, the mail is sent at least once: a repetition is possible only when
- * the line broke, or this process died, before the answer of the SMTP server was recorded, and has the same
- * Message-ID.
+ * Sends one mail for a job that has a place in its sender's lane, which it gives back. Database effects happen once, the mail
+ * is sent at least once: a repetition is possible only when the line broke, or this process died, before the answer of the
+ * SMTP server was recorded, and has the same Message-ID. While the sender's server fails nothing is tried: the job goes back
+ * to the queue at once, and after its last attempt the mail is recorded as `failed`.
  *
  * Throws when the mail shall be tried again (the queue's backoff) and when the last attempt failed; a refused mail is
  * recorded as `failed` and needs no further attempt.
- */
-export async function sendMail(
-  deps: MailWrites,
-  mailer: Mailer,
-  emailLogId: string,
-  attempt: MailAttempt,
-): Promise<void> {
-  throwUnlessOver(await attemptMail(deps, mailer, emailLogId, attempt))
-}
-
-/**
- * The same for a job that has a place in its sender's lane, which it gives back. While the sender's server fails nothing
- * is tried: the job goes back to the queue at once, and after its last attempt the mail is recorded as `failed`.
  */
 export async function sendMailInLane(
   deps: MailWrites,
@@ -117,16 +105,12 @@ export async function sendMailInLane(
   } finally {
     lanes.leave(job.id, closed === undefined && attempted! !== 'busy' ? attempted! : undefined)
   }
-  throwUnlessOver(attempted)
+  if (attempted === 'busy') throw new Error('another worker holds the mail')
+  if (attempted?.outcome === 'delayed' || attempted?.outcome === 'uncertain') throw new Error(attempted.reason)
 }
 
 type JobOfGroup = MailAttempt & { readonly id: string; readonly group: string | undefined }
 type AttemptResult = MailDelivery | 'busy' | undefined
-
-function throwUnlessOver(attempted: AttemptResult): void {
-  if (attempted === 'busy') throw new Error('another worker holds the mail')
-  if (attempted?.outcome === 'delayed' || attempted?.outcome === 'uncertain') throw new Error(attempted.reason)
-}
 
 /** One attempt, recorded in svc_EmailLog. Undefined when there was nothing to send any more, which is recorded too. */
 export async function attemptMail(
