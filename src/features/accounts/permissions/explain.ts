@@ -79,7 +79,7 @@ type DroppedField = { readonly field: string; readonly reason: string }
 type AskedField = { readonly field: string; readonly allowed: boolean; readonly reason: string | null }
 
 type Through = Pick<OpenedRelation, 'relation' | 'fields'> & {
-  /** The role that has the permission. */
+  /** The collection of the permission. */
   readonly collection: string
   readonly permission: string
 }
