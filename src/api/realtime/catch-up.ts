@@ -16,7 +16,7 @@ import { resolveEnv, resolveList } from '../../query/resolve.ts'
 import type { Statement } from '../../query/sql.ts'
 import type { RealtimeReads } from '../capabilities.ts'
 import type { Outbox } from './connections.ts'
-import { currentView, type Subscriber } from './subscription.ts'
+import { currentView, type Subscriber } from './registry.ts'
 import { changesSeen, fieldsOf, partsOf, scopesRows } from './views.ts'
 
 /*

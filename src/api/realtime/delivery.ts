@@ -22,18 +22,8 @@ import type { RealtimeReads } from '../capabilities.ts'
 import { type CatchUp, openCatchUp, openSnapshots, readBackoff, type Snapshots } from './catch-up.ts'
 import type { Outbox } from './connections.ts'
 import { readMessage } from './messages.ts'
-import {
-  beginning,
-  type MessageInput,
-  openRegistry,
-  openShapes,
-  openWatched,
-  type Shape,
-  type Subscriber,
-  type SubscriptionEffect,
-  type SubscriptionInput,
-  step,
-} from './subscription.ts'
+import { openRegistry, openShapes, openWatched, type Shape, type Subscriber } from './registry.ts'
+import { beginning, type MessageInput, type SubscriptionEffect, type SubscriptionInput, step } from './subscription.ts'
 import {
   changesSeen,
   compileView,
