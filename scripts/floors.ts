@@ -171,7 +171,7 @@ export const floors: readonly Floor[] = [
     name: 'cache',
     places: ['cache/'],
     hides:
-      'cached answers: `log-watch.ts` asks the log for changes, `data-cache.ts` keeps answers and judges their age, `admission-policy.ts` decides which answers to keep without being asked, `shared-store.ts` is what processes share through Redis or Upstash: answers, the jobs that remove stale ones, and which version of the rules is current',
+      'cached answers: `log-watch.ts` asks the log for changes, `data-cache.ts` keeps answers and judges their age, `admission-policy.ts` decides which answers to keep without being asked, `shared-store.ts` is what processes share through Redis or Upstash: answers, and the jobs that remove stale ones; by `system-sync.ts` they tell each other there which version of the rules is current',
     mayImport: ['events', 'catalog', 'db', 'adapters', 'config'],
   },
   {
