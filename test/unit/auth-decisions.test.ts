@@ -2,10 +2,10 @@ import { describe, expect, it } from 'vitest'
 import type { Role } from '../../src/access/store.ts'
 import { AppError } from '../../src/errors.ts'
 import {
+  chooseMembership,
   decideAddressConfirmation,
   decideAddressRequest,
   decideAskedRole,
-  decideMembership,
   decideMove,
   decideOwnership,
   decidePassword,
@@ -94,19 +94,19 @@ describe('the membership of a session', () => {
   const both = [member('t1'), member('t2')]
 
   it('is the oldest one, or the one at the tenant that was asked for, in any case', () => {
-    expect(decideMembership(both, undefined, true)).toBe(both[0])
-    expect(decideMembership(both, 'T2', true)).toBe(both[1])
+    expect(chooseMembership(both, undefined, true)).toBe(both[0])
+    expect(chooseMembership(both, 'T2', true)).toBe(both[1])
   })
 
   it('ignores the tenant outside multi-tenant mode', () => {
-    expect(decideMembership([member(null)], 't9', false)).toEqual(member(null))
+    expect(chooseMembership([member(null)], 't9', false)).toEqual(member(null))
   })
 
   it('is refused where there is none', () => {
     const none = { status: 403, message: 'No role is assigned to this account' }
-    expect(refusalOf(() => decideMembership([], undefined, true))).toEqual(none)
+    expect(refusalOf(() => chooseMembership([], undefined, true))).toEqual(none)
     const elsewhere = { status: 403, message: 'Access denied for specified tenant' }
-    expect(refusalOf(() => decideMembership(both, 't3', true))).toEqual(elsewhere)
+    expect(refusalOf(() => chooseMembership(both, 't3', true))).toEqual(elsewhere)
   })
 })
 

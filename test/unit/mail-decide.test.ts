@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { MailDelivery } from '../../src/adapters/mailer.ts'
-import { type MailParties, refusalOf, verdictOn } from '../../src/features/messaging/mail/jobs.ts'
+import { type MailParties, refusalOf, statusAfter } from '../../src/features/messaging/mail/jobs.ts'
 
 type Mail = Parameters<typeof refusalOf>[0]
 
@@ -23,7 +23,7 @@ describe('a mail after an attempt', () => {
     ['has failed after the last attempt', failed('delayed'), { ...first, isLast: true }, 'failed'],
     ['has failed after the last attempt without an answer', failed('uncertain'), { ...unsure, isLast: true }, 'failed'],
   ])('%s', (_name, delivery, attempt, status) => {
-    expect(verdictOn(delivery, attempt)).toEqual({ status, reason: status === 'sent' ? null : 'no' })
+    expect(statusAfter(delivery, attempt)).toEqual({ status, reason: status === 'sent' ? null : 'no' })
   })
 })
 

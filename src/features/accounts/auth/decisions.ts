@@ -49,7 +49,7 @@ export const wrongPassword = () => new AppError(400, 'Incorrect password.')
  *
  * @throws {AppError} 403 where there is none
  */
-export function decideMembership(
+export function chooseMembership(
   memberships: readonly Membership[],
   tenantId: string | undefined,
   multiTenant: boolean,

@@ -16,7 +16,7 @@ import type { CurrentSettings } from '../../settings/settings.ts'
 import { challengeSecondFactor } from '../proofs/proofs.ts'
 import { personBody, roleAndPermissions, tenantBody } from './browser.ts'
 import { type AuthReads, type AuthWrites, afterwards } from './capabilities.ts'
-import { decideMembership, decidePassword, type PasswordDecision, signInRefusal, wrongPassword } from './decisions.ts'
+import { chooseMembership, decidePassword, type PasswordDecision, signInRefusal, wrongPassword } from './decisions.ts'
 import { endAccess, type RedemptionResult, redeem } from './ownership.ts'
 import { type Account, findAccount, type Membership, membershipsOf, setPassword } from './queries.ts'
 import type { SessionType } from './session-store.ts'
@@ -157,7 +157,7 @@ export async function membershipOf(
   tenantId: string | undefined,
 ): Promise<Membership> {
   const memberships = await membershipsOf(db, catalog.current(), userId)
-  return decideMembership(memberships, tenantId, config.tenancy.enabled)
+  return chooseMembership(memberships, tenantId, config.tenancy.enabled)
 }
 
 function challengeBody(twoFactorToken: string) {

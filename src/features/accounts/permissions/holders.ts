@@ -192,7 +192,7 @@ export async function partyOf(
 }
 
 /** 404 where there is none. */
-export function roleNamed(rules: AccessRules, idOrName: string): Role {
+export function requireRole(rules: AccessRules, idOrName: string): Role {
   const role = roleIn(rules, idOrName)
   if (role === undefined) throw new AppError(404, 'Role not found')
   return role
@@ -200,7 +200,7 @@ export function roleNamed(rules: AccessRules, idOrName: string): Role {
 
 async function roleParty(deps: PermissionReads, idOrName: string, tenantId: string | undefined): Promise<Party> {
   const rules = await deps.access.knowing(idOrName)
-  const role = roleNamed(rules, idOrName)
+  const role = requireRole(rules, idOrName)
   const at = deps.config.tenancy.enabled ? tenantId : undefined
   return { access: accessOfRole(deps, rules, role, at), rules, role, user: undefined, tenantId: at }
 }

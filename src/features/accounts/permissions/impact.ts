@@ -6,7 +6,7 @@ import { type Action, AppError, errors } from '../../../errors.ts'
 import { resolveEnv } from '../../../query/resolve.ts'
 import { createParams, ident } from '../../../query/sql.ts'
 import { usableFields } from './explain.ts'
-import { membersOf, namesCaller, type PermissionReads, roleNamed, rowsSql, type Viewer, within } from './holders.ts'
+import { membersOf, namesCaller, type PermissionReads, requireRole, rowsSql, type Viewer, within } from './holders.ts'
 import { aclProblems, openedBy, permissionProblems, refuseSystemRule } from './permissions.ts'
 
 /** An edit of one permission that is not stored yet; null for its removal. */
@@ -47,7 +47,7 @@ async function impactOfOne(
   [before, edited]: readonly [AccessRules, AccessRules],
   draft: PermissionDraft,
 ) {
-  const role = roleNamed(before, draft.role)
+  const role = requireRole(before, draft.role)
   const collection = before.catalog.collections.get(draft.collection)
   if (collection === undefined) throw errors.unknownCollection(draft.collection)
   if (role.name === administratorRole) throw errors.badBody('The administrator role needs no permissions')

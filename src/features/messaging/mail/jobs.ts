@@ -131,7 +131,7 @@ export async function attemptMail(
   const { delivery, subject } = await deliver(deps, mailer, sender, claimed.toSend, attempt)
   const isLast = attempt.retryCount >= attempt.retryLimit
   const verdict = {
-    ...verdictOn(delivery, { mayHaveArrived: claimed.toSend.mail.mayHaveArrived, isLast }),
+    ...statusAfter(delivery, { mayHaveArrived: claimed.toSend.mail.mayHaveArrived, isLast }),
     sender: sender?.name,
     subject,
   }
@@ -450,7 +450,7 @@ export function refusalOf(
  * Decides about a mail after an attempt: `queued` and `sending` are tried again. A mail stays `sending` once an attempt
  * has ended without the server's answer, because it may have arrived.
  */
-export function verdictOn(
+export function statusAfter(
   delivery: MailDelivery,
   { mayHaveArrived, isLast }: { readonly mayHaveArrived: boolean; readonly isLast: boolean },
 ): Pick<MailVerdict, 'status' | 'reason'> {
