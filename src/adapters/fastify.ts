@@ -24,6 +24,11 @@ export type App = FastifyInstance<
   TypeBoxTypeProvider
 >
 
+/** What a route has of one or several: its hooks of a kind, its methods. */
+export function hooksOf<Hook>(hooks: Hook | Hook[] | undefined): Hook[] {
+  return hooks === undefined ? [] : Array.isArray(hooks) ? hooks : [hooks]
+}
+
 type SerializerBuilder = (shared: unknown, options?: object) => FastifySerializerCompiler<unknown>
 type ValidatorBuilder = (shared: unknown, options?: object) => FastifySchemaCompiler<unknown>
 

@@ -3,6 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction, RouteOptions } from 'fastify'
 import { type Caller, ownerOf } from '../access/principal.ts'
 import { checkScope } from '../access/scopes.ts'
+import { hooksOf } from '../adapters/fastify.ts'
 import type { CurrentCatalog } from '../catalog/store.ts'
 import { type Action, AppError, type CredentialFault, errors } from '../errors.ts'
 import { publicCaller } from '../features/accounts/auth/auth.ts'
@@ -192,7 +193,7 @@ export function checkPermissionFirst(app: App, deps: WebWrites): void {
         .then(() => refuseStill(deps, request, reply, actions))
         .then(() => done(), done)
     }
-    route.onRequest = [...listOf(route.onRequest), check]
+    route.onRequest = [...hooksOf(route.onRequest), check]
   })
 }
 
@@ -245,8 +246,4 @@ function spaced(everyMs: number, work: () => Promise<void>): () => Promise<void>
     next ??= begin()
     return next
   }
-}
-
-function listOf(hooks: RouteOptions['onRequest']): RouteHook[] {
-  return hooks === undefined ? [] : Array.isArray(hooks) ? [...hooks] : [hooks as RouteHook]
 }

@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest, RouteOptions } from 'fastify'
+import { hooksOf } from '../adapters/fastify.ts'
 import { seal, tryUnseal } from '../adapters/sealing.ts'
 import type { Config, Configuration } from '../config/config.ts'
 import { isPassing } from '../db/errors.ts'
@@ -28,10 +29,10 @@ import { fingerprintOf } from '../http/json-values.ts'
 export function registerIdempotency(app: App, deps: IdempotencyWrites): void {
   app.decorateRequest('repeatable', undefined)
   app.addHook('onRoute', (route) => {
-    const methods = listOf<string>(route.method)
+    const methods = hooksOf(route.method)
     if (!methods.some((method) => writing.has(method)) || /^\/(auth|oauth)(\/|$)/.test(route.url)) return
-    route.preHandler = [...listOf(route.preHandler), beginning(deps)]
-    route.onSend = [...listOf(route.onSend), ending(deps)]
+    route.preHandler = [...hooksOf(route.preHandler), beginning(deps)]
+    route.onSend = [...hooksOf(route.onSend), ending(deps)]
   })
 }
 
@@ -133,8 +134,4 @@ function sealingOf(config: Config, caller: string, key: string): KeptSealing {
 function callerOf({ caller, ip }: FastifyRequest): string {
   const { userId, tenantId, role } = caller
   return [userId ?? `address ${ip}`, role.id, tenantId ?? ''].join(' ')
-}
-
-function listOf<T>(hooks: T | readonly T[] | undefined): T[] {
-  return hooks === undefined ? [] : Array.isArray(hooks) ? [...hooks] : [hooks as T]
 }

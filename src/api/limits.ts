@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ownerOf } from '../access/principal.ts'
 import { canonicalEmail } from '../adapters/email-address.ts'
+import { hooksOf } from '../adapters/fastify.ts'
 import type { Logs } from '../adapters/logger.ts'
 import { clientNetwork } from '../adapters/network-addresses.ts'
 import { hashSecret, isToken } from '../adapters/tokens.ts'
@@ -202,8 +203,8 @@ function limitAttempts(app: App, deps: Configuration & Logs, attempt: AttemptLim
       request.attempt = await attempt(counted)
       obey(reply, request.attempt, 'Too many attempts. Please try again later.')
     }
-    route.preValidation = [count, ...listOf(route.preValidation)]
-    route.onSend = [...listOf(route.onSend), giveBack(deps)]
+    route.preValidation = [count, ...hooksOf(route.preValidation)]
+    route.onSend = [...hooksOf(route.onSend), giveBack(deps)]
   })
 }
 
@@ -276,10 +277,6 @@ function tell(reply: FastifyReply, { limit, remaining, resetMs }: LimitVerdict):
 
 function clientOf(request: FastifyRequest): string {
   return clientNetwork(request.ip)
-}
-
-function listOf<Hook>(hooks: Hook | Hook[] | undefined): Hook[] {
-  return hooks === undefined ? [] : Array.isArray(hooks) ? hooks : [hooks]
 }
 
 declare module 'fastify' {
