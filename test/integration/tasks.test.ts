@@ -20,7 +20,7 @@ import {
   recoverTasks,
   tasksActor,
 } from '../../src/features/work/tasks/tasks.ts'
-import { openInstanceLock } from '../../src/workers/tasks/service.ts'
+import { openInstanceLock } from '../../src/workers/tasks/instance-lock.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { administrator, testConfig } from '../support/prepare.ts'
 import { describeWithRedis, startRedis } from '../support/redis.ts'

@@ -33,7 +33,7 @@ export { type Head, lastHeadIn, readHeads } from './chain.ts'
 export { keepCommitments, sealTablesSql } from './leaves.ts'
 export { type SealVerification, verifySeals, verifySealsOf } from './verify-chain.ts'
 
-/**
+/*
  * Writing the chain of seals. Everything that adds a link holds the row of `svc_log.seal_state` until its transaction ends,
  * and a link's number is the key of its table: however many processes try and however they end, the chain has one end.
  */

@@ -24,9 +24,10 @@ import {
   openSlots,
   type Slots,
 } from './claims.ts'
+import { type InstanceLock, openInstanceLock } from './instance-lock.ts'
 import { openRunners, type RunnerPool, startRunner, type TaskRunner } from './runners.ts'
 import { openSchedules } from './schedules.ts'
-import { type InstanceLock, openInstanceLock, openTasksService, type TaskWorkerWrites } from './service.ts'
+import { openTasksService, type TaskWorkerWrites } from './service.ts'
 
 /** The task worker of a process. */
 type TaskWorker = {

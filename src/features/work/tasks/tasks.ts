@@ -6,8 +6,12 @@ import { actorCte } from '../../../events/log.ts'
 import { type Actor, type Cause, causedActor, systemActor } from '../../../events/types.ts'
 
 /*
- * Changes by operators: each locks the row first; the log's triggers record what became of it.
+ * A row of svc_Tasks goes `Not started` → `Running` → `Completed` | `Error`. Its runner holds the token of the attempt.
+ * Recording anything needs that token, so an attempt that was given up on (its process stood still, the time was over, the row
+ * was set back) changes nothing any more.
  */
+
+/* Changes by operators: each locks the row first; the log's triggers record what became of it. */
 
 export type TaskState = 'created' | 'retry' | 'active' | 'completed' | 'failed'
 
@@ -134,7 +138,7 @@ function statementOf(claim: AttemptClaim, outcome: Exclude<AttemptOutcome, { sta
   }
 }
 
-/**
+/*
  * The statements about svc_Tasks. `commitRow` runs those that are a value: their first parameter is the actor. A claim is
  * `attempt_token`; `started_at` is when the attempt began, `heartbeat_at` the last sign of life of its worker.
  */
@@ -328,12 +332,6 @@ export async function causeOfTask(db: Reader, { id }: Pick<AttemptClaim, 'id'>):
     order by position desc limit 1`)
   return created === undefined ? undefined : { request: created.request, depth: created.depth + 1, by: 'task' }
 }
-
-/**
- * A row of svc_Tasks goes `Not started` → `Running` → `Completed` | `Error`. Its runner holds the
- * token of the attempt. Recording anything needs that token, so an attempt that was given up on (its process stood still, the
- * time was over, the row was set back) changes nothing any more.
- */
 
 /** The actor that the log names. */
 export const tasksActor: Actor = { ...systemActor, userAgent: 'daybook tasks' }

@@ -18,8 +18,9 @@ import {
   runExtensionNode,
   runScriptNode,
 } from './effects.ts'
+import { endUnopened, tellEnd } from './failures.ts'
 import type { Graph } from './flow.ts'
-import { type CommitTurn, endUnopened, type GroupCommit, tellEnd } from './group-commit.ts'
+import type { CommitTurn, GroupCommit } from './group-commit.ts'
 import { isScript, longestDelayMs, mapped, NodeError, withoutPlace } from './nodes.ts'
 import {
   type ClaimedExecution,
