@@ -304,7 +304,10 @@ function pageUrl(): string {
 
 const table = 'live'
 
-/** Rows in IndexedDB, or undefined where there is none: in Node, or where the browser keeps nothing. */
+/**
+ * Rows in IndexedDB; where they cannot be cleared, the whole database goes. Undefined where there is none: in Node, or where the browser
+ * keeps nothing.
+ */
 function openRowStore(name: string): (RowStore & { clear(): Promise<void> }) | undefined {
   if (typeof indexedDB === 'undefined') return undefined
   let opened: Promise<IDBDatabase> | undefined
@@ -318,7 +321,15 @@ function openRowStore(name: string): (RowStore & { clear(): Promise<void> }) | u
     load: (key) => act<KeptRows | undefined>('readonly', (rows) => rows.get(key)),
     save: async (key, kept) => void (await act('readwrite', (rows) => rows.put(kept, key))),
     remove: async (key) => void (await act('readwrite', (rows) => rows.delete(key))),
-    clear: async () => void (await act('readwrite', (rows) => rows.clear())),
+    clear: async () => {
+      try {
+        await act('readwrite', (rows) => rows.clear())
+      } catch {
+        void opened?.then((db) => db.close()).catch(() => undefined)
+        opened = undefined
+        indexedDB.deleteDatabase(name)
+      }
+    },
   }
 }
 

@@ -301,7 +301,8 @@ class LiveRows {
     const { store, owner } = this.#options
     if (store === undefined) return undefined
     const { collection, filter } = this.#query
-    const whose = await owner()
+    // Without an owner nothing is kept. What is wrong with the session, the connection finds out as well.
+    const whose = await owner().catch(() => undefined)
     if (whose === undefined) return undefined
     this.#name = JSON.stringify([whose, collection, filter ?? null, this.#asked ?? null])
     // Rows that cannot be read from the store, or not be told apart, are fetched.

@@ -90,10 +90,10 @@ function refuseUnknown(shape: TObject, members: Members): void {
 
 function membersOf(shape: TObject, value: unknown, part: string): Members {
   if (value !== null && typeof value === 'object' && !Array.isArray(value)) return value as Members
+  const { refusal, lenient } = shape as AnnotatedShape
   const isAbsent = value === undefined || value === null
-  const hasWords = (shape as AnnotatedShape).refusal !== undefined
-  if (requiredOf(shape).size === 0 ? isAbsent : !hasWords) return {}
-  if (hasWords) throw refused(shape, value, part)
+  if (requiredOf(shape).size === 0 ? isAbsent || lenient === true : refusal === undefined) return {}
+  if (refusal !== undefined) throw refused(shape, value, part)
   // Taken for an empty one it would ask for everything: nothing else is left to refuse it.
   throw new AppError(400, notAnObject)
 }

@@ -72,7 +72,7 @@ export function startCompiling(params: Params, rows: Readonly<Record<string, Col
 const GROUPS = 'g'
 
 /** The condition on the row `rows.at(-1)`; the aliases before it are the rows around it. */
-export function predicateSql(predicate: Predicate, rows: readonly string[], compiling: CompilerState): string {
+function predicateSql(predicate: Predicate, rows: readonly string[], compiling: CompilerState): string {
   switch (predicate.kind) {
     case 'always':
       return 'true'

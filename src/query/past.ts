@@ -30,7 +30,7 @@ export type Past = {
   readonly ruled: RuledColumns
 }
 
-export type RuledColumns = ReadonlyMap<string, ReadonlySet<string>>
+type RuledColumns = ReadonlyMap<string, ReadonlySet<string>>
 
 /**
  * The transaction before which all must have ended, and be there, where the past is computed: a snapshot holds some of the

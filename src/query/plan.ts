@@ -116,7 +116,7 @@ export type SortBy =
 /** A part of a date: text that names its year, too, `2024-05` or `2024-W05`, or a number. */
 export type DatePart = TextPart | 'year' | 'month' | 'day' | 'hour' | 'minute' | 'week' | 'dow' | 'isodow'
 
-export type TextPart = 'yearmonth' | 'yearweek'
+type TextPart = 'yearmonth' | 'yearweek'
 
 /** The parts that are text, each as a format of PostgreSQL. ISO weeks have years of their own, which begin on a Monday. */
 export const TEXT_PARTS: Readonly<Record<TextPart, string>> = { yearmonth: 'YYYY-MM', yearweek: 'IYYY-"W"IW' }

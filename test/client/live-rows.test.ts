@@ -65,7 +65,7 @@ async function reader() {
 }
 
 /** Live rows of a reader that are kept, as a browser keeps them. */
-function keptLive(token: string, kept: Map<string, KeptRows>) {
+function keptLive(token: string, kept: Map<string, KeptRows>, owner = async () => 'the reader') {
   const realtime = createRealtime({ url, token })
   const http = openHttp({
     url,
@@ -85,7 +85,7 @@ function keptLive(token: string, kept: Map<string, KeptRows>) {
         save: async (name, rows) => void kept.set(name, rows),
         remove: async (name) => void kept.delete(name),
       },
-      owner: async () => 'the reader',
+      owner,
       queue: openWriteQueue(),
       onClose: () => undefined,
     },
@@ -113,6 +113,14 @@ describe('what may not be read any more', () => {
     await waitFor(() => (next.view.status === 'ended' ? true : undefined))
     expect(seen).toEqual([1, 0])
     expect(before.size).toBe(0)
+  })
+
+  it('is not looked for where nobody can say whose it is; the rows are fetched', async () => {
+    const { token } = await reader()
+    const kept = new Map<string, KeptRows>()
+    const live = keptLive(token, kept, () => Promise.reject(new Error('no token now')))
+    await waitFor(() => (live.view.status === 'live' ? true : undefined))
+    expect(kept.size).toBe(0)
   })
 
   it('goes from a live report', async () => {

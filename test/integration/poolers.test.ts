@@ -298,7 +298,7 @@ describeWithPgbouncer('a pooler', () => {
       await expect(db.run('select $1::int', ['x'])).rejects.toMatchObject({ code: '22P02' })
       await expect(db.run('selec', [])).rejects.toMatchObject({ code: '42601' })
       expect(await db.runWithNotices(`do $$ begin raise notice 'svc_sessions user:1'; end $$`, [])).toMatchObject({
-        notices: ['user:1'],
+        notices: [{ channel: 'svc_sessions', payload: 'user:1' }],
       })
     })
 

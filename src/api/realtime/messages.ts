@@ -60,7 +60,7 @@ const messages = {
       refusal: { required: 'executionId is required', otherwise: 'executionId must be a UUID' },
     }),
   }),
-  custom: Type.Object({ event: anything, payload: anything }),
+  custom: Type.Object({ event: anything, payload: anything }, { lenient: true }),
   'room:join': Type.Object({ room, metadata: anything }),
   'room:leave': Type.Object({ room }),
   'room:message': Type.Object({ room, event: roomEvent, payload: anything, history: anything }),

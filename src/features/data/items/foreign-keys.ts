@@ -11,7 +11,7 @@ import { isObject, member } from '../../../query/guards.ts'
  */
 
 /** A member of a payload, or the two columns of a many-to-any key, and the row that it names. */
-export type KeyClaim = {
+type KeyClaim = {
   /** Names of the members. */
   readonly members: readonly string[]
   /** Undefined for the columns. */
@@ -95,7 +95,7 @@ export function decideKeys(contests: readonly KeyContest[], stored: StoredKeys =
  * The claim that is meant. Of an existing row the one that says something else than it does: the others came back as they
  * were read. Of a new row the one that names a row at all. `differing` where several of those name different rows.
  */
-export function meantBy(
+function meantBy(
   claims: readonly KeyClaim[],
   stored: StoredKey | undefined,
 ): KeyClaim | { readonly differing: readonly KeyClaim[] } {

@@ -34,7 +34,7 @@ export type Range<Bound> =
       readonly upperInclusive: boolean
     }
   | { readonly empty: true }
-type GeoJson = { readonly type: string; readonly [member: string]: Json }
+export type GeoJson = { readonly type: string; readonly [member: string]: Json }
 /** A related row in a payload: its key, a new row, or changes of the row with the key. */
 export type Related<Key, Create, Update, Name extends string> = Key | Create | ({ readonly [Member in Name]: Key } & Update)
 /** The rows of a to-many relation: a list replaces all of them. */

@@ -13,6 +13,7 @@ import {
 } from '../../../access/principal.ts'
 import type { CurrentAccess } from '../../../access/store.ts'
 import { type BoundedMemory, openBoundedMemory } from '../../../adapters/bounded-memory.ts'
+import { essenceOf } from '../../../adapters/file-type.ts'
 import type { Logs } from '../../../adapters/logger.ts'
 import { deriveKeys } from '../../../adapters/tokens.ts'
 import { clientGone, workFor } from '../../../admission/asker.ts'
@@ -46,7 +47,6 @@ import {
   transformOf,
 } from '../images/images.ts'
 import { type ByteRange, keyOf, type Storage, type StorageServices } from '../storage/storage.ts'
-import { essenceOf } from './delivery.ts'
 
 /* The public face of this folder. */
 

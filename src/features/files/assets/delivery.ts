@@ -2,8 +2,6 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { essenceOf, isExecutable } from '../../../adapters/file-type.ts'
 import type { Config } from '../../../config/config.ts'
 
-export { essenceOf } from '../../../adapters/file-type.ts'
-
 /* Headers about a file for browsers, so that an uploaded file never runs in the name of this origin. */
 
 /** A file as its delivery is decided by. */
