@@ -31,7 +31,12 @@ beforeAll(async () => {
     REALTIME_ROW_LEVEL_SCOPING: 'true',
     MIGRATIONS_DIR: mkdtempSync(join(tmpdir(), 'daybook-console-')),
     MCP_ENABLED: 'true',
-    ...{ AUTH_SERVICES_ENABLED: 'LOCAL,PASSKEY', PASSKEY_RP_ID: 'localhost', PASSKEY_RP_NAME: 'Daybook', PASSKEY_ORIGIN: 'http://localhost' },
+    ...{
+      AUTH_SERVICES_ENABLED: 'LOCAL,PASSKEY',
+      PASSKEY_RP_ID: 'localhost',
+      PASSKEY_RP_NAME: 'Daybook',
+      PASSKEY_ORIGIN: 'http://localhost',
+    },
   })
 })
 

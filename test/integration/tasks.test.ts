@@ -24,6 +24,7 @@ import { openInstanceLock } from '../../src/workers/tasks/instance-lock.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { administrator, testConfig } from '../support/prepare.ts'
 import { describeWithRedis, startRedis } from '../support/redis.ts'
+import { withClient } from '../support/server.ts'
 import { connect } from '../support/socket.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -252,11 +253,14 @@ describe('progress', () => {
     await waitFor(() => told().includes(0.75))
     expect(told()).toEqual([...told()].sort())
     await api.sql('update "svc_Tasks" set progress = 1 where id = $1', [id])
-    await api.sql(
-      `select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and application_name = 'daybook listen'`,
+    // Past the connections that it ends, which the other one asks whether they have heard of it.
+    await withClient(api.database.url, (other) =>
+      other.query(`select pg_terminate_backend(pid) from pg_stat_activity
+        where application_name = 'daybook listen' and datname = current_database()`),
     )
     await waitFor(() => told().at(-1) === 1)
     expect(client.notices.filter(({ name }) => name === 'task:left')).toEqual([])
+    await waitFor(() => own.runtime.listener.isLive() && api.runtime.listener.isLive())
   })
 })
 
