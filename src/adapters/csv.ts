@@ -14,7 +14,7 @@ type CsvRecord = { readonly cells: readonly CsvCell[]; readonly line: number }
 type CsvLimits = {
   /** Bytes. */
   readonly largestRecord: number
-  /** What stands between cells; default a comma. */
+  /** Stands between cells; default a comma. */
   readonly delimiter?: string
 }
 

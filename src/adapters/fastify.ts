@@ -24,7 +24,7 @@ export type App = FastifyInstance<
   TypeBoxTypeProvider
 >
 
-/** What a route has of one or several: its hooks of a kind, its methods. */
+/** The hooks of one kind, or the methods, of a route, which may have a single one. */
 export function hooksOf<Hook>(hooks: Hook | Hook[] | undefined): Hook[] {
   return hooks === undefined ? [] : Array.isArray(hooks) ? hooks : [hooks]
 }

@@ -1,5 +1,6 @@
 import type { FastifyRequest, HookHandlerDoneFunction, RouteOptions } from 'fastify'
 import type { TSchema } from 'typebox'
+import { hooksOf } from '../adapters/fastify.ts'
 import { AppError, errors } from '../errors.ts'
 import type { App } from '../http/http.ts'
 import { isClosed } from '../http/shapes.ts'
@@ -71,7 +72,7 @@ export function checkParameters(scope: App): void {
       refuseUnknown(request.query as Readonly<Record<string, unknown>>, known, own)
       done()
     }
-    route.preValidation = [check, ...[route.preValidation ?? []].flat()]
+    route.preValidation = [check, ...hooksOf(route.preValidation)]
   })
 }
 
@@ -88,7 +89,7 @@ function refuseMisplaced(route: RouteOptions): void {
     const misplaced = members.find((name) => Object.hasOwn(request.query as object, name))
     done(misplaced === undefined ? undefined : errors.badQuery(`${misplaced}: is a member of the body`))
   }
-  route.preValidation = [check, ...[route.preValidation ?? []].flat()]
+  route.preValidation = [check, ...hooksOf(route.preValidation)]
 }
 
 const propertiesOf = (shape: unknown): object =>

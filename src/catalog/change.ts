@@ -332,7 +332,7 @@ const unguarded: ChangeGuard = { before: async () => undefined, afterwards: asyn
 
 /**
  * The one way to change definitions: `edit` makes the next ones from the catalog as it is inside the transaction, the
- * tables follow by the difference. Junctions that a BelongsToMany names and no definition declares are added, and actions go to the foreign keys that they are of.
+ * tables follow by the difference. What {@link planChange} adds to them is stored with them.
  *
  * @returns what was done to which collection, in name order
  * @throws AppError 400 for definitions that do not compile or cannot be reached from the present ones

@@ -11,7 +11,7 @@ import { AppError } from '../errors.ts'
 import { nearName, shown } from '../language/text.ts'
 import type { Catalog, Collection, Field, FieldJson, IndexJson, SchemaJson } from './catalog.ts'
 import { addedBySwitches, madeUpKey, switchColumns } from './compile.ts'
-import { definitionsOf, keyReference, withoutFields } from './definitions.ts'
+import { definitionsOf, isGiven, keyReference, withoutFields } from './definitions.ts'
 import { fieldTypes, flag, readField } from './fields.ts'
 import { checkMemberName, isColumnOf } from './identifiers.ts'
 import {
@@ -127,7 +127,6 @@ function entryOf(context: DeclarationContext, key: string, json: unknown): ReadE
 }
 
 const failed = (problems: readonly DefinitionProblem[]): ReadEntries => ({ entries: [], problems })
-const isGiven = (value: unknown) => value !== undefined && value !== null && value !== ''
 
 function storedEntry({ stored }: DeclarationContext, key: string): FieldJson | undefined {
   return stored !== undefined && Object.hasOwn(stored.fields, key) ? stored.fields[key] : undefined

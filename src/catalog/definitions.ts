@@ -188,7 +188,8 @@ type FarEntry = {
   readonly was: FieldJson | undefined
 }
 
-const isGiven = (value: unknown) => value !== undefined && value !== null && value !== ''
+/** Whether a member of a declaration says anything. */
+export const isGiven = (value: unknown): boolean => value !== undefined && value !== null && value !== ''
 const hasActions = (json: FieldJson) => actionNames.some((action) => isGiven(json[action]))
 /** A row of the junction of a many-to-any relationship points at no one table. */
 const isFar = ({ relType, polymorphic, scope }: FieldJson) =>
@@ -200,14 +201,14 @@ function withActionsOf(
   edited: Definitions,
 ): Definitions {
   const target = json.target as string
-  const foreignKey = isGiven(json.foreignKey) ? json.foreignKey : `${collection}_Id`
+  const foreignKey = foreignKeyOf(collection, json)
   const { fields } = edited.get(target)!
   const holder = Object.entries(fields).find(
     ([alias, own]) =>
       own.relType === 'BelongsTo' &&
       own.target === collection &&
       own.constraints !== false &&
-      keyOf(alias, own) === foreignKey,
+      foreignKeyOf(alias, own) === foreignKey,
   )
   const changed = actionNames.filter((action) => isGiven(json[action]) && json[action] !== was?.[action])
   if (holder === undefined) {
@@ -230,7 +231,8 @@ function withMembers(definitions: Definitions, collection: string, name: string,
   return isSame ? definitions : withField(definitions, collection, name, { ...json, ...members })
 }
 
-const keyOf = (name: string, { foreignKey }: FieldJson) => (isGiven(foreignKey) ? foreignKey : `${name}_Id`)
+/** The column of a BelongsTo of this name, or of a relation back to a collection of this name. */
+const foreignKeyOf = (name: string, { foreignKey }: FieldJson) => (isGiven(foreignKey) ? foreignKey : `${name}_Id`)
 
 const only = (json: FieldJson, names: readonly string[]): FieldJson =>
   Object.fromEntries(names.filter((name) => isGiven(json[name])).map((name) => [name, json[name]]))

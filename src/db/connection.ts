@@ -256,8 +256,8 @@ const noticeChannels = ['svc_sessions', 'svc_catalog', 'svc_access', 'svc_settin
 export type ChangeNotice = { readonly channel: (typeof noticeChannels)[number]; readonly payload: string }
 
 /**
- * What a notice says of a change: triggers tell the connection that makes it what they notify everybody of, since the code that
- * answers for the change must know (migrations/schema/notifications.ts). Undefined for every other notice.
+ * The change that a notice tells of: triggers tell the connection that makes it what they notify everybody of, since the code
+ * that answers for the change must know (migrations/schema/notifications.ts). Undefined for every other notice.
  */
 export function changeNotice(notice: string | undefined): ChangeNotice | undefined {
   const channel = noticeChannels.find((name) => notice?.startsWith(`${name} `))

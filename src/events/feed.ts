@@ -111,20 +111,17 @@ type Follower = {
 
 function follow({ db, tail, log, from, onEvents, onError, onEnd }: Follower): Subscription {
   let open = true
-  let reached: Cursor | undefined
-  const start = async () => {
-    reached = from === 'now' ? await tail.untilDone(() => currentCursor(db)) : from
-    return encodeCursor(reached)
-  }
-  const started = start()
+  const begin = async () => (from === 'now' ? tail.untilDone(() => currentCursor(db)) : from)
+  const beginning = begin()
+  const started = beginning.then(encodeCursor)
   const deliver = async () => {
     await started
-    let cursor = reached!
+    let cursor = await beginning
     while (open) {
       const { page, wakeup } = await tail.read(cursor)
       if (page.resync) throw new Error('the cursor is older than the log')
       if (page.events.length > 0 && open) await onEvents(page.events, encodeCursor(page.cursor))
-      reached = cursor = page.cursor
+      cursor = page.cursor
       if (!page.more && open) await tail.next(wakeup)
     }
   }
@@ -139,10 +136,7 @@ function follow({ db, tail, log, from, onEvents, onError, onEnd }: Follower): Su
     onEnd()
   }
   deliver().catch(fail)
-  return {
-    started,
-    close,
-  }
+  return { started, close }
 }
 
 /**

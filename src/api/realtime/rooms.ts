@@ -386,9 +386,9 @@ const metadataValue = (json: string | undefined): unknown => (json === undefined
 
 /** Work for one socket, one after the other: a client may join a room and speak in it without waiting in between. */
 type Queues = {
-  /** What its client asks for. 429 for a socket that has too much waiting. */
+  /** Work that its client asks for. 429 for a socket that has too much waiting. */
   request<T>(socket: Socket, work: () => Promise<T>): Promise<T>
-  /** What the server does by itself is never refused: nobody would ask for it again. */
+  /** Work of the server's own is never refused: nobody would ask for it again. */
   run<T>(socket: Socket, work: () => Promise<T>): Promise<T>
   /** Resolves when nothing is waiting. */
   idle(): Promise<void>

@@ -5,7 +5,7 @@ export type Draft = {
   readonly format: 'csv' | 'json'
   readonly columns: readonly string[]
   readonly rows: readonly Row[]
-  /** What stands between the columns of a CSV file. */
+  /** Stands between the columns of a CSV file. */
   readonly delimiter: string
   /** Bytes of the first line of a CSV file. */
   readonly headBytes: number

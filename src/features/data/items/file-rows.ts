@@ -103,7 +103,7 @@ async function* csvRows(
 }
 
 /**
- * What stands between the columns of a file, once its header has been read, or is longer than a row may be. In some languages spreadsheets
+ * The separator of the columns of a file, once its header has been read, or is longer than a row may be. In some languages spreadsheets
  * write semicolons, and what is copied out of them has tabs; no column has a name with any of these.
  */
 function delimiterIn(beginning: string, longest: number): string | undefined {
