@@ -215,7 +215,10 @@ it.each([
 })
 
 it('says what it lacks', async () => {
-  const { code, lines } = await run(['export-user', '--id', '1'])
+  // The checkout may have a database of its own, where somebody has called npm start.
+  const { code, lines } = await run(['export-user', '--id', '1'], {
+    DAYBOOK_DATA_DIR: join(tmpdir(), 'daybook-nowhere'),
+  })
   expect(code).toBe(1)
   expect(lines.join('\n')).toMatch(/DATABASE_URL/)
 })
