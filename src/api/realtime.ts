@@ -14,16 +14,12 @@ import { onFirstUse } from '../language/once.ts'
 import type { RealtimeReads, RealtimeWrites } from './capabilities.ts'
 import { type openEngine, openOutbox, type SocketLimits } from './realtime/connections.ts'
 import { type EventDelivery, notAllowed, openDelivery, type SubscriptionStart } from './realtime/delivery.ts'
+import { type ExecutionRooms, openExecutionRooms } from './realtime/execution-rooms.ts'
 import { answer, callerOf, dispatchMessage, handleMessages, type MessageHandler } from './realtime/messages.ts'
-import {
-  type ExecutionRooms,
-  openExecutionRooms,
-  openPushes,
-  openTaskProgress,
-  type TaskProgressRooms,
-} from './realtime/pushes.ts'
+import { openPushes } from './realtime/pushes.ts'
 import { type LiveReports, openLiveReports } from './realtime/reports.ts'
 import { openCluster, openRooms, type RoomChannel } from './realtime/rooms.ts'
+import { openTaskProgress, type TaskProgressRooms } from './realtime/task-progress.ts'
 import { inOneMessage, readSubscribeRequest } from './realtime/views.ts'
 
 const socketIo = onFirstUse<typeof import('socket.io')>('socket.io')
