@@ -56,13 +56,21 @@ type FieldNode = {
     string,
     { readonly relation: Relation; readonly entered: RelationEntry; readonly node: FieldNode }
   >
-  /** Relations of a many-to-any junction that were asked for by name. */
-  readonly named: Set<string>
+  /** Whether its rows are the links of a many-to-any relation. */
+  readonly isOfLinks: boolean
+  /** Of such rows: the collections that were asked for by name. */
+  readonly named: Set<NonNullable<Relation['discriminator']>>
 }
 
 type NestingBudget = { nested: number }
 
-const emptyNode = (view: View): FieldNode => ({ view, columns: new Map(), nested: new Map(), named: new Set() })
+const emptyNode = (view: View, isOfLinks = false): FieldNode => ({
+  view,
+  columns: new Map(),
+  nested: new Map(),
+  isOfLinks,
+  named: new Set(),
+})
 
 function include(root: FieldNode, entry: string, budget: NestingBudget): void {
   const segments = entry.split('.')
@@ -75,10 +83,9 @@ function add(node: FieldNode, [head, ...rest]: readonly string[], entry: string,
   if (head === '*') {
     addAll(node, rest, entry, budget)
   } else if (rest.length > 0) {
-    node.named.add(head!)
-    add(nestedNode(node, head!, entry, budget), rest, entry, budget)
+    add(namedNode(node, head!, entry, budget), rest, entry, budget)
   } else if (field === undefined) {
-    addColumns(nestedNode(node, head!, entry, budget))
+    addColumns(namedNode(node, head!, entry, budget))
   } else {
     if (!node.view.mayRead(field)) throw errors.fieldDenied('read', entry)
     node.columns.set(field.name, field)
@@ -100,6 +107,19 @@ function addColumns(node: FieldNode): void {
   for (const field of readableColumns(node.view)) node.columns.set(field.name, field)
 }
 
+/** A relation that is asked for by its name. Links of a many-to-any relation then say which item they lead to. */
+function namedNode(node: FieldNode, name: string, entry: string, budget: NestingBudget): FieldNode {
+  const named = nestedNode(node, name, entry, budget)
+  const { fields, relations } = node.view.collection
+  const { foreignKey, discriminator } = relations.get(name)!
+  if (!node.isOfLinks || discriminator === undefined) return named
+  node.named.add(discriminator)
+  for (const column of [foreignKey, discriminator.column].map((column) => fields.get(column)!)) {
+    if (node.view.mayRead(column)) node.columns.set(column.name, column)
+  }
+  return named
+}
+
 function nestedNode(node: FieldNode, name: string, entry: string, budget: NestingBudget): FieldNode {
   const known = node.nested.get(name)
   if (known !== undefined) return known.node
@@ -117,7 +137,7 @@ function openNested(node: FieldNode, relation: Relation, budget: NestingBudget):
 function attach(node: FieldNode, relation: Relation, entered: RelationEntry, budget: NestingBudget): FieldNode {
   budget.nested += 1
   if (budget.nested > MAX_NESTED) throw errors.badQuery('fields: too many relations')
-  const child = emptyNode(entered.view)
+  const child = emptyNode(entered.view, relation.kind === 'polymorphic')
   // A nested object always carries its id.
   const { primaryKey } = entered.view.collection
   if (entered.view.mayRead(primaryKey)) child.columns.set(primaryKey.name, primaryKey)
@@ -151,7 +171,7 @@ function toSelection(node: FieldNode, conditions: unknown): Selection {
         step: child.entered.step,
         selection: toSelection(child.node, related),
         where: allOf([requestedRows(related, child.node.view)]),
-        only: onlyNamed(child.relation, child.node),
+        only: onlyNamed(child.node),
       }
     }),
   }
@@ -163,12 +183,9 @@ function requestedRows(conditions: unknown, view: View): Predicate {
 }
 
 /** `blocks.image.*` returns the junction rows that point at images only. */
-function onlyNamed(relation: Relation, node: FieldNode): NestedSelection['only'] {
-  if (relation.kind !== 'polymorphic') return undefined
-  const named = [...node.named].map((name) => node.view.collection.relations.get(name)?.discriminator)
-  const discriminators = named.filter((discriminator) => discriminator !== undefined)
-  const column = discriminators[0]?.column
-  return column === undefined ? undefined : { column, values: discriminators.map(({ value }) => value) }
+function onlyNamed({ named }: FieldNode): NestedSelection['only'] {
+  const [first] = named
+  return first && { column: first.column, values: [...named].map(({ value }) => value) }
 }
 
 /** Every relation named in relConditions exists and may be read, also where it is not selected. */

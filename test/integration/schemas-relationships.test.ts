@@ -354,8 +354,8 @@ describe('M2A', () => {
     ).toBe(409)
     expect(await read(`page/${page}?fields=blocks.collection,blocks.image.name,blocks.quote.name`)).toEqual({
       blocks: [
-        { id: first, collection: 'image', image: { id: image, name: 'I' }, quote: null },
-        { id: second, collection: 'quote', image: null, quote: { id: quote, name: 'Q' } },
+        { id: first, ...item('image', image), image: { id: image, name: 'I' }, quote: null },
+        { id: second, ...item('quote', quote), image: null, quote: { id: quote, name: 'Q' } },
       ],
     })
     expect(await read(`image/${image}?fields=pages.page.name`)).toEqual({

@@ -3,7 +3,7 @@ from (
   select t."id" as "id", (
     select coalesce(json_agg(o.*), '[]')
     from (
-      select q1."id" as "id", (
+      select q1."id" as "id", q1."item_id" as "item_id", q1."collection" as "collection", (
         select row_to_json(o.*)
         from (
           select q2."id" as "id", q2."url" as "url"

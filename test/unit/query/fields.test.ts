@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Selection } from '../../../src/query/plan.ts'
+import { role } from './support/access.ts'
 import { listOf, planOf, refusal } from './support/compiled.ts'
 
 type Shape = (string | Record<string, Shape>)[]
@@ -92,9 +93,28 @@ describe('fields', () => {
       column: 'collection',
       values: ['images', 'quotes'],
     })
-    expect(only(['blocks.images.*'])).toEqual({ column: 'collection', values: ['images'] })
+    for (const field of ['blocks.images.*', 'blocks.images'])
+      expect(only([field])).toEqual({ column: 'collection', values: ['images'] })
     expect(only(['blocks.*.*'])).toBeUndefined()
     expect(only(['blocks.*'])).toBeUndefined()
+  })
+})
+
+describe('links of a many-to-any relation', () => {
+  const links = (fields: string[]) => planOf({ query: { fields } }).selection.nested[0]!.selection.columns
+  const columns = (fields: string[]) => links(fields).map(({ name }) => name)
+
+  it('say which item they lead to where a collection is named', () => {
+    expect(columns(['blocks.images.url'])).toEqual(['id', 'item_id', 'collection'])
+    expect(columns(['blocks.images', '-blocks.item_id'])).toEqual(['id', 'collection'])
+    expect(columns(['blocks.notes_id'])).toEqual(['id', 'notes_id'])
+    expect(shape(['images.url'], 'notes_blocks_junction')).toEqual([{ images: ['id', 'url'] }])
+  })
+
+  it('do so only as far as the caller may read them', () => {
+    const access = role({ grants: { notes: { fields: ['*', 'blocks.id', 'blocks.images.url'] }, images: {} } })
+    const { selection } = planOf({ query: { fields: ['blocks.images.url'] }, access })
+    expect(shapeOf(selection)).toEqual([{ blocks: ['id', { images: ['id', 'url'] }] }])
   })
 })
 
