@@ -5,7 +5,7 @@ import { registerRoutes } from '../../src/api/routes.ts'
 import { parseConfig } from '../../src/config/config.ts'
 import { pathOf } from '../../src/features/operations/openapi/openapi.ts'
 import type { App } from '../../src/http/http.ts'
-import { type DeclaredRoute, declaredRoutes } from '../../src/http/route.ts'
+import { chapters, type DeclaredRoute, declaredRoutes, type Tag } from '../../src/http/route.ts'
 import { exampleOf } from './example.ts'
 import { type Example, exampleOfRoute } from './examples/examples.ts'
 import { cell, json, jsonLines, type Page, page, table } from './markdown.ts'
@@ -84,7 +84,11 @@ const anchorOf = (title: string) =>
     .replaceAll(' ', '-')
 
 function chapterPage(name: string, routes: readonly DeclaredRoute[]): Page {
-  const lines = ['Refusals and their codes: [errors.md](errors.md).', '', ...routes.flatMap(routeSection)]
+  const lines = [
+    `${chapters[name as Tag]} Refusals and their codes: [errors.md](errors.md).`,
+    '',
+    ...routes.flatMap(routeSection),
+  ]
   return page(fileOf(name), `Routes: ${name}`, 'the declarations of routes', lines)
 }
 

@@ -27,36 +27,41 @@ export type Declaration = {
   readonly response: Readonly<Record<number, TSchema>>
 }
 
-/** The chapters of the reference. */
-export type Tag =
-  | 'Items'
-  | 'Reports'
-  | 'History'
-  | 'Log'
-  | 'Changes'
-  | 'Files'
-  | 'Assets'
-  | 'Schemas'
-  | 'Permissions'
-  | 'Signing in'
-  | 'Account'
-  | 'Sessions'
-  | 'Passkeys'
-  | 'Two-factor'
-  | 'API keys'
-  | 'OAuth'
-  | 'Tenants'
-  | 'Settings'
-  | 'Templates'
-  | 'Notifications'
-  | 'Webhooks'
-  | 'Workflows'
-  | 'Realtime'
-  | 'MCP'
-  | 'Migrations'
-  | 'Operations'
-  | 'Development'
-  | 'Documentation'
+/** The chapters of the reference, and what the routes of each are about. */
+export const chapters = {
+  Items: 'Rows of collections: lists, single items, writes one by one and in bulk, imports and exports.',
+  Reports: 'Groups and sums of items.',
+  History: 'What changed: the past of an item, deleted items, requests and what they wrote, undo.',
+  Log: 'The log as a whole: its export, its newest seal and the key that signs them.',
+  Changes: 'The changes of items after a cursor, for programs that follow a collection.',
+  Files: 'Stored files: upload, resumable upload, download and their records.',
+  Assets: 'Stored images in another size or format.',
+  Schemas: 'Collections, their fields, indexes and relations.',
+  Permissions: 'What each role may do, and named rules.',
+  'Signing in': 'Registration and sign-in: with a password, by a link in a mail or by another service.',
+  Account: 'The account of the caller: its data, its password, its address, and mails that confirm them.',
+  Sessions:
+    'Sessions of users: check, renew, list and end them; sign-out; looking at the application as somebody else.',
+  Passkeys: 'Sign-in without a password.',
+  'Two-factor': 'The second factor of a sign-in.',
+  'API keys': 'Keys for programs that act for a user.',
+  OAuth: 'Clients that users let in, and their tokens.',
+  Tenants: 'Invitations to a tenant, and the tenant that a session works in.',
+  Settings:
+    'What the installation is called and how it behaves, what a frontend needs before a sign-in, and kept views of lists.',
+  Templates: 'Templates of mails.',
+  Notifications: 'Messages to users inside the application.',
+  Webhooks: 'Addresses that are told of changes.',
+  Workflows: 'Steps that run after events, by the clock or on request, and what each execution did.',
+  Realtime: 'Which collections tell sockets of their changes.',
+  MCP: 'The tools for language models.',
+  Migrations: 'Changes of the database that the installation brings along.',
+  Operations: 'The state of the processes, jobs, queues and consumers.',
+  Development: 'The mails that a server under development keeps instead of sending them.',
+  Documentation: 'This description, the page that shows it, the client for browsers, and the console.',
+} as const
+
+export type Tag = keyof typeof chapters
 
 /** Options for Fastify besides. */
 export type DeclaredOptions = Pick<

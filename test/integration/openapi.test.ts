@@ -149,6 +149,18 @@ describe('GET /openapi', () => {
     expect((await documentOf(api.as(token))).paths).not.toHaveProperty(['/items/maker'])
   })
 
+  it('says what each group of routes is about', async () => {
+    const { tags, paths } = await documentOf(api.admin)
+    const described = new Map<string, string>(
+      tags.map((tag: { name: string; description: string }) => [tag.name, tag.description]),
+    )
+    const used = Object.values(paths).flatMap((path) => Object.values(path as object).flatMap((one) => one.tags ?? []))
+    expect(used.filter((tag) => !described.get(tag))).toEqual([])
+    expect(described.get('product')).toBe('What is sold')
+    expect(described.get('Assets')).toBe('Stored images in another size or format.')
+    expect([...described.values()]).not.toContain('Routes of an extension of this installation.')
+  })
+
   it('types the parameters of the query language, with examples', async () => {
     const { paths, components } = await documentOf(api.admin)
     const asked = paths['/items/product'].get.parameters.map(({ $ref }: { $ref: string }) => $ref.split('/').at(-1))
@@ -230,7 +242,8 @@ describe('GET /openapi', () => {
       export default { id: 'weather', handler }`,
     )
     const extended = await startApi({ EXTENSIONS_DIR: directory }, api.database)
-    const { paths } = await documentOf(extended.anonymous)
+    const { paths, tags } = await documentOf(extended.anonymous)
+    expect(tags).toContainEqual({ name: 'weather', description: 'Routes of an extension of this installation.' })
     expect(Object.keys(paths).filter((path) => path.startsWith('/weather'))).toEqual(['/weather/now/{station}'])
     expect(paths['/weather/now/{station}'].get).toMatchObject({
       summary: 'The weather',

@@ -5,7 +5,7 @@ import type { AccessRules } from '../../../access/store.ts'
 import { openBoundedMemory } from '../../../adapters/bounded-memory.ts'
 import type { Catalog, Collection } from '../../../catalog/catalog.ts'
 import type { Config } from '../../../config/config.ts'
-import type { AccessClass, DeclaredRoute } from '../../../http/route.ts'
+import { type AccessClass, chapters, type DeclaredRoute, type Tag } from '../../../http/route.ts'
 import { AuthError, GeneralError, OAuthError, RealtimeError } from '../../../http/shapes.ts'
 import { STATUS_CODES } from '../../../language/node-http.ts'
 import { oncePer } from '../../../language/once.ts'
@@ -168,8 +168,12 @@ const tagOf = ({ tags, endpoint }: DeclaredRoute): string => tags?.[0] ?? endpoi
 function tagsOf(described: readonly CollectionView[], reachable: readonly DeclaredRoute[]): Json[] {
   const names = reachable.filter((route) => !isOfItems(route)).map(tagOf)
   const collections = described.map(({ collection }) => ({ name: collection.name, description: about(collection) }))
-  return [...collections, ...[...new Set(names)].map((name) => ({ name }))]
+  return [...collections, ...[...new Set(names)].map((name) => ({ name, description: chapterOf(name) }))]
 }
+
+/** The routes of an extension stand under the name of their endpoint. */
+const chapterOf = (tag: string): string =>
+  tag in chapters ? chapters[tag as Tag] : 'Routes of an extension of this installation.'
 
 function about({ definition, system }: Collection): string {
   const { description } = definition.schema
