@@ -1,12 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { seal } from '../../src/adapters/sealing.ts'
-import {
-  aheadOf,
-  retryAfterOf,
-  sealedForWebhook,
-  tellOfStopped,
-  verdictOn,
-} from '../../src/features/messaging/webhooks/webhooks.ts'
+import { aheadOf, retryAfterOf, verdictOn } from '../../src/features/messaging/webhooks/sending.ts'
+import { sealedForWebhook, tellOfStopped } from '../../src/features/messaging/webhooks/webhooks.ts'
 import { openWebhooks } from '../../src/workers/webhooks.ts'
 import { type Api, type Call, startApi } from '../support/api.ts'
 import { inTurn } from '../support/in-turn.ts'
