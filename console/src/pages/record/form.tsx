@@ -8,16 +8,16 @@ import { useRefusal } from '../../ui/refusal.ts'
 import { bar } from '../../ui/room.ts'
 import { Loading, Problem } from '../../ui/states.tsx'
 import type { Conflict } from '../data/conflict.ts'
-import { type Choice, type Draft, draftValue, mayBeNone, noValue } from '../data/draft.ts'
+import { type Choice, type Draft, mayBeNone, noValue } from '../data/draft.ts'
 import { chosenRow, Editor, noteOf, relatedOf } from '../data/editor.tsx'
-import { mergedLinks } from '../data/links.ts'
 import { Merge } from '../data/merge.tsx'
 import { fieldsOfRecord, type Row } from '../data/query.ts'
 import { choiceOf, RelationsPicker } from '../data/relation-picker.tsx'
 import { Upload } from '../data/upload.tsx'
 import { Value } from '../data/value.tsx'
-import { attempt, textOf } from '../data/values.ts'
-import { conflictOf, patchRow, readVersion, typedSince, useBegun, type Version } from '../data/writes.ts'
+import { textOf } from '../data/values.ts'
+import { conflictOf, patchRow, typedSince, useBegun, type Version } from '../data/writes.ts'
+import { chosenLinks, type Drafts, errorsOf, type Links, linksToWrite, valuesOf } from './drafts.ts'
 import styles from './record.module.css'
 
 const FieldEditor = lazy(async () => ({ default: (await import('../../extensions/field-editor.tsx')).FieldEditor }))
@@ -34,9 +34,6 @@ type FormProps = {
   readonly onSaved?: () => Promise<Version | undefined>
   readonly onCreate?: (row: Row) => Promise<void>
 }
-
-type Drafts = Readonly<Record<string, Draft>>
-type Links = Readonly<Record<string, readonly Choice[]>>
 
 /** The fields of a record. Only what was changed is sent, and only where nobody else has changed it meanwhile. */
 export function RecordForm({
@@ -67,36 +64,12 @@ export function RecordForm({
     ({ kind, reads, isCreatable, isChangeable }) =>
       kind === 'links' && reads(collection.key) && (isNew ? isCreatable : isChangeable || isFixed),
   )
-  const errors = Object.fromEntries(
-    editable.flatMap((field) => {
-      const draft = drafts[field.name]
-      const read = draft === undefined ? undefined : attempt(() => draftValue(field, draft))
-      return read !== undefined && 'error' in read ? [[field.name, read.error.message]] : []
-    }),
-  )
+  const errors = errorsOf(editable, drafts)
   const names = [...editable, ...junctions].map(({ name }) => name)
   const refusal = useRefusal<HTMLFormElement>(names)
-  const values = (): Row =>
-    Object.fromEntries(
-      editable.flatMap((field) => {
-        const draft = drafts[field.name]
-        return draft === undefined ? [] : [[field.name, draftValue(field, draft)]]
-      }),
-    )
   const id = String(row[collection.key])
-  /** The links as they shall be. Their changes leave the version of the row as it is, so they are read just before. */
-  const linked = async (): Promise<Row> => {
-    const changed = junctions.flatMap(({ name, target }) => {
-      const [chosen, { key } = { key: '' }] = [links[name], catalog.get(target)]
-      return chosen === undefined || key === '' ? [] : [{ name, key, chosen: chosen.map((choice) => choice.id) }]
-    })
-    if (isNew || changed.length === 0) return Object.fromEntries(changed.map(({ name, chosen }) => [name, chosen]))
-    const read = changed.map(({ name, key }) => `${name}.${key}`)
-    const { row: now } = await readVersion(collection.name, id, read)
-    return Object.fromEntries(
-      changed.map(({ name, key, chosen }) => [name, mergedLinks(idsIn(row[name], key), chosen, idsIn(now[name], key))]),
-    )
-  }
+  const linked = () =>
+    linksToWrite(chosenLinks(junctions, links, catalog), isNew ? undefined : { name: collection.name, id, row })
   const write = async (change: Row, version: string | undefined) => {
     const all = { ...change, ...(await linked()) }
     if (Object.keys(all).length > 0) await patchRow(collection.name, id, all, version)
@@ -129,8 +102,8 @@ export function RecordForm({
     setBusy(true)
     refusal.clear()
     try {
-      if (onCreate !== undefined) return await onCreate({ ...values(), ...(await linked()) })
-      const met = await writeOrMeet(values())
+      if (onCreate !== undefined) return await onCreate({ ...valuesOf(editable, drafts), ...(await linked()) })
+      const met = await writeOrMeet(valuesOf(editable, drafts))
       if (met === undefined) await settle({ drafts, links })
       else setConflict(met)
     } catch (failure) {
@@ -138,6 +111,11 @@ export function RecordForm({
     } finally {
       setBusy(false)
     }
+  }
+  const discard = () => {
+    setDrafts({})
+    setLinks({})
+    refusal.clear()
   }
   const change = (field: FieldOf, draft: Draft) => {
     begin()
@@ -191,23 +169,13 @@ export function RecordForm({
           ))}
         </div>
       )}
-      {(count > 0 || onCreate !== undefined) && (
+      {(count > 0 || isNew) && (
         <div className={styles.saveBar} {...bar}>
           {refusal.error !== undefined && <Problem error={refusal.error} shownAt={names} />}
-          <span>{onCreate === undefined && (count === 1 ? '1 change' : `${count} changes`)}</span>
-          {onCreate === undefined && (
-            <Button
-              onClick={() => {
-                setDrafts({})
-                setLinks({})
-                refusal.clear()
-              }}
-            >
-              Discard
-            </Button>
-          )}
+          <span>{!isNew && (count === 1 ? '1 change' : `${count} changes`)}</span>
+          {!isNew && <Button onClick={discard}>Discard</Button>}
           <Button kind="primary" type="submit" isBusy={isBusy} disabled={Object.keys(errors).length > 0}>
-            {onCreate === undefined ? 'Save' : 'Create'}
+            {isNew ? 'Create' : 'Save'}
           </Button>
         </div>
       )}
@@ -227,9 +195,6 @@ export function RecordForm({
     </form>
   )
 }
-
-const idsIn = (linked: unknown, key: string): readonly Choice['id'][] =>
-  Array.isArray(linked) ? linked.map((one: Row) => one[key] as Choice['id']) : []
 
 type Control = {
   readonly collection: Collection
