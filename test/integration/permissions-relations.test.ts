@@ -94,6 +94,7 @@ describe('a relation that the permission names', () => {
       'members.team.name',
       'tags.tag.name',
       'blocks.collection',
+      'blocks.item_id',
       'blocks.image.url',
     ])
   })
@@ -206,7 +207,7 @@ describe('a relation that the permission names', () => {
         lead: { id: ids.ann, name: 'ann' },
         members: expect.arrayContaining([{ id: ids.ann, name: 'ann', team: { id: expect.any(String), name: 'red' } }]),
         tags: [{ id: expect.anything() }],
-        blocks: [{ id: expect.anything(), collection: 'image' }],
+        blocks: [{ id: expect.anything(), collection: 'image', item_id: expect.anything() }],
       },
     ])
   })
