@@ -265,6 +265,15 @@ describe('a stored file', () => {
     expect((await api.log(position)).map(({ changes }) => changes.after.title)).toEqual(['one', 'two'])
     const json = await storeFile(api, { content: '[{"title":"three"}]', type: 'application/json', name: 'x' })
     expect((await call({ collection: 'article', format: 'json' }, api.admin, json.id)).status).toBe(200)
+    const latin = await storeFile(api, {
+      content: Buffer.from('title\ncaf\xe9', 'latin1'),
+      type: 'text/csv',
+      name: 'l.csv',
+    })
+    expect((await call({ collection: 'article' }, api.admin, latin.id)).status).toBe(400)
+    const encoding = 'windows-1252'
+    expect((await call({ collection: 'article', encoding }, api.admin, latin.id)).status).toBe(200)
+    expect(await api.sql("select title from article where title like 'caf%'")).toEqual([{ title: 'café' }])
     const bad = await storeFile(api, { content: '[{"title":{"a":1}}]', type: 'application/json', name: 'x' })
     expect((await call({ collection: 'article' }, api.admin, bad.id)).status).toBe(400)
     const image = await storeFile(api, { content: picture })

@@ -60,8 +60,8 @@ afterAll(() => rm(directory, { recursive: true }))
 
 const csvPart = (content: string | Buffer): Part => ({ name: 'csvFile', filename: 'rows.csv', content })
 const jsonPart = (content: string | Buffer): Part => ({ name: 'jsonFile', filename: 'rows.json', content })
-const importCsv = (content: string | Buffer, { token = admin, collection = 'part' } = {}) =>
-  upload(api, token, `/items/${collection}/import-csv`, [csvPart(content)])
+const importCsv = (content: string | Buffer, { token = admin, collection = 'part', encoding = '' } = {}) =>
+  upload(api, token, `/items/${collection}/import-csv${encoding && `?encoding=${encoding}`}`, [csvPart(content)])
 const importJson = (items: unknown, { token = admin, collection = 'part' } = {}) =>
   upload(api, token, `/items/${collection}/import-json`, [
     jsonPart(typeof items === 'string' ? items : JSON.stringify(items)),
@@ -166,6 +166,24 @@ describe('a CSV file', () => {
     expect(await stored(`${name}-2`)).toMatchObject({ name: `a${delimiter}b`, stock: 7, tags: null })
   })
 
+  it('may be of another encoding, by its name or by the mark of UTF-16', async () => {
+    const content = (sku: string) => `sku;name\n${sku};Café ½ Zoll`
+    const windows = Buffer.from(`${content('windows-1')} für 3 \x80`, 'latin1')
+    expect(await importCsv(windows, { encoding: 'windows-1252' })).toMatchObject(imported(1))
+    expect(await stored('windows-1')).toMatchObject({ name: 'Café ½ Zoll für 3 €' })
+    const little = Buffer.from(`\ufeff${content('little-1')}`, 'utf16le')
+    expect(await importCsv(little)).toMatchObject(imported(1))
+    expect(await importCsv(Buffer.from(`\ufeff${content('big-1')}`, 'utf16le').swap16())).toMatchObject(imported(1))
+    expect(await importCsv(Buffer.from(content('plain-1'), 'utf16le'), { encoding: 'utf-16le' })).toMatchObject(
+      imported(1),
+    )
+    for (const sku of ['little-1', 'big-1', 'plain-1']) expect(await stored(sku)).toMatchObject({ name: 'Café ½ Zoll' })
+    await refused(() => importCsv(little.subarray(0, -1)), {
+      status: 400,
+      body: { error: { message: expect.stringMatching(/^Invalid CSV format: the file is not UTF-16LE$/) } },
+    })
+  })
+
   it('keeps semicolons in the cells of a single column, and between commas', async () => {
     expect(await importCsv('sku\nc;1\n"c;2"')).toMatchObject(imported(2))
     expect(await importCsv('sku,"name","note;x"\nc3,a;b,c')).toMatchObject(imported(1))
@@ -191,7 +209,14 @@ describe('a CSV file', () => {
       `sku${Array.from({ length: columns - 1 }, (_, place) => `,${place}`).join('')}\n`
     await refused(() => importCsv(header(5001)), format(/^CSV file has 5001 columns: at most 5000$/))
     await refused(() => importCsv(header(5000)), empty)
-    await refused(() => importCsv(Buffer.from('sku\nd\xe9j\xe0', 'latin1')), format(/^Invalid CSV format: .*UTF-8$/))
+    const latin = Buffer.from('sku\nd\xe9j\xe0', 'latin1')
+    const unnamed = /^Invalid CSV format: the file is not UTF-8; name its encoding, such as encoding=windows-1252$/
+    await refused(() => importCsv(latin), format(unnamed))
+    await refused(() => importCsv(latin, { encoding: 'utf-8' }), format(/^Invalid CSV format: the file is not UTF-8$/))
+    await refused(() => importCsv(latin, { encoding: 'latin-9' }), {
+      status: 400,
+      body: { error: { details: expect.stringMatching(/^encoding: "latin-9" is not known/) } },
+    })
     await refused(() => importCsv(Buffer.from('sku\nx', 'utf16le')), empty)
     await refused(() => importCsv(`sku\n${'x'.repeat(200_000)}`), format(/^Invalid CSV format: .*Record Size/))
   })

@@ -2,6 +2,8 @@ import type { Row } from './query.ts'
 
 /** The beginning of a file of rows: enough to see what it holds. */
 export type Draft = {
+  /** The whole file, with its text in UTF-8. */
+  readonly file: File
   readonly format: 'csv' | 'json'
   readonly columns: readonly string[]
   readonly rows: readonly Row[]
@@ -16,13 +18,55 @@ export type Draft = {
 const startBytes = 1_000_000
 const startRows = 200
 
-/** Reads the beginning. @throws {Error} where it is neither CSV nor a JSON list of objects */
-export async function readStart(file: File): Promise<Draft> {
-  if (/\.json$/i.test(file.name) || file.type === 'application/json') return readJson(await file.text())
+/** Encodings of files, as they are chosen from. */
+export const encodings = [
+  { value: 'utf-8', label: 'UTF-8' },
+  { value: 'windows-1252', label: 'Windows-1252, western Europe' },
+  { value: 'windows-1250', label: 'Windows-1250, central Europe' },
+  { value: 'windows-1251', label: 'Windows-1251, Cyrillic' },
+  { value: 'windows-1253', label: 'Windows-1253, Greek' },
+  { value: 'windows-1254', label: 'Windows-1254, Turkish' },
+  { value: 'shift_jis', label: 'Shift JIS, Japanese' },
+  { value: 'gb18030', label: 'GB 18030, Chinese' },
+  { value: 'big5', label: 'Big5, Chinese' },
+  { value: 'euc-kr', label: 'EUC-KR, Korean' },
+  { value: 'utf-16le', label: 'UTF-16' },
+  { value: 'utf-16be', label: 'UTF-16, big endian' },
+]
+
+/** What the beginning of a file looks like; what is not UTF-8 is most often what spreadsheets save in western Europe. */
+export async function encodingOf(file: File): Promise<string> {
+  const bytes = new Uint8Array(await file.slice(0, startBytes).arrayBuffer())
+  const [first, second] = bytes
+  if (first === 0xff && second === 0xfe) return 'utf-16le'
+  if (first === 0xfe && second === 0xff) return 'utf-16be'
+  try {
+    new TextDecoder('utf-8', { fatal: true }).decode(bytes, { stream: true })
+    return 'utf-8'
+  } catch {
+    return 'windows-1252'
+  }
+}
+
+/** Reads the beginning. @throws {Error} where it is neither CSV nor a JSON list of objects, or is no text in the encoding */
+export async function readStart(chosen: File, encoding: string): Promise<Draft> {
+  const file = await inUtf8(chosen, encoding)
+  if (/\.json$/i.test(file.name) || file.type === 'application/json') return { file, ...readJson(await file.text()) }
   // Reading as text leaves out the mark that some programs put in front.
   const first = new Uint8Array(await file.slice(0, 3).arrayBuffer())
   const markBytes = first[0] === 0xef && first[1] === 0xbb && first[2] === 0xbf ? 3 : 0
-  return readCsv(await file.slice(0, startBytes).text(), markBytes)
+  return { file, ...readCsv(await file.slice(0, startBytes).text(), markBytes) }
+}
+
+async function inUtf8(file: File, encoding: string): Promise<File> {
+  if (encoding === 'utf-8') return file
+  const text = file.stream().pipeThrough(new TextDecoderStream(encoding, { fatal: true }))
+  try {
+    const content = await new Response(text.pipeThrough(new TextEncoderStream())).blob()
+    return new File([content], file.name, { type: file.type })
+  } catch (cause) {
+    throw new Error('The file cannot be read in this encoding: choose another one.', { cause })
+  }
 }
 
 /**
@@ -31,8 +75,7 @@ export async function readStart(file: File): Promise<Draft> {
  * @throws {Error} where the file is not as it was chosen
  */
 export async function renamed(
-  file: File,
-  { format, columns, delimiter, headBytes, newline }: Draft,
+  { file, format, columns, delimiter, headBytes, newline }: Draft,
   fields: Readonly<Record<string, string>>,
 ): Promise<Blob> {
   await expectUnchanged(file)
@@ -59,7 +102,7 @@ async function expectUnchanged(file: File): Promise<void> {
   }
 }
 
-function readJson(text: string): Draft {
+function readJson(text: string): Omit<Draft, 'file'> {
   const rows: unknown = JSON.parse(text)
   if (!Array.isArray(rows) || rows.some((row) => typeof row !== 'object' || row === null))
     throw new Error('The file must hold a list of objects.')
@@ -74,7 +117,7 @@ function readJson(text: string): Draft {
   }
 }
 
-function readCsv(text: string, markBytes: number): Draft {
+function readCsv(text: string, markBytes: number): Omit<Draft, 'file'> {
   const delimiter = delimiterOf(text)
   const { records, firstEnd } = recordsOf(text, startRows + 1, delimiter)
   const [columns, ...rest] = records

@@ -8,7 +8,7 @@ import { Field, Input, Select, takeFiles } from '../../ui/field.tsx'
 import { Note, Problem } from '../../ui/states.tsx'
 import { Table } from '../../ui/table.tsx'
 import styles from './import.module.css'
-import { type Draft, readStart, renamed } from './import-file.ts'
+import { type Draft, encodingOf, encodings, readStart, renamed } from './import-file.ts'
 import {
   type BrokenRow,
   type Findings,
@@ -26,9 +26,6 @@ type Names = Readonly<Record<string, string>>
 
 /** Rows from a file: which column is which field, what the server would do with them, then all of them or none. */
 export function Import({ collection, onClose, onDone }: ImportProps) {
-  const [file, setFile] = useState<File>()
-  const [start, setStart] = useState<Draft>()
-  const [unreadable, setUnreadable] = useState<unknown>()
   const [names, setNames] = useState<Names>({})
   const run = useRun(onDone, onClose)
   const targets = [
@@ -37,20 +34,9 @@ export function Import({ collection, onClose, onDone }: ImportProps) {
       .map(({ name }) => name),
     ...collection.relations.map(({ name }) => name),
   ]
-  const choose = async (chosen: File | undefined) => {
-    run.forget()
-    setUnreadable(undefined)
-    setFile(chosen)
-    setStart(undefined)
-    if (chosen === undefined) return
-    try {
-      const draft = await readStart(chosen)
-      setStart(draft)
-      setNames(Object.fromEntries(draft.columns.map((column) => [column, nearest(column, targets)])))
-    } catch (error) {
-      setUnreadable(error)
-    }
-  }
+  const { file, encoding, start, unreadable, choose, chooseEncoding } = useFile(run.forget, ({ columns }) =>
+    setNames(Object.fromEntries(columns.map((column) => [column, nearest(column, targets)]))),
+  )
   const used = Object.values(names).filter((name) => name !== '')
   const twice = used.find((name, place) => used.indexOf(name) !== place)
   const isReady = start !== undefined && used.length > 0 && twice === undefined
@@ -58,7 +44,7 @@ export function Import({ collection, onClose, onDone }: ImportProps) {
     collection: collection.name,
     format: start!.format,
     name: file!.name,
-    content: await renamed(file!, start!, names),
+    content: await renamed(start!, names),
   })
   const { work, findings } = run
   return (
@@ -102,10 +88,23 @@ export function Import({ collection, onClose, onDone }: ImportProps) {
               type="file"
               accept=".csv,.json,text/csv,application/json"
               disabled={work !== undefined}
-              onChange={({ target }) => void choose(takeFiles(target)[0])}
+              onChange={({ target }) => choose(takeFiles(target)[0])}
             />
           )}
         </Field>
+        {file !== undefined && (
+          <Field label="Encoding" hint="Wrong letters in the first values? Choose another one.">
+            {(attributes) => (
+              <Select
+                {...attributes}
+                value={encoding}
+                disabled={work !== undefined}
+                options={encodings}
+                onChange={({ target }) => chooseEncoding(target.value)}
+              />
+            )}
+          </Field>
+        )}
         {unreadable !== undefined && <Problem error={unreadable} />}
         {start !== undefined && (
           <Mapping
@@ -122,6 +121,37 @@ export function Import({ collection, onClose, onDone }: ImportProps) {
       </div>
     </Dialog>
   )
+}
+
+/** The file that was chosen, and its beginning. Of choices one after the other the last counts, however long each takes to read. */
+function useFile(onChoose: () => void, onRead: (start: Draft) => void) {
+  const [file, setFile] = useState<File>()
+  const [encoding, setEncoding] = useState('utf-8')
+  const [start, setStart] = useState<Draft>()
+  const [unreadable, setUnreadable] = useState<unknown>()
+  const last = useRef(0)
+  const read = async (chosen: File | undefined, named?: string) => {
+    last.current += 1
+    const turn = last.current
+    onChoose()
+    setFile(chosen)
+    setStart(undefined)
+    setUnreadable(undefined)
+    if (chosen === undefined) return
+    try {
+      const by = named ?? (await encodingOf(chosen))
+      if (turn === last.current) setEncoding(by)
+      const draft = await readStart(chosen, by)
+      if (turn !== last.current) return
+      setStart(draft)
+      onRead(draft)
+    } catch (error) {
+      if (turn === last.current) setUnreadable(error)
+    }
+  }
+  const choose = (chosen: File | undefined) => void read(chosen)
+  const chooseEncoding = (named: string) => void read(file, named)
+  return { file, encoding, start, unreadable, choose, chooseEncoding }
 }
 
 type Work = { readonly kind: 'try' | 'import'; readonly id: string; readonly stop: AbortController }

@@ -367,6 +367,10 @@ const importRoute = <const Format extends 'CSV' | 'JSON'>(format: Format, part: 
       query: Type.Object({
         tenant: described(someIds[0]!, 'The tenant that the items are for.'),
         dryRun: flag(true, 'Writes nothing and answers what an import would do.'),
+        encoding: described(
+          'windows-1252',
+          'The encoding of the file, where it is neither UTF-8 nor UTF-16 with a byte order mark.',
+        ),
       }),
       body: fileBody(part, { tenant: described(someIds[0]!, 'The same in the form.') }),
       response: { 200: Type.Union([ImportedShape, TriedShape]) },

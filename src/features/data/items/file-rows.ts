@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream'
+import { TextDecoder } from 'node:util'
 import { type CsvCell, readCsv, writeCsv } from '../../../adapters/csv.ts'
 import type { Collection, Field, Kind, Relation } from '../../../catalog/catalog.ts'
 import { type AppError, errors } from '../../../errors.ts'
@@ -6,7 +7,7 @@ import { isTooDeep, keepable } from '../../../http/json-values.ts'
 import { knowing } from '../../../language/exact-json.ts'
 import { firstRepeated, peek } from '../../../language/text.ts'
 import { compileStream } from '../../../query/compile.ts'
-import { isObject, member } from '../../../query/guards.ts'
+import { isObject, member, quoted } from '../../../query/guards.ts'
 import { parseListQuery, readString } from '../../../query/parse.ts'
 import type { PlanContent, Selection } from '../../../query/plan.ts'
 import { asFits, resolveEnv, resolveList } from '../../../query/resolve.ts'
@@ -37,6 +38,11 @@ type RowLimits = {
   readonly largestRow: number
 }
 
+type FileReading = RowLimits & {
+  /** A name of the Encoding Standard. Without one the file is UTF-8, or UTF-16 with a byte order mark. */
+  readonly encoding: string | undefined
+}
+
 /** 400 for a file without rows. */
 export const noRows = (format: ImportFormat): AppError => errors.badBody(`${format} file is empty or has no valid data`)
 
@@ -48,11 +54,11 @@ export async function* readRows(
   format: ImportFormat,
   bytes: AsyncIterable<Uint8Array>,
   collection: Collection,
-  limits: RowLimits,
+  { largestRow, encoding }: FileReading,
 ): AsyncGenerator<ImportRow> {
   try {
     const rows = format === 'CSV' ? csvRows : jsonRows
-    yield* rows(textOf(bytes), collection, limits)
+    yield* rows(textOf(bytes, encoding), collection, { largestRow })
   } catch (error) {
     if (error instanceof NoArrayError) throw errors.badBody('JSON file must contain an array of objects')
     if (!(error instanceof SyntaxError)) throw error
@@ -60,15 +66,38 @@ export async function* readRows(
   }
 }
 
-/** UTF-8 with or without a byte order mark; other encodings would be stored as garbage. */
-async function* textOf(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
-  const decoder = new TextDecoder('utf-8', { fatal: true })
+/** Bytes that are no text in the encoding are refused: they would be stored as garbage. A byte order mark is left out. */
+async function* textOf(bytes: AsyncIterable<Uint8Array>, named: string | undefined): AsyncGenerator<string> {
+  let decoder: TextDecoder | undefined
   try {
-    for await (const chunk of bytes) yield decoder.decode(chunk, { stream: true })
-    yield decoder.decode()
+    for await (const chunk of bytes) {
+      decoder ??= new TextDecoder(named ?? markedEncoding(chunk) ?? 'utf-8', { fatal: true })
+      yield decoder.decode(chunk, { stream: true })
+    }
+    if (decoder !== undefined) yield decoder.decode()
   } catch (error) {
     if ((error as { code?: unknown }).code !== 'ERR_ENCODING_INVALID_ENCODED_DATA') throw error
-    throw new SyntaxError('the file is not UTF-8', { cause: error })
+    const { encoding } = decoder!
+    const isGuess = named === undefined && encoding === 'utf-8'
+    const hint = isGuess ? '; name its encoding, such as encoding=windows-1252' : ''
+    throw new SyntaxError(`the file is not ${encoding.toUpperCase()}${hint}`, { cause: error })
+  }
+}
+
+/** UTF-16, as spreadsheets save "Unicode text", begins with the byte order mark. */
+function markedEncoding([first, second]: Uint8Array): string | undefined {
+  if (first === 0xff && second === 0xfe) return 'utf-16le'
+  return first === 0xfe && second === 0xff ? 'utf-16be' : undefined
+}
+
+/** The name of an encoding. 400 for one that the Encoding Standard does not have. */
+export function readEncoding(name: string | undefined): string | undefined {
+  if (name === undefined) return undefined
+  try {
+    return new TextDecoder(name).encoding
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error
+    throw errors.badQuery(`encoding: ${quoted(name)} is not known; expected a name such as windows-1252 or utf-16le`)
   }
 }
 

@@ -20,7 +20,7 @@ import { openHooks } from '../hooks/hooks.ts'
 import { createTrees } from './apply.ts'
 import { type ItemReads, type ItemWrites, keyCell, type Requester, type Run, withCells } from './context.ts'
 import { importCsvRoute, importJsonRoute } from './declarations.ts'
-import { type ImportFormat, type ImportRow, noRows, readRows } from './file-rows.ts'
+import { type ImportFormat, type ImportRow, noRows, readEncoding, readRows } from './file-rows.ts'
 import { inTransaction, meetsHooks } from './hooking.ts'
 import { exactPayload } from './long-numbers.ts'
 import { checkTenant, isTenanted, ownTenant } from './payload.ts'
@@ -44,6 +44,8 @@ type SentBefore = {
   readonly name: string
   readonly type: string
   readonly format: ImportFormat | undefined
+  /** Its name; without one it is told by the content. */
+  readonly encoding: string | undefined
   /** Of the rows, for callers that no tenant is stamped for. */
   readonly tenant: string | undefined
   readonly content: () => Promise<AsyncIterable<Uint8Array>>
@@ -75,17 +77,19 @@ export async function importContent(
   deps: ItemWrites & ProgressNotices,
   { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },
   collection: string,
-  { name, type, format: given, tenant, content }: SentBefore,
+  { name, type, format: given, encoding: named, tenant, content }: SentBefore,
 ): Promise<Imported> {
   await withFreshCatalog(deps.catalog, async () => checkImport(deps, requesterOf(request), collection))
   const format = given ?? (['CSV', 'JSON'] as const).find((one) => isOfKind({ name, type }, one))
   if (format === undefined) throw errors.badBody('The file must be a CSV or a JSON file')
+  const encoding = readEncoding(named)
   const entering = enteringOf(collection)
   await deps.admission.turnAway(entering, turnOf(request))
   const handle = await openNameless(deps.config.storage.tempPath)
   try {
     await handle.writeFile(await content())
-    return await writeRows(deps, { request, reply }, collection, { format, read: readerOf(handle), tenant })
+    const file = { format, read: readerOf(handle), encoding, tenant }
+    return await writeRows(deps, { request, reply }, collection, file)
   } finally {
     await handle.close()
   }
@@ -104,7 +108,8 @@ async function imported(
   await deps.admission.turnAway(enteringOf(collection), turnOf(request))
   return withUpload<Imported | Tried>(deps, request, parts[format], ({ file, fields }) => {
     const { read } = requireFile(file, format)
-    const rows: ImportFile = { format, read, tenant: tenantOf(request, fields) }
+    const encoding = readEncoding(readString('encoding', queryOf(request).encoding))
+    const rows: ImportFile = { format, read, encoding, tenant: tenantOf(request, fields) }
     const isTried = readBoolean('dryRun', queryOf(request).dryRun) === true
     return isTried
       ? triedRows(deps, { request, reply }, collection, rows)
@@ -267,6 +272,7 @@ type ImportFile = {
   readonly format: ImportFormat
   /** The content from its start, as often as it is called. */
   readonly read: () => AsyncIterable<Uint8Array>
+  readonly encoding: string | undefined
   /** The tenant of the rows, for callers that no tenant is stamped for. */
   readonly tenant: string | undefined
 }
@@ -400,10 +406,11 @@ type FailedRow = { readonly place: number; readonly row: ImportRow; readonly err
 /** A row that may be written. `place` counts from 1. */
 type PlannedImportRow = { readonly place: number; readonly row: ImportRow; readonly tree: Tree }
 
-async function importRows(importing: ImportState, { format, read }: ImportFile): Promise<number> {
+async function importRows(importing: ImportState, { format, read, encoding }: ImportFile): Promise<number> {
   const { run, context, failures } = importing
   const { deps, requester } = run
-  const rows = readRows(format, read(), context.collection, { largestRow: deps.config.server.bodySizeLimit })
+  const { bodySizeLimit: largestRow } = deps.config.server
+  const rows = readRows(format, read(), context.collection, { largestRow, encoding })
   let place = 0
   let planned: PlannedImportRow[] = []
   let size = 0

@@ -61,7 +61,7 @@ export function fileRoutes(app: App, deps: FileWrites): void {
 export function fileBearerRoutes(app: App, deps: FileWrites & AssetWrites & ProgressNotices): void {
   app.post('/files/:id/import', importRoute, async (request, reply) => {
     const file = await readableAsset(deps, request.caller, request.params.id)
-    const { collection, format, tenant } = request.body
+    const { collection, format, encoding, tenant } = request.body
     const content = async () => {
       const found = await contentsOf(deps).original(file).read()
       if (found === undefined) throw fileNotFound()
@@ -69,7 +69,7 @@ export function fileBearerRoutes(app: App, deps: FileWrites & AssetWrites & Prog
     }
     const { name, type } = file
     return importContent(deps, { request, reply }, collection, {
-      ...{ name, type, tenant, content },
+      ...{ name, type, encoding, tenant, content },
       format: format === undefined ? undefined : format === 'csv' ? 'CSV' : 'JSON',
     })
   })
@@ -199,6 +199,11 @@ const importRoute = route({
         examples: ['csv'],
         description: 'By the name or the type of the file unless given.',
         refusal: 'format must be csv or json',
+      }),
+    ),
+    encoding: Type.Optional(
+      Text('windows-1252', {
+        description: 'Of the file, where it is neither UTF-8 nor UTF-16 with a byte order mark.',
       }),
     ),
     tenant: Type.Optional(Id({ description: 'Of the rows, for callers that no tenant is stamped for.' })),
