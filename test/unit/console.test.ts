@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { describedAccess, grantedAccess } from '../../console/src/app/access.ts'
-import { collectionOf } from '../../console/src/app/definition.ts'
+import { collectionOf, kindsOf } from '../../console/src/app/definition.ts'
 import { inWords, ofFields } from '../../console/src/app/refusals.ts'
 import { readFilter, writeFilter } from '../../console/src/pages/data/filter.ts'
-import { readStart, recordsOf, renamed } from '../../console/src/pages/data/import-file.ts'
+import { encodingOf, readStart, recordsOf, renamed } from '../../console/src/pages/data/import-file.ts'
 import { operatorNames } from '../../console/src/pages/data/operators.ts'
 import { parseValue, textOf } from '../../console/src/pages/data/values.ts'
 import { groupsOf, labelOf, textOfSetting, valueOfSetting } from '../../console/src/pages/operations/settings-form.ts'
@@ -107,6 +107,23 @@ describe('values that are edited in the console', () => {
     expect(() => parseValue({ kind: 'array', element: 'boolean' }, 'yes')).toThrow('This must be true or false.')
     expect(() => parseValue({ kind: 'array', element: 'integer' }, '[1')).toThrow(/^This is no JSON/)
   })
+
+  it('keep all digits of the numbers in lists and ranges, and tell of too long a text', () => {
+    const digits = '1.12345678901234567890'
+    expect(parseValue({ kind: 'array', element: 'decimal' }, `[${digits},2]`)).toEqual([digits, 2])
+    expect(parseValue({ kind: 'range' }, `{"lower":${digits},"upper":2}`)).toEqual({ lower: digits, upper: 2 })
+    for (const kind of ['json', 'vector', 'geometry'] as const)
+      expect(parseValue({ kind }, `[${digits}]`)).toEqual([Number(digits)])
+    const field = { kind: 'text', maxLength: 3 } as const
+    expect(parseValue(field, '🙂🙂🙂')).toBe('🙂🙂🙂')
+    expect(() => parseValue(field, 'abcd')).toThrow('At most 3 characters: these are 4.')
+  })
+
+  it('are lists by either spelling of the type', () => {
+    expect(kindsOf('Array', { type: 'String' })).toEqual(kindsOf('Array_String'))
+    expect(kindsOf('Array', { type: 'Decimal' })).toEqual({ kind: 'array', element: 'decimal' })
+    expect(kindsOf('ENUM', ['a'])).toEqual({ kind: 'enum', element: undefined })
+  })
 })
 
 describe('files that are imported in the console', () => {
@@ -117,20 +134,30 @@ describe('files that are imported in the console', () => {
       ['2', ''],
     ])
     const file = new File(['\uFEFFTitle,Größe,c\r\nä,"1, 2",3\r\n'], 'rows.csv', { type: 'text/csv' })
-    const start = await readStart(file)
+    const start = await readStart(file, 'utf-8')
     expect(start).toMatchObject({ columns: ['Title', 'Größe', 'c'], rows: [{ Title: 'ä', Größe: '1, 2', c: '3' }] })
-    const sent = await renamed(file, start, { Title: 'name', Größe: 'size' })
+    const sent = await renamed(start, { Title: 'name', Größe: 'size' })
     expect(await sent.text()).toBe('name,size,-2\r\nä,"1, 2",3\r\n')
-    const unix = new File(['a,b\n1,2\n'], 'rows.csv')
-    expect(await (await renamed(unix, await readStart(unix), { a: 'name' })).text()).toBe('name,-1\n1,2\n')
+    const unix = await readStart(new File(['a,b\n1,2\n'], 'rows.csv'), 'utf-8')
+    expect(await (await renamed(unix, { a: 'name' })).text()).toBe('name,-1\n1,2\n')
     const spreadsheet = new File(['Title;"Größe; in cm";c\r\nä;1,5;"a;b"\r\n'], 'rows.csv')
-    const read = await readStart(spreadsheet)
+    const read = await readStart(spreadsheet, 'utf-8')
     expect(read).toMatchObject({ columns: ['Title', 'Größe; in cm', 'c'], rows: [{ Title: 'ä', c: 'a;b' }] })
-    const named = await renamed(spreadsheet, read, { Title: 'name', c: 'note' })
+    const named = await renamed(read, { Title: 'name', c: 'note' })
     expect(await named.text()).toBe('name;-1;note\r\nä;1,5;"a;b"\r\n')
-    const json = new File(['[{"Title":"a","x":1}]'], 'rows.json', { type: 'application/json' })
-    expect(await (await renamed(json, await readStart(json), { Title: 'name' })).text()).toBe('[{"name":"a"}]')
-    await expect(readStart(new File(['{}'], 'a.json'))).rejects.toThrow('a list of objects')
+    await expect(readStart(new File(['{}'], 'a.json'), 'utf-8')).rejects.toThrow('a list of objects')
+  })
+
+  it('keep every member of JSON rows that has a field, with all its digits', async () => {
+    const read = (rows: string) => readStart(new File([rows], 'rows.json', { type: 'application/json' }), 'utf-8')
+    const one = await read('[{"Title":"a","x":1},{"Title":"b","at":[1.12345678901234567890,2]}]')
+    expect(one.columns).toEqual(['Title', 'x', 'at'])
+    expect(await (await renamed(one, { Title: 'name', at: 'at' })).text()).toBe(
+      '[{"name":"a"},{"name":"b","at":[1.12345678901234567890,2]}]',
+    )
+    const late = await read(JSON.stringify([...Array.from({ length: 500 }, () => ({ a: 1 })), { b: 2 }]))
+    expect(late.columns).toEqual(['a', 'b'])
+    expect(late.rows).toHaveLength(200)
   })
 
   it('are refused where they are no longer as they were chosen', async () => {
@@ -139,9 +166,27 @@ describe('files that are imported in the console', () => {
     const path = join(folder, 'rows.csv')
     await writeFile(path, 'name\na\n')
     const file = (await openAsBlob(path)) as File
-    const start = await readStart(Object.assign(file, { name: 'rows.csv' }))
+    const start = await readStart(Object.assign(file, { name: 'rows.csv' }), 'utf-8')
     await writeFile(path, 'name\nmended\n')
-    await expect(renamed(file, start, { name: 'name' })).rejects.toThrow('The file has changed: choose it again.')
+    await expect(renamed(start, { name: 'name' })).rejects.toThrow('The file has changed: choose it again.')
+  })
+
+  it('are read in the encoding that their beginning speaks for', async () => {
+    const utf16 = Buffer.from('\ufeffä;b\n1;2\n', 'utf16le')
+    for (const [bytes, encoding, columns] of [
+      [Buffer.from('ä;b\n1;2\n'), 'utf-8', ['ä', 'b']],
+      [Buffer.from('\xe4;\x80\n1;2\n', 'latin1'), 'windows-1252', ['ä', '€']],
+      [utf16, 'utf-16le', ['ä', 'b']],
+      [Buffer.from(utf16).swap16(), 'utf-16be', ['ä', 'b']],
+    ] as const) {
+      const file = new File([bytes], 'rows.csv')
+      expect(await encodingOf(file)).toBe(encoding)
+      const start = await readStart(file, encoding)
+      expect(start.columns).toEqual(columns)
+      expect(await (await renamed(start, { [columns[0]]: 'a' })).text()).toBe('a;-1\n1;2\n')
+    }
+    const broken = readStart(new File([utf16.subarray(0, -1)], 'rows.csv'), 'utf-16le')
+    await expect(broken).rejects.toThrow('The file cannot be read in this encoding')
   })
 })
 

@@ -175,7 +175,7 @@ function fieldOf(name: string, entry: Entry, relations: readonly Relation[], acc
   return {
     name,
     type,
-    ...kindsOf(type),
+    ...kindsOf(type, entry.values),
     isKey,
     isRequired: entry.allowNull === false && entry.defaultValue === undefined && !isKey,
     isHidden: entry.hidden === true || !access.reads(name),
@@ -250,15 +250,11 @@ export function kindOf(type: string): FieldKind {
   return 'text'
 }
 
-/** How values of a type behave, and the members of those that are lists. */
-export function kindsOf(type: string): Pick<Field, 'kind' | 'element'> {
-  return { kind: kindOf(type), element: elementOf(type) }
-}
-
-/** How the members of an array type behave, where they have a type. */
-function elementOf(type: string): FieldKind | undefined {
-  const [, element] = /^Array_(.+)$/.exec(type) ?? []
-  return element === undefined ? undefined : kindOf(element)
+/** How values of a type behave, and the members of those that are lists: `Array_String` is short for `Array` with `values`. */
+export function kindsOf(type: string, values?: unknown): Pick<Field, 'kind' | 'element'> {
+  const { type: named } = Object(values) as { type?: unknown }
+  const element = /^Array_(.+)$/.exec(type)?.[1] ?? (type === 'Array' && typeof named === 'string' ? named : undefined)
+  return { kind: kindOf(type), element: element === undefined ? undefined : kindOf(element) }
 }
 
 const relationKinds: Readonly<Record<string, Relation['kind']>> = {

@@ -70,7 +70,6 @@ export function Editor({ field, draft, onChange, attributes, isDisabled, autoFoc
         onChange={({ target }) => onChange({ text: withBreaksOf(text, target.value) })}
         isCode={isStructured(field) && field.element === undefined}
         rows={field.kind === 'json' || field.kind === 'long text' ? 6 : 2}
-        {...(field.maxLength !== undefined && { maxLength: field.maxLength })}
       />
     )
   const isTime = field.kind === 'datetime' || field.kind === 'datetime without zone'
@@ -83,14 +82,7 @@ export function Editor({ field, draft, onChange, attributes, isDisabled, autoFoc
     const looks = { onChange: look, onInput: look, onKeyUp: look, onBlur: look }
     return <Input {...common} {...looks} {...(isTime ? { type: 'datetime-local', step: 1 } : { type: 'date' })} />
   }
-  return (
-    <Input
-      {...common}
-      type="text"
-      {...(isNumeric(field) && { inputMode: 'decimal' as const })}
-      {...(field.maxLength !== undefined && { maxLength: field.maxLength })}
-    />
-  )
+  return <Input {...common} type="text" {...(isNumeric(field) && { inputMode: 'decimal' as const })} />
 }
 
 /** The row that a relation's value names, where it was read with the row. */

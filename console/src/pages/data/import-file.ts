@@ -84,13 +84,20 @@ export async function renamed(
     const head = columns.map((column, place) => fields[column] || `-${place}`).join(delimiter)
     return new Blob([head + newline, file.slice(headBytes)], { type: 'text/csv' })
   }
-  const rows = JSON.parse(await file.text()) as readonly Row[]
+  const rows = JSON.parse(await file.text(), asWritten as (key: string, value: unknown) => unknown) as readonly Row[]
   const named = rows.map((row) =>
     Object.fromEntries(
       Object.entries(row).flatMap(([column, value]) => (fields[column] ? [[fields[column], value]] : [])),
     ),
   )
   return new Blob([JSON.stringify(named)], { type: 'application/json' })
+}
+
+/** Numbers with more digits than those of JavaScript keep them, in browsers that can write them: what is not renamed is sent as it stands. */
+function asWritten(_key: string, value: unknown, { source }: { readonly source?: string } = {}): unknown {
+  const { rawJSON } = JSON as { rawJSON?: (text: string) => unknown }
+  const isAnother = typeof value === 'number' && source !== undefined && String(value) !== source
+  return isAnother && rawJSON !== undefined ? rawJSON(source) : value
 }
 
 /** A browser that finds out while it sends the file tells of it as of a server that does not answer. */
@@ -106,11 +113,13 @@ function readJson(text: string): Omit<Draft, 'file'> {
   const rows: unknown = JSON.parse(text)
   if (!Array.isArray(rows) || rows.some((row) => typeof row !== 'object' || row === null))
     throw new Error('The file must hold a list of objects.')
-  const first = rows.slice(0, startRows) as Row[]
+  // Of all rows: a column that is found nowhere here could not be given to a field, and would be left out.
+  const columns = new Set<string>()
+  for (const row of rows as Row[]) for (const column of Object.keys(row)) columns.add(column)
   return {
     format: 'json',
-    columns: [...new Set(first.flatMap((row) => Object.keys(row)))],
-    rows: first,
+    columns: [...columns],
+    rows: rows.slice(0, startRows) as Row[],
     delimiter: ',',
     headBytes: 0,
     newline: '',

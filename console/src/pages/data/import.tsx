@@ -243,7 +243,7 @@ function Mapping({ collection, start, names, targets, isFixed, onChange }: Mappi
         rows={start.columns}
         columns={[
           { title: 'Column of the file', cell: (column) => column },
-          { title: 'First value', cell: (column) => String(start.rows[0]?.[column] ?? '') },
+          { title: 'First value', cell: (column) => firstValue(start, column) },
           {
             title: 'Field',
             cell: (column) => (
@@ -266,6 +266,12 @@ function Mapping({ collection, start, names, targets, isFixed, onChange }: Mappi
       ))}
     </>
   )
+}
+
+/** Of the first rows: the first that is not empty, in one line. */
+function firstValue({ rows }: Draft, column: string): string {
+  const value = rows.map((row) => row[column]).find((one) => one !== undefined && one !== null && one !== '')
+  return typeof value === 'object' ? JSON.stringify(value) : String(value ?? '')
 }
 
 type RunProps = Pick<ReturnType<typeof useRun>, 'work' | 'findings' | 'outcome' | 'error' | 'isCancelled'>

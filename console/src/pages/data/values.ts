@@ -1,7 +1,7 @@
 import type { Field } from '../../app/definition.ts'
 
 /** What a text and a value of it need to know of a field. */
-type Typed = Pick<Field, 'kind'> & Partial<Pick<Field, 'element'>>
+type Typed = Pick<Field, 'kind'> & Partial<Pick<Field, 'element' | 'maxLength'>>
 
 /** Kinds whose values are written as JSON; lists whose members have a type also as one member per line. */
 const structured = new Set(['json', 'array', 'range', 'geometry', 'vector'])
@@ -52,8 +52,8 @@ export function parseValue(field: Typed, text: string): unknown {
       .map((line) => line.trim())
       .filter((line) => line !== '')
       .map((line) => parseValue({ kind: element }, line))
-  if (isStructured(field)) return text.trim() === '' ? null : parsed(text)
-  if (field.kind === 'text' || field.kind === 'long text') return text
+  if (isStructured(field)) return text.trim() === '' ? null : hasDigits(field) ? parsedExactly(text) : parsed(text)
+  if (field.kind === 'text' || field.kind === 'long text') return notTooLong(text, field.maxLength)
   const trimmed = text.trim()
   if (trimmed === '') return null
   switch (field.kind) {
@@ -89,9 +89,32 @@ const free = new Set<Field['kind']>(['text', 'long text', 'enum'])
 const isJsonList = (text: string, element: Field['kind']): boolean =>
   text.trimStart().startsWith('[') && (!free.has(element) || 'value' in attempt(() => parsed(text)))
 
-function parsed(text: string): unknown {
+/** A text as it was typed: a control that cuts off what is too long would lose the rest of what somebody pastes. */
+function notTooLong(text: string, most: number | undefined): string {
+  // In characters, as the database counts them.
+  const length = most === undefined || text.length <= most ? 0 : [...text].length
+  if (most !== undefined && length > most) throw new Error(`At most ${most} characters: these are ${length}.`)
+  return text
+}
+
+/** Whether a value is a list or a range of numbers that may have more digits than those of JavaScript. */
+const hasDigits = ({ kind, element }: Typed): boolean =>
+  kind === 'range' || element === 'decimal' || element === 'integer'
+
+/** Numbers with more digits than those of JavaScript as texts, which lists and ranges take for numbers. */
+const parsedExactly = (text: string): unknown =>
+  parsed(text, (_key, value, { source } = {}) =>
+    typeof value === 'number' && source !== undefined && digitsOf(source) > 15 ? source : value,
+  )
+
+const digitsOf = (number: string): number => number.replace(/e.*$/i, '').replace(/\D/g, '').length
+
+/** As browsers call it; those that do not give the source text are without the last argument. */
+type Reviver = (key: string, value: unknown, context?: { readonly source?: string }) => unknown
+
+function parsed(text: string, reviver?: Reviver): unknown {
   try {
-    return JSON.parse(text)
+    return JSON.parse(text, reviver)
   } catch (error) {
     throw new Error(`This is no JSON: ${(error as Error).message}`)
   }
