@@ -1,4 +1,5 @@
 import { parseArgs } from 'node:util'
+import { AppError } from '../errors.ts'
 import { verifyTablesOf } from '../events/verify.ts'
 import { verifyFiles } from '../features/files/files/files.ts'
 import {
@@ -47,11 +48,13 @@ Exit codes: 0 restored and nothing differs, 1 not restored or something differs,
 /** Restores an installation (docs/backup.md). */
 export const run: Command = async (args) => {
   startStreaming()
-  const { values, positionals } = parseArgs({ args: [...args], options, allowPositionals: true })
-  if (values.collection !== undefined || values.tenant !== undefined) {
+  // Each form has options of its own: one that the other would have read must not go unheard, least of all --dry-run.
+  if (args.some((arg) => /^--(?:collection|tenant)(?:=|$)/.test(arg))) {
+    const { values, positionals } = parseArgs({ args: [...args], options: partOptions, allowPositionals: true })
     if (positionals.length > 0) throw new UsageError('a part is brought back with --at TIME or --from FILE')
     return restorePart(values)
   }
+  const { values, positionals } = parseArgs({ args: [...args], options: wholeOptions, allowPositionals: true })
   const [place] = positionals
   if (place === undefined || positionals.length > 1) throw new UsageError(usage)
   const progress = openProgressLine(values.quiet ?? false)
@@ -123,7 +126,11 @@ async function restorePart(values: PartArguments): Promise<number> {
       code = report.isRefused ? 1 : 0
     },
     { transactionTimeoutMs },
-  )
+  ).catch((error: unknown) => {
+    if (!(error instanceof AppError && error.code === 'INVALID_CURSOR')) throw error
+    const what = `${JSON.stringify(at)} is neither a time such as 2026-03-14T09:26:53Z nor a cursor of GET /history/now`
+    throw new UsageError(`--at: ${what}`, { cause: error })
+  })
   return code
 }
 
@@ -170,14 +177,13 @@ function reasonText(reason: PartReport['conflicts'][number]['reasons'][number]):
   }
 }
 
-const options = {
+const wholeOptions = {
   hold: { type: 'boolean' },
   'end-sessions': { type: 'boolean' },
   'keys-to': { type: 'string' },
   'passphrase-file': { type: 'string' },
   'other-key': { type: 'boolean' },
   'no-verify': { type: 'boolean' },
-  ...partOptions,
   quiet: { type: 'boolean', short: 'q' },
 } as const
 

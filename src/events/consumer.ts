@@ -466,7 +466,7 @@ async function placeIn(db: Reader, place: string): Promise<Pick<Cursor, 'snapsho
   if (place === 'beginning') return at((await db.one<StoredSnapshot>(rawQuery(beginningSql))).snapshot)
   const moment = /^\d{4}-\d\d-\d\d/.test(place) ? new Date(place) : undefined
   if (moment === undefined) {
-    const cursor = parseCursor(place)
+    const cursor = cursorIn(place)
     const { lineage } = await db.one<{ lineage: string }>(rawQuery(`select ${logSchema}."$lineage"() as lineage`))
     if (cursor.lineage === lineage) return cursor
     throw new AppError(410, 'The cursor is from before a restore or a failover: name a moment', {
@@ -477,6 +477,15 @@ async function placeIn(db: Reader, place: string): Promise<Pick<Cursor, 'snapsho
   // A slip of the pen would pass over all that waits to be handled; `now` does that on purpose.
   if (moment.getTime() > Date.now() + clocksDifferMs) throw new AppError(400, `${JSON.stringify(place)} is yet to come`)
   return at((await db.one<StoredSnapshot>(rawQuery(momentSql, [moment.toISOString()]))).snapshot)
+}
+
+function cursorIn(place: string): Cursor {
+  try {
+    return parseCursor(place)
+  } catch (cause) {
+    const known = 'a time such as 2026-03-14T09:26:53Z, a cursor, now and beginning'
+    throw new AppError(400, `${JSON.stringify(place)} is none of ${known}`, { code: 'INVALID_CURSOR', cause })
+  }
 }
 
 type StoredSnapshot = { readonly snapshot: string }

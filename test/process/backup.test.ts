@@ -195,7 +195,16 @@ describe('a restore that is killed', () => {
       code: 0,
       text: expect.stringContaining('Nothing differs from the state by the backup'),
     })
-    expect(await ended(daybook(['restore', '--collection', 'svc_Page'], env))).toMatchObject({ code: 2 })
+    const refused = async (args: string[], text: string) =>
+      expect(await ended(daybook(['restore', ...args], env))).toMatchObject({
+        code: 2,
+        text: expect.stringContaining(text),
+      })
+    await refused(['--collection', 'svc_Page'], '--at TIME or --from FILE')
+    await refused(['--collection', 'svc_Page', '--at', 'tomorrow'], '--at: "tomorrow" is neither a time such as')
+    // Each form refuses what only the other one does: nothing is done for real that was to be tried.
+    await refused([file, '--dry-run'], "'--dry-run'")
+    await refused(['--collection', 'svc_Page', '--from', file, '--hold'], "'--hold'")
     expect(await ended(daybook(['restore', file], env))).toMatchObject({
       code: 1,
       text: expect.stringContaining('empty database'),
