@@ -508,6 +508,28 @@ describeWithBrowser('rows that several users edit in the console', () => {
     expect(wrong.filter((text) => !/status of 409/.test(text))).toEqual([])
   })
 
+  it('shows the last three messages, and those before them when there is room again', async () => {
+    const { page, wrong } = await it_.visit(`/data/engine/${key(20)}`)
+    const conflict = { message: 'Some rows cannot be undone', code: 'UNDO_CONFLICT', details: {}, statusCode: 409 }
+    await page.route('**/log/undo', (route) => route.fulfill({ status: 409, json: { error: conflict } }))
+    // Refusals stay until they are closed.
+    const refused = page.locator('button[aria-label="Close"][data-type="error"]')
+    const shown = refused.filter({ visible: true })
+    const undo = page.getByRole('button', { name: 'Undo' })
+    for (let attempt = 1; attempt <= 4; attempt += 1) {
+      await page.getByLabel(/^note/).fill(`Attempt ${attempt}`)
+      await page.getByRole('button', { name: 'Save' }).click()
+      await undo.click()
+      await undo.waitFor({ state: 'detached' })
+      await waitFor(async () => (await refused.count()) === attempt)
+      await waitFor(async () => (await shown.count()) === Math.min(attempt, 3))
+    }
+    await shown.first().click()
+    await waitFor(async () => (await refused.count()) === 3)
+    await waitFor(async () => (await shown.count()) === 3)
+    expect(wrong.filter((text) => !/status of 409/.test(text))).toEqual([])
+  })
+
   it('has the keyboard on no control that the bar of buttons covers', async () => {
     const { page, wrong } = await it_.visit(`/data/engine/${key(14)}`, { viewport: { width: 900, height: 360 } })
     await page.getByLabel(/^name/).fill('Typed')
