@@ -63,6 +63,19 @@ export function isPassing(error: unknown): boolean {
 }
 
 /**
+ * The database went away or was not there, as only it and its clients say: an error of a socket or a timeout may be of whatever else
+ * the code has asked.
+ */
+export function isDatabaseGone(error: unknown): boolean {
+  const state = sqlState(error)
+  if (state !== undefined) return /^(08...|57P0[123])$/.test(state)
+  if (!(error instanceof Error)) return false
+  const isSaid = error instanceof AnswerLost || lossesOfSlonik.some((kind) => error instanceof kind)
+  if (isSaid || /^connection (terminated|ended)/i.test(error.message)) return true
+  return error.cause !== undefined && error.cause !== error && isDatabaseGone(error.cause)
+}
+
+/**
  * Thrown where a statement may write and its connection was lost before its answer came: it may have been carried out, or
  * still be.
  */

@@ -23,6 +23,12 @@ beforeAll(async () => {
   bed = await taskBed({
     'svc-task-quick/index.js': handler('quick', `await task.finish(() => ${effect})`),
     'svc-task-slow/index.js': handler('slow', `${point('before')}; await task.finish(() => ${effect})`),
+    'svc-task-asking/index.js': handler(
+      'asking',
+      `await new ItemsService('point').createOne({ name: 'asks', attempt: task.retry_count })
+       if ((await db.query('select from point where name = $1', ['asks'])).length === 1) await db.query('select pg_sleep(100)')
+       await task.finish(() => ${effect})`,
+    ),
     'svc-task-plain/index.js': handler('plain', `${point('before')}; await ${effect}; return 'done'`),
     'svc-task-inside/index.js': handler(
       'inside',
@@ -204,6 +210,23 @@ describe('a call to another service', () => {
     await becomes(id, 'Completed')
     expect(outside.keys).toHaveLength(2)
     expect(new Set(outside.keys).size).toBe(1)
+    spare = worker
+  })
+})
+
+describe('a handler whose connection to the database is ended', () => {
+  it('is called again, without a retry, and its effect happens once', async () => {
+    const worker = await anyWorker()
+    const id = await bed.add('asking', { max_retries: 0 })
+    // A read is asked again on another connection, and fails where that one ends as well.
+    await waitFor(async () => {
+      await bed.sql(`select pg_terminate_backend(pid) from pg_stat_activity
+        where datname = current_database() and state = 'active' and query like 'select pg_sleep(100)%'`)
+      return (await bed.row(id)).task_status === 'Completed'
+    })
+    expect(await effects()).toEqual([{ task: id, attempt: 0 }])
+    expect(await bed.row(id)).toMatchObject({ retry_count: 0, error_data: null })
+    expect(await bed.sql(claims, [String(id)])).toHaveLength(2)
     spare = worker
   })
 })

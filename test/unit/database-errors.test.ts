@@ -5,6 +5,7 @@ import {
   clientError,
   exposedWords,
   isConnectionLoss,
+  isDatabaseGone,
   keyColumnsOf,
   reasonInWords,
   sqlState,
@@ -62,6 +63,25 @@ describe('an error of the database', () => {
     undefined,
   ])('is no lost connection where it is %s', (error) => {
     expect(isConnectionLoss(error)).toBe(false)
+  })
+
+  it.each([
+    new ConnectionError('connect ECONNREFUSED', { cause: new Error('connect ECONNREFUSED') }),
+    new Error('Connection terminated unexpectedly'),
+    new Error('of our own', { cause: Object.assign(new Error('of PostgreSQL'), { code: '57P01' }) }),
+    errors.outcomeUnknown(new AnswerLost(reset, 1)),
+  ])('tells that the database went away: %s', (error) => {
+    expect(isDatabaseGone(error)).toBe(true)
+  })
+
+  it.each([
+    reset,
+    new TypeError('fetch failed', { cause: reset }),
+    new Error('Query read timeout'),
+    Object.assign(new Error('canceling statement due to statement timeout'), { code: '57014' }),
+    undefined,
+  ])('may be of something else, or of the statement: %s', (error) => {
+    expect(isDatabaseGone(error)).toBe(false)
   })
 
   it('of a write whose answer was lost does not tell to write again', () => {

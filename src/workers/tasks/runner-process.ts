@@ -1,5 +1,6 @@
 import { openLogger } from '../../adapters/logger.ts'
 import { type Config, ConfigError, loadEnv, parseConfig } from '../../config/config.ts'
+import { isDatabaseGone } from '../../db/errors.ts'
 import type { Tx } from '../../db/sql.ts'
 import type { Actor, Cause } from '../../events/types.ts'
 import { contextFor, type TasksService, tasksServiceMethods } from '../../extensions/context.ts'
@@ -139,6 +140,8 @@ async function attempt(
     const result = await definition.handler(toDo, context)
     return isFinished ? { state: 'settled' } : { state: 'completed', result: resultJson(result), cause }
   } catch (error) {
+    // No failure of the handler: what it has written in `finish` is there once or not at all, and the claim tells which.
+    if (isDatabaseGone(error)) return { state: 'given back' }
     return { state: 'failed', message: messageOf(error), cause }
   }
 }
