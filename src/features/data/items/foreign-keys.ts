@@ -255,6 +255,23 @@ export function relationOfColumn(collection: Collection, column: string, payload
   )
 }
 
+/** A foreign key that points into one of several collections, which another column of its row names. */
+export type AnyKey = {
+  readonly foreignKey: string
+  readonly discriminator: string
+  /** By what that column holds. */
+  readonly relations: ReadonlyMap<string, Relation>
+}
+
+export const anyKeys = oncePer((collection: Collection): readonly AnyKey[] =>
+  [...relationsByKey(collection)].flatMap(([foreignKey, all]) => {
+    const scoped = all.flatMap((relation) => (relation.discriminator === undefined ? [] : [relation]))
+    const discriminator = scoped[0]?.discriminator?.column
+    if (discriminator === undefined) return []
+    return [{ foreignKey, discriminator, relations: new Map(scoped.map((one) => [one.discriminator!.value, one])) }]
+  }),
+)
+
 /** The to-one relations by the name of their foreign key. */
 export const relationsByKey = oncePer((collection: Collection): ReadonlyMap<string, readonly Relation[]> => {
   const own = [...collection.relations.values()].filter(({ kind }) => kind === 'belongsTo')

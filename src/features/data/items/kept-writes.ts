@@ -103,7 +103,8 @@ function keyOf({ access, action, collection, condition }: WriteContext, row: Row
   if (meaning === undefined) return undefined
   let key = `${meaning} ${action} ${collection.name} ${row.sortsLast} ${condition?.name ?? ''}`
   for (const { field, pgType } of row.cells) key += `\n${field.name} ${pgType}`
-  for (const [column, { relation, isStrict }] of row.references) key += `\n${column} ${relation.name} ${isStrict}`
+  for (const [column, { relation, isStrict, half }] of row.references)
+    key += `\n${column} ${relation.name} ${isStrict} ${half !== undefined}`
   return key
 }
 

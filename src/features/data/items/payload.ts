@@ -6,7 +6,7 @@ import { AppError, errors, type FieldProblem } from '../../../errors.ts'
 import { oncePer } from '../../../language/once.ts'
 import { type Access, compileGrant, type FieldGrant, type Grant, grantOf, reaches } from '../../../query/access.ts'
 import { compileCondition } from '../../../query/compile.ts'
-import { isObject } from '../../../query/guards.ts'
+import { isObject, member } from '../../../query/guards.ts'
 import { envOf, type ResolvedFilter, readableFields, resolveCondition } from '../../../query/resolve.ts'
 import { ident, literal, type Params } from '../../../query/sql.ts'
 import { resolveDefaults } from '../../../query/variables.ts'
@@ -22,6 +22,8 @@ import {
   rulesOf,
 } from './context.ts'
 import {
+  type AnyKey,
+  anyKeys,
   contestsIn,
   decideKeys,
   idAlone,
@@ -34,7 +36,7 @@ import {
 /** One payload, read: what becomes columns, and what concerns other rows. */
 export type Payload = {
   readonly cells: readonly Cell[]
-  /** By the name of the foreign key. */
+  /** By the name of the foreign key; where a payload names only the kind of a many-to-any key, by that of its column. */
   readonly references: ReadonlyMap<string, Reference>
   /** Names of the relations that were given by an id, in nested rows also by their foreign key, by the name of that. */
   readonly aliases: ReadonlyMap<string, string>
@@ -91,6 +93,7 @@ export function readPayload(context: PayloadContext, payload: unknown, options: 
   if (grantsNothing(opening.grant)) throw errors.actionDenied(action, collection.name)
   if (platform !== undefined)
     for (const [name, value] of Object.entries(platform)) put(cells, keyCell(collection.fields.get(name)!, value))
+  if (options.trusted !== true) addAnyReferences(row, problems)
   if (action === 'create') reportMissing(row, reported)
   if (options.problems === undefined) refuseProblems(problems)
   const sortsLast = action === 'create' && collection.sortEnabled && cellOf(cells, 'sort')?.value == null
@@ -262,23 +265,79 @@ function isServersOwn(context: PayloadContext, grant: Grant | undefined, field: 
 }
 
 function addReference(row: RowReading, { field }: Column, value: unknown, alias: Relation | undefined): void {
-  const { context, named, options } = row
-  const { collection } = context
+  const { collection } = row.context
   const relation = alias ?? relationOfColumn(collection, field.name, row.payload)
-  if (relation === undefined) return
+  if (relation === undefined || (alias === undefined && relation.discriminator !== undefined)) return
   // The row of a many-to-any junction says by a second column which collection it points at.
   if (alias?.discriminator !== undefined)
     readCell(row, columnOf(row, collection.fields.get(alias.discriminator.column)!), alias.discriminator.value)
   if (value === null) return
+  refer(row, relation, { byRelation: alias !== undefined, value })
+}
+
+function refer({ context, named, options }: RowReading, relation: Relation, by: RowReference): void {
+  const { foreignKey, name } = relation
   // In a nested row the foreign key is how its relation is written.
-  if (alias !== undefined || options.via !== undefined) {
+  if (by.byRelation || options.via !== undefined) {
     named.aliases ??= new Map()
-    named.aliases.set(field.name, relation.name)
+    named.aliases.set(foreignKey, name)
   }
-  const reference = referenceOf(context, relation, { byRelation: alias !== undefined, value })
+  const reference = referenceOf(context, relation, by)
   if (reference === undefined) return
   named.references ??= new Map()
-  named.references.set(field.name, reference)
+  named.references.set(foreignKey, reference)
+}
+
+/**
+ * The checks of many-to-any keys. Either of their two columns decides which row is meant, and each may come from the payload, the
+ * grant or a default, so they are looked at when all cells are there.
+ */
+function addAnyReferences(row: RowReading, problems: Problems): void {
+  const keys = anyKeys(row.context.collection)
+  if (keys.length === 0) return
+  const filled = filledKeys(row)
+  // What the payload names by neither column comes from the permission alone, or has been looked at by its relation.
+  const isNamed = ({ foreignKey, discriminator }: AnyKey) =>
+    member(row.payload, foreignKey) !== undefined || member(row.payload, discriminator) !== undefined
+  for (const key of keys) if (isNamed(key) && !filled.has(key.foreignKey)) addAnyReference(row, key, problems)
+}
+
+function addAnyReference(row: RowReading, any: AnyKey, { fields, relations }: Problems): void {
+  const { context, cells, named, options } = row
+  const { foreignKey, discriminator } = any
+  const key = cellOf(cells, foreignKey)
+  const own = cellOf(cells, discriminator)
+  // A row that lacks either points nowhere.
+  if ((key === undefined && own === undefined) || key?.value === null || own?.value === null) return
+  const label = options.label ?? ''
+  const kind = own?.value ?? (context.action === 'create' ? defaultKind(context, discriminator) : undefined)
+  if (kind === null) return
+  if (kind === undefined && context.action === 'create') {
+    fields.push({ field: `${label}${discriminator}`, message: 'is required', rule: 'notNull' })
+    return
+  }
+  const relation = kind === undefined ? undefined : any.relations.get(String(kind))
+  if (kind !== undefined && relation === undefined) {
+    relations.push({ field: `${label}${discriminator}`, message: `cannot hold an item of ${String(kind)}` })
+    return
+  }
+  if (key !== undefined && relation !== undefined) {
+    if (named.references?.get(foreignKey)?.relation !== relation)
+      refer(row, relation, { byRelation: false, value: key.value })
+  } else if (context.action === 'update') {
+    named.references ??= new Map()
+    named.references.set(
+      key === undefined ? discriminator : foreignKey,
+      halfReferenceOf(context, any, key !== undefined),
+    )
+  }
+}
+
+/** The kind of a new row that names none: null for no kind, undefined where only the database knows. */
+function defaultKind({ collection }: PayloadContext, discriminator: string): unknown {
+  const given = collection.fields.get(discriminator)!.default
+  if (given === undefined) return null
+  return given.kind === 'literal' ? given.value : undefined
 }
 
 /** Columns that get their value from rows written before this one, or from the parent. */
@@ -482,6 +541,14 @@ export type Reference = {
   readonly isStrict: boolean
   /** A row may go on pointing where it points: clients send back whole rows, and who sees the value learns nothing by it. */
   readonly mayStay: boolean
+  /** Of a many-to-any key of which the change writes one column only: the row that is changed has the other. */
+  readonly half?: HalfReference
+}
+
+type HalfReference = Pick<AnyKey, 'foreignKey' | 'discriminator'> & {
+  /** The column that is written is the key, not its kind. */
+  readonly isKey: boolean
+  readonly choices: readonly Pick<Reference, 'relation' | 'rule'>[]
 }
 
 /** How a payload names the row that is pointed at. */
@@ -512,6 +579,7 @@ export function referenceOf(
 const referencesOf = oncePer((_: PayloadContext) => ({
   strict: new Map<Relation, Reference | undefined>(),
   loose: new Map<Relation, Reference | undefined>(),
+  halves: new Map<string, Reference>(),
 }))
 
 function makeReference(context: PayloadContext, relation: Relation, isStrict: boolean): Reference | undefined {
@@ -520,20 +588,65 @@ function makeReference(context: PayloadContext, relation: Relation, isStrict: bo
   return { relation, rule, isStrict, mayStay: !isStrict && isShown(context, relation.foreignKey) }
 }
 
+/** The check of a many-to-any key of an existing row of which only the key (`isKey`) or only the kind is written. */
+function halfReferenceOf(context: PayloadContext, any: AnyKey, isKey: boolean): Reference {
+  const { halves } = referencesOf(context)
+  const column = isKey ? any.foreignKey : any.discriminator
+  const known = halves.get(column)
+  if (known !== undefined) return known
+  const made = makeHalfReference(context, any, isKey)
+  halves.set(column, made)
+  return made
+}
+
+function makeHalfReference(context: PayloadContext, any: AnyKey, isKey: boolean): Reference {
+  const { foreignKey, discriminator, relations } = any
+  const isStrict = isJunction(context.collection)
+  const choices = [...relations.values()].map((relation) => {
+    const rule = maySee(context.access, relation) ? readRule(context, relation, !isStrict) : 'none'
+    return { relation, rule } as const
+  })
+  const mayStay = isStrict || (isShown(context, foreignKey) && isShown(context, discriminator))
+  const half = { foreignKey, discriminator, isKey, choices }
+  return { relation: choices[0]!.relation, rule: 'none', isStrict, mayStay, half }
+}
+
 /**
  * A condition that is true, or ends the statement with 400 (`svc_refer`). `value` is the key as SQL; `stays` a condition that
  * the row points there already.
  */
 export function referenceSql(
-  { relation, rule, mayStay }: Reference,
+  { relation, rule, mayStay, half }: Reference,
   value: string,
   params: Params,
   stays?: () => string,
 ): string {
   const same = mayStay && stays !== undefined ? [stays()] : []
+  if (half !== undefined) return halfSql(half, value, params, same)
   const found = rule === 'none' ? [] : [foundSql(relation, rule, value, params)]
   const refused = `${literal(`${relation.name} `)} || (${value})::text`
   return `svc_refer(${[`${value} is null`, ...same, ...found].join(' or ')}, ${refused})`
+}
+
+/**
+ * The statement reads the other column from the row that it changes, called `t`: another writer may change that at the same
+ * moment, and then the condition is looked at again.
+ */
+function halfSql(
+  { foreignKey, discriminator, isKey, choices }: HalfReference,
+  value: string,
+  params: Params,
+  same: readonly string[],
+): string {
+  const key = isKey ? value : `t.${ident(foreignKey)}`
+  const kind = isKey ? `t.${ident(discriminator)}` : value
+  const found = choices.flatMap(({ relation, rule }) =>
+    rule === 'none'
+      ? []
+      : [`${kind} = ${literal(relation.discriminator!.value)} and ${foundSql(relation, rule, key, params)}`],
+  )
+  const refused = `${literal(`${isKey ? foreignKey : discriminator} `)} || (${key})::text`
+  return `svc_refer(${[`${key} is null`, `${kind} is null`, ...same, ...found].join(' or ')}, ${refused})`
 }
 
 function foundSql(relation: Relation, rule: ResolvedFilter | undefined, value: string, params: Params): string {

@@ -24,6 +24,7 @@ import { beforeRow, meetsHooks, noteWritten } from './hooking.ts'
 import { type Payload, readPayload } from './payload.ts'
 import { inTurn, openWrite } from './plan.ts'
 import {
+  checksOf,
   insertSource,
   keyProjection,
   parameters,
@@ -67,6 +68,8 @@ type UpsertItem = { readonly payload: unknown; readonly label: string }
 type UpsertPlan = {
   readonly create: Payload
   readonly change: readonly Cell[]
+  /** What the change refers to with the row as it is stored; all else is looked at as the new row would. */
+  readonly halves: Payload['references']
   /** Put before the names of fields in problems. */
   readonly label: string
 }
@@ -229,7 +232,8 @@ async function readItem(
   const members = Object.entries(payload as object).filter(([name]) => !key.fields.includes(name))
   const change = readPayload(update, Object.fromEntries(members), { label, stored })
   const { beforeWrite } = rulesOf(create) ?? {}
-  if (beforeWrite === undefined) return { label, create: read, change: outOfTrash(update, change.cells) }
+  const halves = new Map([...change.references].filter(([, { half }]) => half !== undefined))
+  if (beforeWrite === undefined) return { label, create: read, change: outOfTrash(update, change.cells), halves }
   const isKey = ({ field }: Cell) => key.fields.includes(field.name)
   const id = read.cells.find((cell) => cell.field.primaryKey && isKey(cell))?.value
   const present = id == null ? await presentIn(db, contexts, key, payload) : String(id)
@@ -238,6 +242,7 @@ async function readItem(
   const changed = await beforeWrite(deps, update, whole, present)
   return {
     label,
+    halves,
     create: { ...read, cells: await beforeWrite(deps, create, read.cells) },
     change: outOfTrash(
       update,
@@ -307,7 +312,8 @@ function upsertStatement({ create, update }: Contexts, key: UpsertKey, plan: Ups
     return { cell, column: ident(cell.field.name), value }
   })
   const sets = changesOf(collection, changes)
-  const allowed = [ruleSql(update, 't', params), ...trashConditions(update, changes, params)].join(' and ')
+  const checks = checksOf(changes, plan.halves, params, (column, value) => `t.${column} = ${value}`)
+  const allowed = [ruleSql(update, 't', params), ...trashConditions(update, changes, params), ...checks].join(' and ')
   const text =
     `insert into ${ident(collection.name)} as t ${source} on conflict (${columns})${inIndex} ` +
     `do update set ${sets} where ${allowed} returning ${returning({ create, update }, plan.create.cells, params)}`
