@@ -281,6 +281,20 @@ describe('a stored file', () => {
       status: 400,
       body: { error: { message: 'The file must be a CSV or a JSON file' } },
     })
+    const count = async () => (await api.sql('select count(*)::int as n from article'))[0].n
+    const [rows, unmoved] = [await count(), await api.position()]
+    expect(await call({ collection: 'article', dryRun: true })).toMatchObject({
+      status: 200,
+      body: { success: true, dryRun: true, results: { rows: 2, wouldCreate: 2, failed: 0 } },
+    })
+    const broken = await call({ collection: 'article', dryRun: true }, api.admin, bad.id)
+    expect(broken).toMatchObject({ status: 200, body: { success: false, results: { failed: 1 } } })
+    for (const more of [{ dryrun: true }, { dryRun: 'true' }])
+      expect((await call({ collection: 'article', ...more })).status).toBe(400)
+    expect((await api.admin('POST', `/files/${id}/import?dryRun=true`, { collection: 'article', tenant })).status).toBe(
+      400,
+    )
+    expect([await count(), await api.position()]).toEqual([rows, unmoved])
     expect((await call({})).status).toBe(400)
     expect((await call({ collection: 'nowhere' })).status).toBe(404)
     expect((await call({ collection: 'article' }, api.admin, randomUUID())).status).toBe(404)

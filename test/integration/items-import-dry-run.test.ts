@@ -46,6 +46,26 @@ async function traces() {
 }
 
 describe('a dry run', () => {
+  it('is asked for in the form too, as the encoding is', async () => {
+    const before = await traces()
+    const field = (name: string, value: string) => ({ name, value })
+    const send = (content: Buffer, fields: readonly { name: string; value: string }[], query = '') =>
+      upload(api, admin, `/items/gear/import-csv${query}`, [
+        ...fields,
+        { name: 'csvFile', filename: 'rows.csv', content },
+      ])
+    const plain = Buffer.from('sku,name\nf,F\n')
+    const tried = { status: 200, body: { dryRun: true, results: { wouldCreate: 1 } } }
+    expect(await send(plain, [field('dryRun', 'true')])).toMatchObject(tried)
+    expect(await send(plain, [field('dryRun', 'false')], '?dryRun=true')).toMatchObject(tried)
+    expect((await send(plain, [field('dryRun', 'yes')])).status).toBe(400)
+    const latin = Buffer.from('sku,name\nf,caf\xe9\n', 'latin1')
+    expect((await send(latin, [field('dryRun', 'true')])).status).toBe(400)
+    const named = [field('dryRun', 'true'), field('encoding', 'windows-1252')]
+    expect(await send(latin, named)).toMatchObject(tried)
+    expect(await traces()).toEqual(before)
+  })
+
   it('says what would be done, and does nothing', async () => {
     const before = await traces()
     const { status, body } = await post('csv', 'sku,name,maker\na,A,007\nb,B,\n')

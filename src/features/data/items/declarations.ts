@@ -340,7 +340,7 @@ const BrokenRow = Type.Object({
   fields: Type.Array(Type.Object({ field: Text('price'), message: Text('expected an integer') })),
 })
 
-const TriedShape = Type.Object({
+export const TriedShape = Type.Object({
   success: Type.Boolean({ description: 'Whether an import would do it all.' }),
   dryRun: Type.Literal(true),
   message: Text('1 of 120 items have errors'),
@@ -372,7 +372,11 @@ const importRoute = <const Format extends 'CSV' | 'JSON'>(format: Format, part: 
           'The encoding of the file, where it is neither UTF-8 nor UTF-16 with a byte order mark.',
         ),
       }),
-      body: fileBody(part, { tenant: described(someIds[0]!, 'The same in the form.') }),
+      body: fileBody(part, {
+        tenant: described(someIds[0]!, 'The same in the form.'),
+        dryRun: flag(true, 'The same in the form.'),
+        encoding: described('windows-1252', 'The same in the form.'),
+      }),
       response: { 200: Type.Union([ImportedShape, TriedShape]) },
     },
     { config: { streamedBody: true } },

@@ -48,6 +48,7 @@ type SentBefore = {
   readonly encoding: string | undefined
   /** Of the rows, for callers that no tenant is stamped for. */
   readonly tenant: string | undefined
+  readonly dryRun: boolean
   readonly content: () => Promise<AsyncIterable<Uint8Array>>
 }
 
@@ -68,7 +69,7 @@ type Tried = {
     readonly wouldCreate: number
     readonly wouldUpdate: number
     readonly failed: number
-    readonly errors: readonly object[]
+    readonly errors: readonly BrokenRow[]
   }
 }
 
@@ -77,8 +78,8 @@ export async function importContent(
   deps: ItemWrites & ProgressNotices,
   { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },
   collection: string,
-  { name, type, format: given, encoding: named, tenant, content }: SentBefore,
-): Promise<Imported> {
+  { name, type, format: given, encoding: named, tenant, dryRun, content }: SentBefore,
+): Promise<Imported | Tried> {
   await withFreshCatalog(deps.catalog, async () => checkImport(deps, requesterOf(request), collection))
   const format = given ?? (['CSV', 'JSON'] as const).find((one) => isOfKind({ name, type }, one))
   if (format === undefined) throw errors.badBody('The file must be a CSV or a JSON file')
@@ -89,7 +90,7 @@ export async function importContent(
   try {
     await handle.writeFile(await content())
     const file = { format, read: readerOf(handle), encoding, tenant }
-    return await writeRows(deps, { request, reply }, collection, file)
+    return await (dryRun ? triedRows : writeRows)(deps, { request, reply }, collection, file)
   } finally {
     await handle.close()
   }
@@ -108,12 +109,9 @@ async function imported(
   await deps.admission.turnAway(enteringOf(collection), turnOf(request))
   return withUpload<Imported | Tried>(deps, request, parts[format], ({ file, fields }) => {
     const { read } = requireFile(file, format)
-    const encoding = readEncoding(readString('encoding', queryOf(request).encoding))
-    const rows: ImportFile = { format, read, encoding, tenant: tenantOf(request, fields) }
-    const isTried = readBoolean('dryRun', queryOf(request).dryRun) === true
-    return isTried
-      ? triedRows(deps, { request, reply }, collection, rows)
-      : writeRows(deps, { request, reply }, collection, rows)
+    const encoding = readEncoding(saidOf(request, fields, 'encoding'))
+    const rows: ImportFile = { format, read, encoding, tenant: saidOf(request, fields, 'tenant') }
+    return (isTried(request, fields) ? triedRows : writeRows)(deps, { request, reply }, collection, rows)
   })
 }
 
@@ -192,8 +190,17 @@ function requireFile(file: UploadedFile | undefined, format: ImportFormat): Uplo
 const isOfKind = (file: Pick<UploadedFile, 'name' | 'type'>, format: ImportFormat): boolean =>
   kinds[format].name.test(file.name) || kinds[format].type.test(file.type)
 
-function tenantOf(request: FastifyRequest, fields: ImportUpload['fields']): string | undefined {
-  return fields.get('tenant') ?? readString('tenant', queryOf(request).tenant)
+function saidOf(
+  request: FastifyRequest,
+  fields: ImportUpload['fields'],
+  name: 'encoding' | 'tenant',
+): string | undefined {
+  return fields.get(name) ?? readString(name, queryOf(request)[name])
+}
+
+/** Either place is enough, so that nothing is written for somebody who asked for a dry run. */
+function isTried(request: FastifyRequest, fields: ImportUpload['fields']): boolean {
+  return [fields.get('dryRun'), queryOf(request).dryRun].map((given) => readBoolean('dryRun', given)).includes(true)
 }
 
 /** A form: the values of its fields, and the file of the part that was asked for. */
@@ -322,7 +329,7 @@ type TriedImport = {
   readonly changes: readonly PlannedChanges[]
   /** Whether code that may refuse or change rows was left out. */
   readonly skipsHooks: boolean
-  readonly errors: readonly object[]
+  readonly errors: readonly BrokenRow[]
 }
 
 type PlannedChanges = { readonly collection: string; readonly create: number; readonly update: number }
@@ -530,7 +537,7 @@ function failureList(
   format: ImportFormat,
   failures: readonly FailedRow[],
   context: Tree['context'],
-): readonly object[] {
+): readonly BrokenRow[] {
   const unit = format === 'CSV' ? 'row' : 'item'
   return failures
     .slice(0, mostFailures)
@@ -542,6 +549,16 @@ function failureList(
       error: told(error),
       fields: problemsOf(error, context),
     }))
+}
+
+/** A row that cannot be imported, as it is shown. */
+type BrokenRow = {
+  readonly row?: number
+  readonly item?: number
+  readonly line?: number
+  readonly data?: Readonly<Record<string, unknown>>
+  readonly error: string
+  readonly fields: readonly ShownProblem[]
 }
 
 type ShownProblem = { readonly field: string; readonly message: string }
@@ -562,7 +579,7 @@ const told = ({ message, code, details }: AppError): string =>
   code === 'REQUIRED_FIELD_MISSING' && typeof details === 'string' ? `${message}: ${details}` : message
 
 /** Enough of a row to find it, without what is secret in it. */
-function shown(data: ImportRow['data'], { fields }: Tree['context']['collection']): object {
+function shown(data: ImportRow['data'], { fields }: Tree['context']['collection']): Readonly<Record<string, unknown>> {
   const members = Object.entries(data).filter(([name]) => fields.get(name)?.hidden !== true)
   return Object.fromEntries(members.map(([name, value]) => [name, shortened(value)]))
 }

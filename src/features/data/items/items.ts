@@ -43,6 +43,7 @@ export {
   ReadQuery,
   ReportBody,
   ReportQuery,
+  TriedShape,
   WrittenShape,
 } from './declarations.ts'
 export {

@@ -18,6 +18,7 @@ import {
   ReadQuery,
   type Requester,
   requesterOf,
+  TriedShape,
 } from '../../data/items/items.ts'
 import { type AssetWrites, contentsOf, fileNotFound, readableAsset } from '../assets/assets.ts'
 import { type FileWrites, tooLarge } from './content.ts'
@@ -61,7 +62,7 @@ export function fileRoutes(app: App, deps: FileWrites): void {
 export function fileBearerRoutes(app: App, deps: FileWrites & AssetWrites & ProgressNotices): void {
   app.post('/files/:id/import', importRoute, async (request, reply) => {
     const file = await readableAsset(deps, request.caller, request.params.id)
-    const { collection, format, encoding, tenant } = request.body
+    const { collection, format, encoding, tenant, dryRun = false } = request.body
     const content = async () => {
       const found = await contentsOf(deps).original(file).read()
       if (found === undefined) throw fileNotFound()
@@ -69,7 +70,7 @@ export function fileBearerRoutes(app: App, deps: FileWrites & AssetWrites & Prog
     }
     const { name, type } = file
     return importContent(deps, { request, reply }, collection, {
-      ...{ name, type, encoding, tenant, content },
+      ...{ name, type, encoding, tenant, dryRun, content },
       format: format === undefined ? undefined : format === 'csv' ? 'CSV' : 'JSON',
     })
   })
@@ -192,24 +193,30 @@ const importRoute = route({
     'A CSV or JSON file that the caller may read, as `POST /items/{collection}/import-csv` takes it: all rows or none.',
   tag,
   params: Params,
-  body: Type.Object({
-    collection: Filled('country', { refusal: 'collection is required' }),
-    format: Type.Optional(
-      OneOf(['csv', 'json'], {
-        examples: ['csv'],
-        description: 'By the name or the type of the file unless given.',
-        refusal: 'format must be csv or json',
-      }),
-    ),
-    encoding: Type.Optional(
-      Text('windows-1252', {
-        description: 'Of the file, where it is neither UTF-8 nor UTF-16 with a byte order mark.',
-      }),
-    ),
-    tenant: Type.Optional(Id({ description: 'Of the rows, for callers that no tenant is stamped for.' })),
-  }),
+  body: Type.Object(
+    {
+      collection: Filled('country', { refusal: 'collection is required' }),
+      format: Type.Optional(
+        OneOf(['csv', 'json'], {
+          examples: ['csv'],
+          description: 'By the name or the type of the file unless given.',
+          refusal: 'format must be csv or json',
+        }),
+      ),
+      encoding: Type.Optional(
+        Text('windows-1252', {
+          description: 'Of the file, where it is neither UTF-8 nor UTF-16 with a byte order mark.',
+        }),
+      ),
+      tenant: Type.Optional(Id({ description: 'Of the rows, for callers that no tenant is stamped for.' })),
+      dryRun: Type.Optional(
+        Type.Boolean({ description: 'Writes nothing and answers what an import would do.', examples: [true] }),
+      ),
+    },
+    { additionalProperties: false },
+  ),
   response: {
-    200: ImportedShape,
+    200: Type.Union([ImportedShape, TriedShape]),
   },
 })
 
