@@ -1,4 +1,4 @@
-import { type Answer, DaybookError, type Http, pause, type RequestOptions } from './http.ts'
+import { type Answer, DaybookError, type Http, pause, type RequestOptions, segmentOf } from './http.ts'
 
 export type FileRow = {
   readonly id: string
@@ -45,7 +45,7 @@ const mostBreaks = 8
 const breakPauseMs = 500
 
 export function openFiles(http: Http): Files {
-  const path = (id: string) => `/files/${encodeURIComponent(id)}`
+  const path = (id: string) => `/files/${segmentOf(id)}`
   return {
     upload: (file, options = {}) => upload(http, file, options),
     read: async (id) => (await http.ask<{ data: FileRow }>(path(id))).data,

@@ -68,6 +68,17 @@ export type HttpOptions = {
 const firstPauseMs = 250
 const longestPauseMs = 10_000
 
+/**
+ * A key as a part of a path. The empty one leads to the list, and `.` and `..` are taken out of an address before it is sent, also
+ * where they are encoded.
+ */
+export function segmentOf(key: unknown): string {
+  const text = String(key)
+  if (!['', '.', '..'].includes(text)) return encodeURIComponent(text)
+  const message = `${JSON.stringify(text)} is no key that an address can have`
+  throw new DaybookError(message, { status: 0, code: 'NO_KEY' })
+}
+
 /** Answers with tokens are not kept, and resumable uploads repeat themselves in their own way. */
 const unrepeatable = /^\/(auth|files\/tus)(\/|$)/
 

@@ -1,4 +1,4 @@
-import { DaybookError, type Http } from './http.ts'
+import { DaybookError, type Http, segmentOf } from './http.ts'
 import type { Aggregates, Filter, Key, Name, ReportRow, Row, SchemaType, Selected, Sort, ValidPaths } from './schema.ts'
 
 /** The query of a list. */
@@ -159,7 +159,7 @@ const pageSize = 500
 
 export function openItems<S extends SchemaType, C extends Name<S>>(http: Http, collection: C): Items<S, C> {
   const base = `/items/${encodeURIComponent(collection)}`
-  const path = (id: Key<S, C>) => `${base}/${encodeURIComponent(String(id))}`
+  const path = (id: Key<S, C>) => `${base}/${segmentOf(id)}`
   const list: Items<S, C>['list'] = (query = {}) => askList(http, collection, query as ListQuery<S, C, never>)
   const readVersion: Items<S, C>['readVersion'] = async (id, { signal, ...query } = {}) => {
     const { body, headers } = await http.send<{ data: never }>(path(id), { query: textual(query), signal })
@@ -202,7 +202,7 @@ export function openItems<S extends SchemaType, C extends Name<S>>(http: Http, c
     },
     report: ({ signal, ...query }) =>
       http.ask(`/reports/${encodeURIComponent(collection)}`, { method: 'POST', body: query, signal }),
-    history: (id, query) => http.ask(`${path(id)}/history`, { query: { ...query } }),
+    history: async (id, query) => http.ask(`${path(id)}/history`, { query: { ...query } }),
     async restore(id, version) {
       await http.ask(`${path(id)}/restore`, { method: 'POST', body: version })
     },

@@ -216,6 +216,25 @@ describe('items', () => {
     expect(history.map(({ action }) => action)).toEqual(['update', 'create'])
   })
 
+  it.each(['', '.', '..'])('are not found by %j, which leads to another address', async (key) => {
+    const { client, asked } = watched()
+    await client.auth.login(administrator)
+    asked.length = 0
+    const { files } = client
+    const boards = client.items('board')
+    const live = client.live({ collection: 'board' })
+    const refused = [
+      ...[boards.read(key), boards.readVersion(key), boards.update(key, { name: 'a' }), boards.delete(key)],
+      ...[boards.history(key), boards.restore(key, { event: '1' }), live.update(key, { name: 'a' }), live.delete(key)],
+      ...[files.read(key), files.delete(key), files.signedAddress(key, 60)],
+    ]
+    const error = { code: 'NO_KEY', status: 0, message: expect.stringContaining(JSON.stringify(key)) }
+    for (const one of await Promise.allSettled(refused))
+      expect(one).toMatchObject({ status: 'rejected', reason: error })
+    expect(asked).toEqual([])
+    live.close()
+  })
+
   it('are changed and deleted in one request, all or none', async () => {
     const cards = client.items('card')
     const ids = await cards.createMany([{ title: 'many' }, { title: 'many' }])
