@@ -12,12 +12,14 @@ export function useLive<S extends SchemaType, C extends Name<S>>(
   query: LiveQuery<S, C>,
 ): LiveView<Row<S, C>> & { readonly live: Live<S, C> | undefined } {
   const text = JSON.stringify(query)
-  const [live, setLive] = useState<Live<S, C>>()
+  const [opened, setOpened] = useState<{ client: Client<S>; text: string; live: Live<S, C> }>()
   useEffect(() => {
-    const opened = client.live(JSON.parse(text) as LiveQuery<S, C>)
-    setLive(opened)
-    return () => opened.close()
+    const live = client.live(JSON.parse(text) as LiveQuery<S, C>)
+    setOpened({ client, text, live })
+    return () => live.close()
   }, [client, text])
+  // Another query is drawn before its rows are opened.
+  const live = opened?.client === client && opened.text === text ? opened.live : undefined
   const view = useSyncExternalStore(
     (listener) => live?.subscribe(listener) ?? (() => undefined),
     () => live?.view ?? nothing,

@@ -653,6 +653,10 @@ describeWithBrowser('in a browser', () => {
     await shows('live: by React,one,two')
     await page.evaluate(`document.getElementById('other').click()`)
     await shows('live: elsewhere')
+    const drawn: [number, string, boolean][] = await page.evaluate('drawn')
+    // Not even for a moment the rows of the query before.
+    expect(drawn.find(([at]) => at === 1)).toEqual([1, 'loading: ', false])
+    expect(drawn.filter(([at, text]) => at === 1 && text.includes('one'))).toEqual([])
     await add('more', 1)
     await shows('live: elsewhere,more')
     await page.evaluate(`document.getElementById('cards').dispatchEvent(new Event('leave'))`)

@@ -12,11 +12,16 @@ const element = document.getElementById('cards')
 const { boards, token } = JSON.parse(element.textContent) as { boards: string[]; token: string }
 const client = createClient({ url: location.origin, auth: { token }, keepsRows: false })
 
+/** Each drawing: the number of the board, what is shown, and whether it can be written to. */
+const drawn: [board: number, text: string, isOpen: boolean][] = []
+Object.assign(globalThis, { drawn })
+
 function Cards() {
   const [board, setBoard] = useState(boards[0]!)
   // A new object each time, as in any component: equal ones go on.
   const { rows, status, live } = useLive(client, { collection: 'card', filter: { board_Id: board }, sort: ['title'] })
   const titles = rows.map(({ title }) => String(title)).join()
+  drawn.push([boards.indexOf(board), `${status}: ${titles}`, live !== undefined])
   return h(
     'div',
     {},
