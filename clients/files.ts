@@ -59,7 +59,8 @@ export function openFiles(http: Http): Files {
     async signedAddress(id, expiresIn, transform) {
       const body = { expiresIn, ...(transform && { transform }) }
       const { data } = await http.ask<{ data: { url: string } }>(`${path(id)}/signed-url`, { method: 'POST', body })
-      return new URL(data.url, http.url).href
+      // Whole where the server has been told its address; else without the path under which a proxy has it.
+      return data.url.startsWith('/') ? http.url + data.url : data.url
     },
   }
 }
@@ -80,7 +81,8 @@ async function upload(
     signal,
   })
   const place = new URL(created.headers.get('location') ?? '', `${http.url}/files/tus/`).pathname
-  const path = place.slice(new URL(http.url).pathname.replace(/\/$/, '').length)
+  // A proxy that has the server under a path may put it before the place, or not.
+  const path = place.slice(place.lastIndexOf('/files/tus/'))
   try {
     return await sent(http, path, file, { onProgress, signal })
   } catch (error) {

@@ -1,7 +1,7 @@
 import type { Socket } from 'socket.io-client'
 
 export type RealtimeOptions = {
-  /** Where the server is, e.g. `https://api.example`. */
+  /** Where the server is, e.g. `https://api.example`; `https://example.com/api` where a proxy has it under a path. */
   readonly url: string
   /** Of a session, or an API key. A function is asked at each connection, so it can refresh a token that has ended. */
   readonly token: string | (() => string | Promise<string>)
@@ -10,7 +10,7 @@ export type RealtimeOptions = {
    * function.
    */
   readonly mayRetry?: (refusal: string) => Promise<boolean>
-  /** SOCKET_PATH of the server; default `/realtime`. */
+  /** SOCKET_PATH of the server, which goes after the path of `url`; default `/realtime`. */
   readonly path?: string
   /** The session is a cookie of the browser; then the token is not asked for. */
   readonly withCookies?: boolean

@@ -98,9 +98,11 @@ function socketFor(options: RealtimeOptions, onNoToken: (cause: unknown) => void
       onNoToken(cause)
     }
   }
-  // Refusals and closed connections are met alike, which the library's own reconnection does not do.
-  return io(url, {
-    path,
+  const { origin, pathname } = new URL(url)
+  // Refusals and closed connections are met alike, which the library's own reconnection does not do. A path in its address would
+  // be the name of another channel.
+  return io(origin, {
+    path: pathname.replace(/\/+$/, '') + path,
     transports,
     reconnection: false,
     forceNew: true,

@@ -1,5 +1,8 @@
 import { execFile as run } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { createServer, type IncomingMessage } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { promisify } from 'node:util'
@@ -418,6 +421,57 @@ describe('uploads that are given up', () => {
     await expect(client.files.upload(content)).rejects.toMatchObject({ status: 429, code: 'TOO_MANY_UPLOADS' })
     expect(asked).toBe(1)
     await api.sql('delete from "svc_Upload"')
+  })
+})
+
+describe('a server under a path', () => {
+  /** Hands to the server what is under the prefix, without it. */
+  const proxied = async (prefix: string) => {
+    const inside = (request: IncomingMessage) => {
+      const isInside = request.url!.startsWith(`${prefix}/`)
+      request.url = request.url!.slice(prefix.length)
+      return isInside
+    }
+    const proxy = createServer((request, response) => {
+      if (inside(request)) api.app.server.emit('request', request, response)
+      else response.writeHead(404).end()
+    })
+    proxy.on('upgrade', (request, socket, head) => {
+      if (inside(request)) api.app.server.emit('upgrade', request, socket, head)
+      else socket.destroy()
+    })
+    await once(proxy.listen(0, '127.0.0.1'), 'listening')
+    onTestFinished(() => void proxy.close())
+    return `http://127.0.0.1:${(proxy.address() as AddressInfo).port}${prefix}`
+  }
+
+  it.each(['/api', '/files', '/deep/down'])('has live rows and files there: %s', async (prefix) => {
+    const client = clientOf({ url: await proxied(prefix), attempts: 1 })
+    await client.auth.login(administrator)
+    const live = client.live({ collection: 'board' })
+    const report = client.liveReport({ collection: 'board', aggregate: { n: { function: 'count', field: '*' } } })
+    await waitFor(() => (live.view.status === 'live' && report.view.status === 'live' ? true : undefined))
+    const id = await client.files.upload(new Blob(['under a path']), { filename: 'under.txt' })
+    const answer = await fetch(await client.files.signedAddress(id, 60))
+    expect(await answer.text()).toBe('under a path')
+    await client.files.delete(id)
+    client.close()
+  })
+
+  it('takes uploads also where the proxy puts the path before the place of one', async () => {
+    const client = clientOf({
+      url: await proxied('/api'),
+      fetch: async (input, init) => {
+        const answer = await fetch(input, init)
+        const place = answer.headers.get('location')
+        if (place === null) return answer
+        return new Response(null, { status: answer.status, headers: { location: `/api${place}` } })
+      },
+    })
+    await client.auth.login(administrator)
+    const id = await client.files.upload(new Blob(['under a path']))
+    expect(await client.files.read(id)).toMatchObject({ size: 12 })
+    await client.files.delete(id)
   })
 })
 
