@@ -113,7 +113,7 @@ function afterAnswer(
 }
 
 /** How the values of a field are compared; where nothing is said, texts by code points, and others by `<`. */
-type Comparison = 'number' | 'caseless' | 'time' | undefined
+type Comparison = 'number' | 'caseless' | 'date' | 'time' | undefined
 
 export type Order = readonly {
   readonly field: string
@@ -145,8 +145,19 @@ function compare(a: unknown, b: unknown, as: Comparison): number {
   if (isNoA || isNoB) return Number(isNoA) - Number(isNoB)
   if (as === 'number') return compareNumbers(String(a), String(b))
   if (typeof a !== 'string' || typeof b !== 'string') return before(a as number, b as number)
-  if (as === 'caseless') return compareText(a.toLowerCase(), b.toLowerCase())
+  if (as === 'caseless') return compareText(smallOf(a), smallOf(b))
+  if (as === 'date') return before(yearOf(a), yearOf(b)) || compareText(a, b)
   return as === 'time' ? compareTimes(a, b) : compareText(a, b)
+}
+
+/** The server gives each code point one small letter; for these two JavaScript looks at their neighbours, or makes two of one. */
+const smallOf = (text: string): string => text.replaceAll('Σ', 'σ').replaceAll('İ', 'i').toLowerCase()
+
+/** It has four digits or more, ` BC` after its date, and none in `infinity` and `-infinity`. */
+function yearOf(text: string): number {
+  const year = Number.parseInt(text, 10)
+  if (Number.isNaN(year)) return text.startsWith('-') ? -Infinity : Infinity
+  return text.endsWith('BC') ? -year : year
 }
 
 const before = <T>(a: T, b: T): number => (a === b ? 0 : a < b ? -1 : 1)

@@ -94,7 +94,7 @@ export type RowFacts = {
   /** The fields whose values are numbers, also where they are written as text. */
   readonly numbers?: readonly string[] | undefined
   /** Fields that are compared neither as numbers nor as text by code points; `none`: not by a client. */
-  readonly orders?: Readonly<Record<string, 'caseless' | 'time' | 'none'>> | undefined
+  readonly orders?: Readonly<Record<string, 'caseless' | 'date' | 'time' | 'none'>> | undefined
 }
 
 type WithSnapshot<Row> = {

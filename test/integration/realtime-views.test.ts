@@ -507,7 +507,10 @@ describe('snapshot', () => {
     const client = await connect(address, token)
     expect(await subscribe(client, { snapshot: true, filter: { points: -1 } })).toMatchObject({ snapshot: 0 })
     expect(client.notices.filter(({ name }) => name === 'task:snapshot').map(({ body }) => body)).toEqual([
-      { collection: 'task', index: 0, data: [], more: false, key: 'id', numbers: ['points'], orders: { tags: 'none' } },
+      {
+        ...{ collection: 'task', index: 0, data: [], more: false, key: 'id', numbers: ['points'] },
+        orders: { tags: 'none', createdAt: 'date', updatedAt: 'date' },
+      },
     ])
   })
 

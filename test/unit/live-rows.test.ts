@@ -80,10 +80,15 @@ describe('a write that is shown at once', () => {
 })
 
 describe('rows in order', () => {
-  const sorted = (values: readonly unknown[], sort: string, numbers: readonly string[]) => {
+  const sorted = (
+    values: readonly unknown[],
+    sort: string,
+    numbers: readonly string[],
+    told?: Parameters<typeof orderOf>[2],
+  ) => {
     const rows = values.map((value, id) => ({ id, value }))
     const state = stateOf([{ kind: 'snapshot', rows }])
-    return viewOf(state, orderOf([sort], numbers), undefined).map(({ value }) => value)
+    return viewOf(state, orderOf([sort], numbers, told), undefined).map(({ value }) => value)
   }
 
   it('are compared as numbers where the server says that they are, exactly, also before they are known as text', () => {
@@ -131,6 +136,35 @@ describe('rows in order', () => {
       '\uff5e',
       '\u{1f600}',
     ])
+  })
+
+  it('are compared as the server compares without case: each code point by its own small letter', () => {
+    const told = { orders: { value: 'caseless' } } as const
+    expect(sorted(['\u0391\u03a3', '\u03b1\u03c3', '\u03b1\u03c2'], '-value', [], told)).toEqual([
+      '\u0391\u03a3',
+      '\u03b1\u03c3',
+      '\u03b1\u03c2',
+    ])
+    expect(sorted(['\u0130', 'I', 'i', 'ia', 'h'], 'value', [], told)).toEqual(['h', '\u0130', 'I', 'i', 'ia'])
+  })
+
+  it('are compared as dates where the server says that they are: first by the year, of any length', () => {
+    const told = { orders: { value: 'date' } } as const
+    const ordered = [
+      '-infinity',
+      '0044-03-15 BC',
+      '0005-01-01 BC',
+      '0005-02-01 BC',
+      '0099-01-01',
+      '1969-12-31T23:59:59.999Z',
+      '9999-12-31',
+      '10000-01-01',
+      '10000-01-02T00:00:00.000Z',
+      '123456-01-01',
+      'infinity',
+      null,
+    ]
+    expect(sorted(ordered.toReversed(), 'value', [], told)).toEqual(ordered)
   })
 
   it('are compared as text where they are text of digits', () => {

@@ -163,7 +163,7 @@ type RowFacts = {
 }
 
 /** `none`: the field has no order, or none that its form in an answer shows. */
-type FieldOrder = 'caseless' | 'time' | 'none'
+type FieldOrder = 'caseless' | 'date' | 'time' | 'none'
 
 function factsOf({ catalog }: CurrentCatalog, { access, request }: Subscriber): RowFacts {
   const fields = fieldsOf(catalog.current(), access, request)
@@ -178,10 +178,13 @@ function factsOf({ catalog }: CurrentCatalog, { access, request }: Subscriber): 
 
 const numberKinds: ReadonlySet<Kind> = new Set(['integer', 'bigint', 'decimal', 'float'])
 const unordered: ReadonlySet<Kind> = new Set(['json', 'geometry', 'geography', 'vector', 'array', 'range'])
+/** Their years may have more than four digits. */
+const dates: ReadonlySet<Kind> = new Set(['date', 'datetime', 'datetime_no_tz'])
 
 function orderOf({ kind, pgType }: Field): FieldOrder | undefined {
   if (unordered.has(kind)) return 'none'
   if (kind === 'time') return 'time'
+  if (dates.has(kind)) return 'date'
   return kind === 'text' && pgType === 'citext' ? 'caseless' : undefined
 }
 
