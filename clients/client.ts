@@ -6,7 +6,7 @@ import { type Auth, openAuth } from './auth.ts'
 import { type Files, openFiles } from './files.ts'
 import { type Answer, DaybookError, openHttp, type RequestOptions } from './http.ts'
 import { type Items, openItems } from './items.ts'
-import { type KeptRows, type Live, type LiveQuery, openLive, type RowStore } from './live.ts'
+import { type KeptRows, type Live, type LiveFields, type LiveQuery, openLive, type RowStore } from './live.ts'
 import { type LiveReport, type LiveReportQuery, openLiveReport } from './live-report.ts'
 import { createRealtime, noToken } from './realtime.ts'
 import { type Realtime, RealtimeError } from './realtime-types.ts'
@@ -18,10 +18,10 @@ export type { Auth, Credentials, Registration } from './auth.ts'
 export type { FileRow, Files, Transform, UploadOptions } from './files.ts'
 export { type Answer, DaybookError, type RequestOptions } from './http.ts'
 export type { Items, ListQuery, Page, ReportQuery, WriteOptions } from './items.ts'
-export type { Live, LiveQuery, LiveStatus, LiveView } from './live.ts'
+export type { Live, LiveFields, LiveQuery, LiveStatus, LiveView } from './live.ts'
 export type { LiveReport, LiveReportQuery } from './live-report.ts'
 export { type Change, createRealtime, type Realtime, RealtimeError, type Removal } from './realtime.ts'
-export type { AnySchema, Filter, Key, Name, Row, SchemaType, Selected } from './schema.ts'
+export type { AnySchema, Filter, Key, Name, Nested, Row, SchemaType, Selected } from './schema.ts'
 export type { AuthOptions, KeyValueStore, OwnIds, SessionState, SignedIn, SignInResult } from './session.ts'
 
 export type ClientOptions = {
@@ -76,7 +76,7 @@ export type Client<S extends SchemaType = AnySchema> = {
   items<C extends Name<S>>(collection: C): Items<S, C>
   readonly files: Files
   /** Rows that stay true. */
-  live<C extends Name<S>>(query: LiveQuery<S, C>): Live<S, C>
+  live<C extends Name<S>, const F extends LiveFields<S, C> = ['*']>(query: LiveQuery<S, C, F>): Live<S, C, F>
   /** A report whose rows are those of now. */
   liveReport<
     C extends Name<S>,
@@ -141,8 +141,8 @@ export function createClient<S extends SchemaType = AnySchema>(options: ClientOp
     auth: openAuth(http, session),
     items: (collection) => openItems(http, collection),
     files: openFiles(http),
-    live(query) {
-      const live = openLive<S, typeof query.collection>(query, {
+    live<C extends Name<S>, F extends LiveFields<S, C>>(query: LiveQuery<S, C, F>) {
+      const live = openLive<S, C, F>(query, {
         http,
         store,
         connect: connections.without,

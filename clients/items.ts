@@ -1,5 +1,18 @@
 import { DaybookError, type Http, segmentOf } from './http.ts'
-import type { Aggregates, Filter, Key, Name, ReportRow, Row, SchemaType, Selected, Sort, ValidPaths } from './schema.ts'
+import type {
+  Aggregates,
+  Filter,
+  Key,
+  Name,
+  ReportRow,
+  ReportSort,
+  Row,
+  SchemaType,
+  Selected,
+  Sort,
+  ValidGroups,
+  ValidPaths,
+} from './schema.ts'
 
 /** The query of a list. */
 export type ListQuery<S extends SchemaType, C extends Name<S>, F extends readonly string[]> = {
@@ -77,12 +90,12 @@ export type ReportQuery<
   | 'signal'
 > & {
   readonly aggregate: A
-  readonly groupBy?: G
+  readonly groupBy?: G & ValidGroups<S, C, G>
   /** With `groupBy`: what the first row of a group shows beside it, if one of them is a path: `['customer.name']`. */
   readonly fields?: F & ValidPaths<S, C, F>
   readonly having?: object
   /** Names of aggregates and groups, `-` before one for descending; or name to direction. */
-  readonly sort?: readonly string[] | Readonly<Record<string, 'asc' | 'desc'>>
+  readonly sort?: readonly ReportSort<S, C, NoInfer<A>, NoInfer<G>>[] | Readonly<Record<string, 'asc' | 'desc'>>
   readonly timezone?: string
 }
 

@@ -13,13 +13,16 @@ import {
   viewOf,
 } from './live-step.ts'
 import { type Realtime, RealtimeError, type RowFacts, type SubscriptionHandle } from './realtime-types.ts'
-import type { Filter, Key, Name, Row, SchemaType } from './schema.ts'
+import type { Filter, Key, Name, Nested, Row, SchemaType } from './schema.ts'
 import type { WriteQueue } from './write-queue.ts'
 
-export type LiveQuery<S extends SchemaType, C extends Name<S>> = {
+/** Names of own fields, or `*` for all. */
+export type LiveFields<S extends SchemaType, C extends Name<S>> = readonly ('*' | (keyof Row<S, C> & string))[]
+
+export type LiveQuery<S extends SchemaType, C extends Name<S>, F extends LiveFields<S, C> = LiveFields<S, C>> = {
   readonly collection: C
   /** Own fields of the collection; all unless given. The key comes always. */
-  readonly fields?: readonly (keyof Row<S, C> & string)[]
+  readonly fields?: F
   readonly filter?: Filter<S, C>
   readonly sort?: readonly ((keyof Row<S, C> & string) | `-${keyof Row<S, C> & string}`)[]
   /** How many are shown, after sorting; all that match are kept. */
@@ -41,8 +44,8 @@ export type LiveView<R> = {
   readonly error: RealtimeError | DaybookError | undefined
 }
 
-export type Live<S extends SchemaType, C extends Name<S>> = {
-  readonly view: LiveView<Row<S, C>>
+export type Live<S extends SchemaType, C extends Name<S>, F extends LiveFields<S, C> = ['*']> = {
+  readonly view: LiveView<Nested<S, C, F[number]>>
   /** Called after each change of the view. Gives what ends it. */
   subscribe(listener: () => void): () => void
   /** Shown at once, and taken back where the server refuses. */
@@ -84,15 +87,15 @@ const saveAfterMs = 200
 const askAfterMs = 1000
 
 /** Rows that stay true: from what was kept at once, then from the server, change by change, each once over all breaks. */
-export function openLive<S extends SchemaType, C extends Name<S>>(
-  query: LiveQuery<S, C>,
+export function openLive<S extends SchemaType, C extends Name<S>, F extends LiveFields<S, C> = ['*']>(
+  query: LiveQuery<S, C, F>,
   options: LiveOptions,
-): Live<S, C> & Endable {
+): Live<S, C, F> & Endable {
   const live = new LiveRows(query as unknown as LiveQuery<SchemaType, string>, options)
   const items = openItems<S, C>(options.http, query.collection)
   return {
     get view() {
-      return live.view as LiveView<Row<S, C>>
+      return live.view as LiveView<Nested<S, C, F[number]>>
     },
     subscribe: (listener) => live.listen(listener),
     create: (row) => live.create(row as LiveRow, (full) => items.create(full as S[C]['create'])),

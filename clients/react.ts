@@ -1,5 +1,5 @@
 import { useEffect, useState, useSyncExternalStore } from 'react'
-import type { Client, Live, LiveQuery, LiveView, Name, Row, SchemaType } from './client.ts'
+import type { Client, Live, LiveFields, LiveQuery, LiveView, Name, Nested, SchemaType } from './client.ts'
 
 const nothing: LiveView<never> = { rows: [], status: 'loading', error: undefined }
 
@@ -7,14 +7,14 @@ const nothing: LiveView<never> = { rows: [], status: 'loading', error: undefined
  * The rows of a query, as they are: a component that uses it is drawn again with each change. A query that is equal to the one
  * before goes on; another one begins anew. `live` has the writes that show at once.
  */
-export function useLive<S extends SchemaType, C extends Name<S>>(
+export function useLive<S extends SchemaType, C extends Name<S>, const F extends LiveFields<S, C> = ['*']>(
   client: Client<S>,
-  query: LiveQuery<S, C>,
-): LiveView<Row<S, C>> & { readonly live: Live<S, C> | undefined } {
+  query: LiveQuery<S, C, F>,
+): LiveView<Nested<S, C, F[number]>> & { readonly live: Live<S, C, F> | undefined } {
   const text = JSON.stringify(query)
-  const [opened, setOpened] = useState<{ client: Client<S>; text: string; live: Live<S, C> }>()
+  const [opened, setOpened] = useState<{ client: Client<S>; text: string; live: Live<S, C, F> }>()
   useEffect(() => {
-    const live = client.live(JSON.parse(text) as LiveQuery<S, C>)
+    const live = client.live(JSON.parse(text) as LiveQuery<S, C, F>)
     setOpened({ client, text, live })
     return () => live.close()
   }, [client, text])

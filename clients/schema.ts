@@ -108,8 +108,8 @@ type Related<S extends SchemaType, C extends Name<S>, P extends string, R extend
   ? Nested<S, To<S, C, R>, After<P, R>>[]
   : OrNull<Nested<S, To<S, C, R>, After<P, R>>, Relations<S, C>[R]['nullable']>
 
-/** A nested row always has its key. */
-type Nested<S extends SchemaType, C extends Name<S>, P extends string> = Simplified<
+/** A nested row, and a live one, always has its key. */
+export type Nested<S extends SchemaType, C extends Name<S>, P extends string> = Simplified<
   Selected<S, C, P> & Pick<Row<S, C>, KeyName<S, C> & keyof Row<S, C>>
 >
 
@@ -195,6 +195,20 @@ type Aggregated<R, W, A> = A extends { function: 'count' | 'distinct' }
             ? R[F][]
             : unknown[]
           : unknown
+
+/** What a report groups by: own fields are checked, paths and parts of dates are not; the names to choose from are shown by editors. */
+export type ValidGroups<S extends SchemaType, C extends Name<S>, G extends readonly string[]> = {
+  readonly [I in keyof G]: G[I] extends `${string}${'.' | ':'}${string}`
+    ? G[I]
+    : G[I] & keyof Row<S, C> extends never
+      ? keyof Row<S, C> & string
+      : G[I]
+}
+
+/** Aggregates, groups and own fields; `-` before one for descending. Paths and parts of dates are not checked. */
+export type ReportSort<S extends SchemaType, C extends Name<S>, A, G extends readonly string[]> =
+  | `${'' | '-'}${(keyof A & string) | GroupName<G[number]> | (keyof Row<S, C> & string)}`
+  | `${string}${'.' | ':'}${string}`
 
 /** How a group is called in rows: `date:year:createdAt` is `year_createdAt`, `owner.name` is `owner_name`. */
 type GroupName<G extends string> = G extends `date:${infer Part}:${infer Field}`

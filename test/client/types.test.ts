@@ -1,5 +1,6 @@
 import { describe, expectTypeOf, it } from 'vitest'
 import type { Client, Row } from '../../clients/client.ts'
+import { useLive } from '../../clients/react.ts'
 
 /** As `npx daybook types` writes it. */
 type Schema = {
@@ -143,6 +144,30 @@ describe('types', () => {
     compiled('live rows', async () => {
       const live = client.live({ collection: 'task', filter: { status: 'open' }, sort: ['-title'] })
       expectTypeOf(live.view.rows[0]!).toEqualTypeOf<Row<Schema, 'task'>>()
+      const some = client.live({ collection: 'task', fields: ['title'], sort: ['-points'] })
+      expectTypeOf(some.view.rows[0]!).toEqualTypeOf<{ readonly id: string; readonly title: string }>()
+      const keyed = client.live({ collection: 'person', fields: ['name'] })
+      expectTypeOf(keyed.view.rows[0]!).toEqualTypeOf<Row<Schema, 'person'>>()
+      const drawn = useLive(client, { collection: 'task', fields: ['title'] })
+      expectTypeOf(drawn.rows[0]!).toEqualTypeOf<{ readonly id: string; readonly title: string }>()
+      expectTypeOf(drawn.live!.view.rows).toEqualTypeOf(drawn.rows)
+      expectTypeOf(useLive(client, { collection: 'task' }).rows[0]!).toEqualTypeOf<Row<Schema, 'task'>>()
+      const fields: ('title' | 'points')[] = []
+      expectTypeOf(client.live({ collection: 'task', fields }).view.rows[0]!.points).toEqualTypeOf<number | null>()
+      const any = (client as unknown as Client).live({ collection: 'task', fields: ['title'], filter: { title: 'a' } })
+      expectTypeOf(any.view.rows[0]!.title).toBeAny()
+    })
+    compiled('the order of reports', async () => {
+      const aggregate = { n: { function: 'count', field: '*' } } as const
+      await client.items('task').report({
+        aggregate,
+        groupBy: ['status', 'project.name', 'date:year:createdAt'],
+        sort: ['-n', 'status', '-project.name', 'project_name', '-year_createdAt', 'date:year:createdAt'],
+      })
+      const names: ('status' | 'points')[] = []
+      client.liveReport({ collection: 'task', aggregate, groupBy: names, sort: ['n'] })
+      const any = client as unknown as Client
+      await any.items('task').report({ aggregate, groupBy: ['anything'], sort: ['-nothing'] })
     })
   })
 
@@ -182,6 +207,16 @@ describe('types', () => {
       const aggregate = { n: { function: 'count', field: '*' } } as const
       // @ts-expect-error no such field behind the relation
       await client.items('task').report({ aggregate, groupBy: ['project_Id'], fields: ['project.nam'] })
+      // @ts-expect-error no such field to group by
+      await client.items('task').report({ aggregate, groupBy: ['statu'] })
+      // @ts-expect-error no such field to group by
+      client.liveReport({ collection: 'task', aggregate, groupBy: ['status', 'point'] })
+      // @ts-expect-error neither an aggregate nor a field
+      await client.items('task').report({ aggregate, groupBy: ['status'], sort: ['-nope'] })
+      // @ts-expect-error no such field
+      client.live({ collection: 'task', fields: ['titel'] })
+      // @ts-expect-error it is not among the fields
+      client.live({ collection: 'task', fields: ['title'] }).view.rows[0]!.points
       // @ts-expect-error a cursor has no order by relevance
       client.items('task').each({ search: 'sweep', sortByRelevance: true })
     })
