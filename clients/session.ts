@@ -46,6 +46,7 @@ export type SessionState = 'signed in' | 'signed out'
 export type Session = {
   /** Undefined where nobody is signed in, or the browser keeps the session. */
   token(): Promise<string | undefined>
+  /** None where nobody is signed in. @throws {DaybookError} `SESSION_ENDED` where the session turns out to be over */
   headers(): Promise<Readonly<Record<string, string>>>
   /** Takes the token of an answer, if it has one, and forgets it in what is given on. */
   take<Body extends object>(body: Body): Body
@@ -212,8 +213,12 @@ function tokenSession(name: string, shared: KeyValueStore | undefined, http: () 
   return {
     token: current,
     async headers() {
+      const before = stored()
       const token = await current()
-      return token === undefined ? {} : bearer(token)
+      if (token !== undefined) return bearer(token)
+      if (before === undefined) return {}
+      // What was asked for as a user is not for everybody, and what is written is not by nobody.
+      throw new DaybookError('The session has ended', { status: 401, code: 'SESSION_ENDED' })
     },
     take(body) {
       const { token, ...rest } = body as { token?: string }

@@ -121,3 +121,15 @@ test('a session that is closed renews nothing', async () => {
   await seconds(990)
   expect(asked).toEqual([])
 })
+
+test('a request whose session turns out to be over is refused, and not sent without it; the next one is anonymous', async () => {
+  useFakeTime()
+  const { one, kept, asked } = twoClients(atOnce, 0)
+  kept.set('daybook:http://server', tokenOf('ended', 1001))
+  const refused = expect(one.http.ask('/items/note')).rejects.toMatchObject({ status: 401, code: 'SESSION_ENDED' })
+  await seconds(10)
+  await refused
+  expect(one.session.state).toBe('signed out')
+  expect(asked).toEqual(['/auth/refresh'])
+  expect(await one.session.headers()).toEqual({})
+})
