@@ -26,7 +26,10 @@ export type Mailed =
 
 export type Auth = {
   readonly state: SessionState
-  /** Called when somebody signs in or out, here or in another tab. Gives what ends it. */
+  /**
+   * Called when somebody signs in or out, here or in another tab: with `signed in` once more where somebody else does, or the same
+   * user at another tenant. Gives what ends it.
+   */
   onChange(listener: (state: SessionState) => void): () => void
   register(registration: Registration): Promise<Registered>
   login(credentials: Credentials): Promise<SignInResult>

@@ -6,7 +6,15 @@ import { type Auth, openAuth } from './auth.ts'
 import { type Files, openFiles } from './files.ts'
 import { type Answer, DaybookError, openHttp, type RequestOptions } from './http.ts'
 import { type Items, openItems } from './items.ts'
-import { type KeptRows, type Live, type LiveFields, type LiveQuery, openLive, type RowStore } from './live.ts'
+import {
+  type KeptRows,
+  type Live,
+  type LiveFields,
+  type LiveQuery,
+  type OfSession,
+  openLive,
+  type RowStore,
+} from './live.ts'
 import { type LiveReport, type LiveReportQuery, openLiveReport } from './live-report.ts'
 import { createRealtime, noToken } from './realtime.ts'
 import { type Realtime, RealtimeError } from './realtime-types.ts'
@@ -117,24 +125,39 @@ export function createClient<S extends SchemaType = AnySchema>(options: ClientOp
   })
   const connections = openConnections(url, session, options.socketPath, (refusal) => leave(refusal))
   const store = options.keepsRows === false ? undefined : openRowStore(`daybook:${url}`)
-  const open = new Set<{ close(): void; end(error: RealtimeError): void }>()
+  const open = new Set<OfSession & { close(): void }>()
   const queues = new Map<string, WriteQueue>()
   const queueOf = (collection: string) => {
     const queue = queues.get(collection) ?? openWriteQueue()
     queues.set(collection, queue)
     return queue
   }
-  /** What was read for a session ends with it. */
-  const leave = (reason = 'Nobody is signed in any more') => {
-    const error = new RealtimeError(reason, { final: true })
+  /** What was read for a session, and what waits to be sent, goes with it. */
+  const forget = (error: RealtimeError) => {
     void store?.clear()
-    for (const one of [...open]) one.end(error)
     for (const queue of queues.values()) queue.end(error)
     queues.clear()
+  }
+  const leave = (reason = 'Nobody is signed in any more') => {
+    const error = new RealtimeError(reason, { final: true })
+    forget(error)
+    for (const one of [...open]) one.end(error)
     connections.close(error)
   }
-  const stopListening = session.onChange((state) => {
-    if (state === 'signed out') leave()
+  const beginAnew = () => {
+    const error = new RealtimeError('Another user has signed in, or the user at another tenant', { final: true })
+    forget(error)
+    const closeFormer = connections.replace()
+    // What is closed by a listener of another one stays closed.
+    for (const one of [...open]) if (open.has(one)) one.beginAnew()
+    closeFormer(error)
+  }
+  let { state } = session
+  const stopListening = session.onChange((next) => {
+    const before = state
+    state = next
+    if (next === 'signed out') leave()
+    else if (before === 'signed in') beginAnew()
   })
   return {
     url,
@@ -147,7 +170,7 @@ export function createClient<S extends SchemaType = AnySchema>(options: ClientOp
         store,
         connect: connections.without,
         owner: () => session.owner(),
-        queue: queueOf(query.collection),
+        queue: () => queueOf(query.collection),
         onClose: () => void open.delete(live),
       })
       open.add(live)
@@ -155,7 +178,7 @@ export function createClient<S extends SchemaType = AnySchema>(options: ClientOp
     },
     liveReport(query) {
       const close = () => void open.delete(report)
-      const report = openLiveReport<never>(query, connections.first().socket, close)
+      const report = openLiveReport<never>(query, () => connections.first().socket, close)
       open.add(report)
       return report
     },
@@ -224,6 +247,14 @@ function openConnections(url: string, session: Session, path: string | undefined
       return connection.realtime
     },
     without: (collection: string) => ([...all].find(({ followed }) => !followed.has(collection)) ?? connect()).realtime,
+    /** Others are made from now on. Gives what closes those of until now. */
+    replace() {
+      const former = [...all]
+      all.clear()
+      return (error: RealtimeError) => {
+        for (const connection of former) leave(connection, error)
+      }
+    },
     close(error?: RealtimeError) {
       for (const connection of [...all]) leave(connection, error)
     },
@@ -258,6 +289,9 @@ function openConnection(
   realtime.socket.on('connect', () => {
     wasOpen = true
   })
+  realtime.socket.on('connected', ({ userId, tenant }: { userId: string; tenant: string | null }) =>
+    session.connected(userId, tenant),
+  )
   return realtime
 }
 

@@ -1,6 +1,6 @@
 import type { Socket } from 'socket.io-client'
 import type { ReportQuery } from './items.ts'
-import type { LiveStatus, LiveView } from './live.ts'
+import type { LiveStatus, LiveView, OfSession } from './live.ts'
 import { isPassing } from './realtime-step.ts'
 import { openBackoff } from './realtime-subscription.ts'
 import { RealtimeError } from './realtime-types.ts'
@@ -28,9 +28,6 @@ type Answer<R> =
 type Result<R> = { readonly data: readonly R[] }
 type Ended = { readonly id: string; readonly message: string }
 
-/** Ends with what the session has against it, and shows nothing any more. */
-type Endable = { end(error: RealtimeError): void }
-
 const waits = { firstMs: 500, longestMs: 30_000 }
 
 /**
@@ -39,10 +36,11 @@ const waits = { firstMs: 500, longestMs: 30_000 }
  */
 export function openLiveReport<R extends object>(
   query: object,
-  socket: Socket,
+  connect: () => Socket,
   onClose: () => void,
   backoff = openBackoff(waits),
-): LiveReport<R> & Endable {
+): LiveReport<R> & OfSession {
+  let socket: Socket
   const shown = openView<R>()
   let id: string | undefined
   let asked = 0
@@ -83,19 +81,23 @@ export function openLiveReport<R extends object>(
     fail(ended.message)
   }
 
-  socket.on('connect', begin).on('disconnect', onBreak).on('report:ended', onEnded)
-  if (socket.connected) begin()
+  const follow = () => {
+    socket = connect()
+    socket.on('connect', begin).on('disconnect', onBreak).on('report:ended', onEnded)
+    if (socket.connected) begin()
+  }
+  follow()
   const stop = () => {
     asked += 1
     backoff.cancel()
     if (id !== undefined && socket.connected) socket.emit('report:unsubscribe', { id })
     leave()
     socket.off('connect', begin).off('disconnect', onBreak).off('report:ended', onEnded)
-    onClose()
   }
   /** What may not be followed any more may not be read any more. */
   const end = (error: RealtimeError) => {
     stop()
+    onClose()
     shown.change({ rows: [], status: 'ended', error })
   }
   return {
@@ -105,9 +107,15 @@ export function openLiveReport<R extends object>(
     subscribe: shown.subscribe,
     close() {
       stop()
+      onClose()
       shown.forget()
     },
     end,
+    beginAnew() {
+      stop()
+      shown.change({ rows: [], status: 'loading', error: undefined })
+      follow()
+    },
   }
 }
 

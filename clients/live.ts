@@ -56,8 +56,13 @@ export type Live<S extends SchemaType, C extends Name<S>, F extends LiveFields<S
   close(): void
 }
 
-/** Ends with what the session has against it: nothing is shown and kept any more. */
-type Endable = { end(error: RealtimeError): void }
+/** What was read for a session goes with it: nothing of it is shown and kept any more. */
+export type OfSession = {
+  /** For good, with what the session has against it. */
+  end(error: RealtimeError): void
+  /** For another user, or at another tenant: on another connection, with nothing of what it had. */
+  beginAnew(): void
+}
 
 /** The stored part of a live query between two visits. */
 export type KeptRows = { readonly rows: readonly LiveRow[]; readonly cursor: string } & RowFacts
@@ -76,8 +81,8 @@ export type LiveOptions = {
   readonly store: RowStore | undefined
   /** The owner of the rows, so that nobody sees another's; undefined: none are kept. */
   readonly owner: () => Promise<string | undefined>
-  /** Of the collection. */
-  readonly queue: WriteQueue
+  /** That of the collection now. */
+  readonly queue: () => WriteQueue
   readonly onClose: () => void
 }
 
@@ -90,27 +95,37 @@ const askAfterMs = 1000
 export function openLive<S extends SchemaType, C extends Name<S>, F extends LiveFields<S, C> = ['*']>(
   query: LiveQuery<S, C, F>,
   options: LiveOptions,
-): Live<S, C, F> & Endable {
-  const live = new LiveRows(query as unknown as LiveQuery<SchemaType, string>, options)
+): Live<S, C, F> & OfSession {
+  const listeners = new Set<() => void>()
+  const begin = () => new LiveRows(query as unknown as LiveQuery<SchemaType, string>, options, listeners)
+  let live = begin()
   const items = openItems<S, C>(options.http, query.collection)
   return {
     get view() {
       return live.view as LiveView<Nested<S, C, F[number]>>
     },
-    subscribe: (listener) => live.listen(listener),
+    subscribe(listener) {
+      listeners.add(listener)
+      return () => void listeners.delete(listener)
+    },
     create: (row) => live.create(row as LiveRow, (full) => items.create(full as S[C]['create'])),
     update: (id, change) =>
       live.write({ key: id, row: change as LiveRow, isNew: false }, (key) => items.update(key as Key<S, C>, change)),
     delete: (id) => live.write({ key: id, row: undefined, isNew: false }, (key) => items.delete(key as Key<S, C>)),
     close: () => live.close(),
     end: (error) => live.end(error),
+    beginAnew() {
+      live.stop()
+      live = begin()
+      for (const listener of [...listeners]) listener()
+    },
   }
 }
 
 class LiveRows {
   readonly #query: LiveQuery<SchemaType, string>
   readonly #options: LiveOptions
-  readonly #listeners = new Set<() => void>()
+  readonly #listeners: Set<() => void>
   #state: LiveState = noRows
   #view: LiveView<LiveRow> = { rows: [], status: 'loading', error: undefined }
   #handle: SubscriptionHandle | undefined
@@ -128,8 +143,9 @@ class LiveRows {
   readonly #hidden: ReadonlySet<string>
   readonly #shown = new WeakMap<LiveRow, LiveRow>()
 
-  constructor(query: LiveQuery<SchemaType, string>, options: LiveOptions) {
+  constructor(query: LiveQuery<SchemaType, string>, options: LiveOptions, listeners: Set<() => void>) {
     this.#query = query
+    this.#listeners = listeners
     const { sort = [] } = query
     const fields: readonly string[] | undefined = query.fields
     this.#asked = sort.length === 0 ? fields : [...new Set([...(fields ?? ['*']), ...sortedBy(sort)])]
@@ -141,11 +157,6 @@ class LiveRows {
 
   get view(): LiveView<LiveRow> {
     return this.#view
-  }
-
-  listen(listener: () => void): () => void {
-    this.#listeners.add(listener)
-    return () => void this.#listeners.delete(listener)
   }
 
   /** With a key made here, under which the server tells of the row; it is not sent where keys are of another kind. */
@@ -173,7 +184,7 @@ class LiveRows {
     send: (key: unknown) => Promise<Result>,
     written?: (result: Result) => LiveRow,
   ): Promise<Result> {
-    const { queue } = this.#options
+    const queue = this.#options.queue()
     this.#lastWrite += 1
     const write = this.#lastWrite
     this.#apply({ kind: 'wrote', write, key: String(queue.keyOf(key)), row, isNew })
@@ -191,24 +202,25 @@ class LiveRows {
   close(): void {
     if (this.#isClosed) return
     this.#save()
-    this.#stop()
+    this.stop()
+    this.#options.onClose()
     this.#listeners.clear()
   }
 
   end(error: RealtimeError): void {
     if (this.#isClosed) return
     this.#name = undefined
-    this.#stop()
+    this.stop()
+    this.#options.onClose()
     this.#state = noRows
     this.#show({ status: 'ended', error })
   }
 
-  #stop(): void {
+  stop(): void {
     this.#isClosed = true
     clearTimeout(this.#asking)
     clearTimeout(this.#saving)
     this.#handle?.unsubscribe()
-    this.#options.onClose()
   }
 
   async #begin(): Promise<void> {

@@ -57,8 +57,13 @@ export type Session = {
    */
   onUnauthorized(asked: Readonly<Record<string, string>>): boolean | Promise<boolean>
   readonly state: SessionState
-  /** Called when it changes, in this tab or another one. Gives what ends it. */
+  /**
+   * Called when somebody signs in or out, in this tab or another one: with `signed in` once more where somebody else does, or
+   * the same user at another tenant. Gives what ends it.
+   */
   onChange(listener: (state: SessionState) => void): () => void
+  /** The server has taken a connection for that of this user. */
+  connected(user: string, tenant: string | null): void
   readonly authMode: 'jwt' | 'cookie'
   /** The owner of rows kept under this name; undefined if unknown. */
   owner(): Promise<string | undefined>
@@ -101,60 +106,75 @@ function fixedSession(token: string | (() => string | Promise<string>)): Session
     onUnauthorized: () => typeof token !== 'string',
     state: 'signed in',
     onChange: () => () => undefined,
+    connected: () => undefined,
     authMode: 'jwt',
     owner: async () => ownerOf(await current()),
     close: () => undefined,
   }
 }
 
-/** The name under which the page keeps who is signed in, for when the server cannot be asked. */
+/** `name`: under it the page keeps who is signed in, for when the server cannot be asked. */
 function cookieSession(name: string, http: () => Http): Session {
   const listeners = listenersOf()
   const store = pageStore()
-  let state: SessionState = 'signed out'
+  /** User and tenant, as far as anything has told. */
+  let ids: string | undefined
   let owner: Promise<string | undefined> | undefined
-  const askOwner = async () => {
-    try {
-      const own = await ownOf(http())
-      const known = store.getItem(name) ?? ''
-      // Rows are those of a role. One that is not told is that of the sign-in, which forgets the name.
-      const ids = JSON.stringify([own.user.id, own.tenant])
-      const role = 'role' in own ? own.role.id : known.startsWith(ids) ? known.slice(ids.length) : crypto.randomUUID()
-      const who = ids + role
-      store.setItem(name, who)
-      return who
-    } catch (error) {
-      owner = undefined
-      return error instanceof DaybookError && error.status === 0 ? (store.getItem(name) ?? undefined) : undefined
-    }
+  const become = (next: string | undefined) => {
+    if (next === ids) return
+    if (ids !== undefined) owner = undefined
+    ids = next
+    listeners.tell(stateOf(next))
   }
-  const become = (next: SessionState) => {
-    if (next === state) return
-    state = next
-    listeners.tell(next)
+  /** Rows are those of a role. One that is not told is that of the sign-in. */
+  const keep = (own: SignedIn | OwnIds, known: string) => {
+    const next = idsOf(own.user.id, own.tenant)
+    const role = 'role' in own ? own.role.id : known.startsWith(next) ? known.slice(next.length) : crypto.randomUUID()
+    try {
+      store.setItem(name, next + role)
+    } catch {
+      // A page that has no room keeps nothing; its other tabs learn it from their connections.
+    }
+    become(next)
+    return next + role
+  }
+  const forget = () => {
+    owner = undefined
+    store.removeItem(name)
+    become(undefined)
+  }
+  const askOwner = (): Promise<string | undefined> => {
+    const asked: Promise<string | undefined> = ownOf(http()).then(
+      // Somebody else may have signed in meanwhile.
+      (own) => (owner === asked ? keep(own, store.getItem(name) ?? '') : undefined),
+      (error: unknown) => {
+        if (owner === asked) owner = undefined
+        return error instanceof DaybookError && error.status === 0 ? (store.getItem(name) ?? undefined) : undefined
+      },
+    )
+    return asked
   }
   return {
     token: async () => undefined,
     headers: async () => ({}),
     take(body) {
-      owner = undefined
-      store.removeItem(name)
-      if ('user' in body) become('signed in')
+      // Who still has to prove the address is not signed in.
+      if ('user' in body && !('requiresEmailVerification' in body)) {
+        owner = undefined
+        keep(body as unknown as SignedIn | OwnIds, '')
+      }
       return body
     },
-    forget() {
-      owner = undefined
-      store.removeItem(name)
-      become('signed out')
-    },
+    forget,
     onUnauthorized() {
-      become('signed out')
+      forget()
       return false
     },
     get state() {
-      return state
+      return stateOf(ids)
     },
     onChange: listeners.add,
+    connected: (user, tenant) => become(idsOf(user, tenant)),
     authMode: 'cookie',
     owner() {
       owner ??= askOwner()
@@ -164,12 +184,17 @@ function cookieSession(name: string, http: () => Http): Session {
   }
 }
 
+const stateOf = (who: string | undefined): SessionState => (who === undefined ? 'signed out' : 'signed in')
+
+/** `tenant`: its row, or its id. */
+const idsOf = (user: string, tenant: unknown): string => JSON.stringify([user, Object(tenant).id ?? tenant ?? null])
+
 const bearer = (token: string): Record<string, string> => ({ authorization: `Bearer ${token}` })
 
 /** `shared`: a store that other clients may use too; without one the token is this client's alone. */
 function tokenSession(name: string, shared: KeyValueStore | undefined, http: () => Http): Session {
   const listeners = listenersOf()
-  const { stored, put, inOneTab, close } = keptToken(name, shared ?? memoryStore(), {
+  const { stored, put, look, inOneTab, close } = keptToken(name, shared ?? memoryStore(), {
     onState: listeners.tell,
     onToken: () => renewal.look(),
   })
@@ -195,7 +220,7 @@ function tokenSession(name: string, shared: KeyValueStore | undefined, http: () 
     }
   }
   const current = async (): Promise<string | undefined> => {
-    const token = stored()
+    const token = look()
     if (token === undefined || !isDue(token)) return token
     renewing ??= inOneTab(() => renew(token)).finally(() => {
       renewing = undefined
@@ -237,9 +262,11 @@ function tokenSession(name: string, shared: KeyValueStore | undefined, http: () 
       return false
     },
     get state() {
-      return stored() === undefined ? 'signed out' : 'signed in'
+      return stateOf(stored())
     },
     onChange: listeners.add,
+    // The token says whose it is.
+    connected: () => undefined,
     authMode: 'jwt',
     owner: async () => ownerOf(await current()),
     close() {
@@ -258,33 +285,40 @@ type TokenListeners = {
 /** The token as all tabs of the page have it, where it is kept by the page. */
 function keptToken(name: string, store: KeyValueStore, { onState, onToken }: TokenListeners) {
   const stored = () => store.getItem(name) ?? undefined
+  let known = stored()
+  /** The token of now, after what has changed with it is told: other clients of the store do not always tell of theirs. */
+  const look = () => {
+    const [before, token] = [known, stored()]
+    known = token
+    if (token !== before && (stateOf(token) !== stateOf(before) || ownerOf(token) !== ownerOf(before)))
+      onState(stateOf(token))
+    return token
+  }
   const put = (token: string | undefined) => {
-    const before = stored()
     if (token === undefined) store.removeItem(name)
     else store.setItem(name, token)
-    if ((before === undefined) !== (token === undefined)) onState(token === undefined ? 'signed out' : 'signed in')
+    look()
     onToken()
   }
-  const onStorage = (event: StorageEvent) => {
-    if (event.key !== name) return
-    onState(event.newValue === null ? 'signed out' : 'signed in')
+  const stopWatching = watchPage(store, name, () => {
+    look()
     onToken()
-  }
-  const hasTabs = typeof window !== 'undefined' && store === pageStorage()
+  })
+  const hasTabs = isOfPage(store)
   if (hasTabs) {
-    window.addEventListener('storage', onStorage)
     window.addEventListener('online', onToken)
     document.addEventListener('visibilitychange', onToken)
   }
   return {
     stored,
     put,
+    look,
     /** One tab works for all of them. */
     inOneTab: (work: () => Promise<void>): Promise<void> =>
       hasTabs && 'locks' in navigator ? navigator.locks.request(name, work) : work(),
     close: () => {
+      stopWatching()
       if (!hasTabs) return
-      window.removeEventListener('storage', onStorage)
       window.removeEventListener('online', onToken)
       document.removeEventListener('visibilitychange', onToken)
     },
@@ -324,6 +358,18 @@ function pageStorage(): KeyValueStore | undefined {
     // A page may be forbidden to keep anything.
     return undefined
   }
+}
+
+const isOfPage = (store: KeyValueStore): boolean => typeof window !== 'undefined' && store === pageStorage()
+
+/** Calls with what another tab of the page has put under the name, or undefined where it has removed it. Gives what ends that. */
+function watchPage(store: KeyValueStore, name: string, onPut: (text: string | undefined) => void): () => void {
+  if (!isOfPage(store)) return () => undefined
+  const onStorage = ({ key, newValue }: StorageEvent) => {
+    if (key === name) onPut(newValue ?? undefined)
+  }
+  window.addEventListener('storage', onStorage)
+  return () => window.removeEventListener('storage', onStorage)
 }
 
 function pageStore(): KeyValueStore {

@@ -22,7 +22,12 @@ function opened() {
     reset: () => undefined,
     cancel: () => undefined,
   }
-  const report = openLiveReport({}, socket as unknown as Socket, () => undefined, backoff)
+  const report = openLiveReport(
+    {},
+    () => socket as unknown as Socket,
+    () => undefined,
+    backoff,
+  )
   return {
     report,
     asked,

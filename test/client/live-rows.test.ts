@@ -75,6 +75,7 @@ function keptLive(token: string, kept: Map<string, KeptRows>, owner = async () =
     withCookies: false,
     attempts: 1,
   })
+  const queue = openWriteQueue()
   const live = openLive(
     { collection: 'note' },
     {
@@ -86,7 +87,7 @@ function keptLive(token: string, kept: Map<string, KeptRows>, owner = async () =
         remove: async (name) => void kept.delete(name),
       },
       owner,
-      queue: openWriteQueue(),
+      queue: () => queue,
       onClose: () => undefined,
     },
   )

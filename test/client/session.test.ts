@@ -2,10 +2,10 @@ import { expect, onTestFinished, test, vi } from 'vitest'
 import { openHttp } from '../../clients/http.ts'
 import { openSession } from '../../clients/session.ts'
 
-/** As a server signs it, at the end of its life; the client reads its times only. */
-const tokenOf = (name: string, lived: number) => {
+/** As a server signs it, at the end of its life: each of another session of the same user. */
+const tokenOf = (sessionToken: string, lived: number, userId = 'the user') => {
   const iat = Date.now() / 1000 - lived
-  return `h.${btoa(JSON.stringify({ name, iat, exp: iat + 1000 }))}.s`
+  return `h.${btoa(JSON.stringify({ userId, sessionToken, iat, exp: iat + 1000 }))}.s`
 }
 
 /**
@@ -120,6 +120,22 @@ test('a session that is closed renews nothing', async () => {
   other.session.close()
   await seconds(990)
   expect(asked).toEqual([])
+})
+
+test('a token of another user is told of as a sign-in, as soon as a client of the store sees it; a renewed one is not', async () => {
+  const { one, other, kept } = twoClients(atOnce, 0)
+  const told: string[] = []
+  one.session.onChange((state) => told.push(state))
+  other.session.take({ token: tokenOf('renewed', 0) })
+  await one.session.token()
+  expect(told).toEqual([])
+  const theirs = tokenOf('theirs', 0, 'another user')
+  other.session.take({ token: theirs })
+  expect(await one.session.token()).toBe(theirs)
+  expect(told).toEqual(['signed in'])
+  kept.clear()
+  await one.session.token()
+  expect(told).toEqual(['signed in', 'signed out'])
 })
 
 test('a request whose session turns out to be over is refused, and not sent without it; the next one is anonymous', async () => {
