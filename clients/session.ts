@@ -113,7 +113,7 @@ function fixedSession(token: string | (() => string | Promise<string>)): Session
   }
 }
 
-/** `name`: under it the page keeps who is signed in, for when the server cannot be asked. */
+/** `name`: under it the page keeps who is signed in, for its other tabs and for when the server cannot be asked. */
 function cookieSession(name: string, http: () => Http): Session {
   const listeners = listenersOf()
   const store = pageStore()
@@ -154,6 +154,11 @@ function cookieSession(name: string, http: () => Http): Session {
     )
     return asked
   }
+  const stopWatching = watchPage(store, name, (kept) => {
+    owner = undefined
+    // The role comes after the ids.
+    become(kept?.slice(0, kept.indexOf(']') + 1))
+  })
   return {
     token: async () => undefined,
     headers: async () => ({}),
@@ -180,7 +185,7 @@ function cookieSession(name: string, http: () => Http): Session {
       owner ??= askOwner()
       return owner
     },
-    close: () => undefined,
+    close: stopWatching,
   }
 }
 

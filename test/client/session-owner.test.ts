@@ -135,7 +135,7 @@ const kept = async (name: string) => {
 }
 
 describeWithBrowser('in a browser', () => {
-  it.each([{}])('live rows are those of who has signed in in any tab, with %j', async (auth) => {
+  it.each([{ mode: 'cookie' }, {}])('live rows are those of who has signed in in any tab, with %j', async (auth) => {
     const browser = await startBrowser()
     const context = await browser.newContext()
     onTestFinished(() => context.close())
