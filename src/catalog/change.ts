@@ -6,7 +6,14 @@ import { isDeepStrictEqual } from 'node:util'
 import { sqlState } from '../db/errors.ts'
 import { quoteName, type Reader, rawQuery, sql, type Tx } from '../db/sql.ts'
 import { AppError } from '../errors.ts'
-import type { Catalog, CatalogOptions, Collection, CollectionDefinition, Field } from './catalog.ts'
+import {
+  type Catalog,
+  type CatalogOptions,
+  type Collection,
+  type CollectionDefinition,
+  type Field,
+  linkEnds,
+} from './catalog.ts'
 import { checksOf, compileCatalog } from './compile.ts'
 import { catalogChangesSql, isReplaced } from './ddl.ts'
 import { declaredSchema } from './declared.ts'
@@ -21,6 +28,7 @@ import {
   withSchema,
 } from './definitions.ts'
 import { defaultExpression } from './fields.ts'
+import { logFunctionSql } from './log-triggers.ts'
 import { withoutCollection } from './relationships.ts'
 import { readDefinitions } from './store.ts'
 
@@ -434,6 +442,22 @@ export async function adoptTenants(tx: Tx): Promise<readonly string[]> {
   const statements = catalogChangesSql({ ...plain, collections: present }, tenanted)
   for (const statement of statements) await tx.any(rawQuery(statement))
   return missing
+}
+
+/** Gives the tables of all collections today's function for their log triggers, which locks no table. For migrations. */
+export async function renewLogFunctions(tx: Tx): Promise<void> {
+  const stored = await lockedDefinitions(tx)
+  const [plain, tenanted] = [compileCatalog(stored), compileCatalog(stored, { multiTenant: true })]
+  const done = await tablesWithTenants(tx)
+  const collections = new Map(
+    [...plain.collections].map(([name, collection]) => [
+      name,
+      done.has(name) ? tenanted.collections.get(name)! : collection,
+    ]),
+  )
+  const catalog = { ...plain, collections }
+  for (const collection of collections.values())
+    for (const statement of logFunctionSql(collection, linkEnds(catalog, collection))) await tx.any(rawQuery(statement))
 }
 
 /** The tables that have a tenant column, whatever MULTI_TENANT is now. */

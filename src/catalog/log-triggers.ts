@@ -28,7 +28,7 @@ export const logSchema = 'svc_log'
  *
  * - create → `{after: row}`; update → `{after: row, before: old values of the changed fields}`, nothing when no logged
  *   field changed; delete → `{before: row}`. An update of the primary key is a delete and a create; TRUNCATE is a delete
- *   of every row.
+ *   of every row. What an update and its cascades make of a row is one change, however often they write it.
  * - Hidden fields are JSON null in the images and in `before`, where the key still says that they changed.
  * - One function per table with the security of its owner: writers of the table need no right to the log.
  * - The settings that the text form of values depends on are fixed, so images don't vary with the session.
@@ -114,7 +114,7 @@ begin
       ${append(collection, updatedRow(collection))}
       if found then${linked(changedLinkRows(collection))} return null; end if;
     end if;
-    ${append(collection, updatedRows(collection))}${linked(changedLinkRows(collection))}
+    ${appendUpdated(collection, (rows) => append(collection, rows(updatedRows(collection))) + linked(rows(changedLinkRows(collection))))}
   else
     if tg_op = 'DELETE' then
       ${append(collection, deletedRows(collection, '"svc$old_rows"', ''))}${linked(linkRows('"svc$old_rows"'))}
@@ -157,7 +157,7 @@ function appendEach(collection: Collection): string {
         perform ${oneByOne};
       end if;
     elsif tg_op = 'UPDATE' then
-      ${append(collection, updatedRows(collection), byKey)}
+      ${appendUpdated(collection, (rows) => append(collection, rows(updatedRows(collection)), byKey))}
     else
       ${append(collection, deletedRows(collection, '"svc$old_rows"', ''), byKey)}
     end if;`
@@ -236,6 +236,40 @@ function changedLinkRows(collection: Collection): string {
           left join "${other}_rows" "${other}" on "${other}".${id} = "${shown}".${id}
           where "${other}".${id} is null or ${isAnyChanged(collection)}`
   return `${rows('svc$old', 'svc$new')} union all ${rows('svc$new', 'svc$old')}`
+}
+
+/**
+ * Appends what an update of many rows changed. A foreign key's action on the table itself (ON UPDATE CASCADE) adds its rows to
+ * those of the statement, so that a row is there once for each of its versions: only then are the rows reduced, which
+ * costs more than to look.
+ */
+function appendUpdated(collection: Collection, appended: (rows: (text: string) => string) => string): string {
+  const id = key(collection)
+  const twice = (source: string) => `select from "${source}" "svc$row" group by "svc$row".${id} having count(*) > 1`
+  return `if exists (${twice('svc$new_rows')}) or exists (${twice('svc$old_rows')}) then
+      ${appended((text) => `${netRows(collection)} ${text}`)}
+    else
+      ${appended((text) => text)}
+    end if;`
+}
+
+/**
+ * Puts in place of the old and new rows, for what follows, those that the statement began and ended with: of each key the
+ * first old row and the last new one, in the order in which they were written. More new than old rows of a key mean that
+ * the row was not there before, more old ones that it is not there after, so there is no row of that side.
+ */
+function netRows(collection: Collection): string {
+  const columns = [...collection.fields.keys()].map(quoteName).join(', ')
+  const rows = (source: string, side: number) =>
+    `select "svc$row".*, ${side} as "svc$side", row_number() over () as "svc$written" from "${source}" "svc$row"`
+  const net = (isShown: string) => `select ${columns} from "svc$ranked" where ${isShown} order by "svc$written"`
+  return `with "svc$ranked" as (
+        select "svc$row".*, sum("svc$side") over (partition by ${key(collection)}) as "svc$more",
+          row_number() over (partition by ${key(collection)}, "svc$side" order by -"svc$side" * "svc$written") as "svc$rank"
+        from (${rows('svc$new_rows', 1)}
+          union all ${rows('svc$old_rows', -1)}) "svc$row"),
+      "svc$new_rows" as (${net('"svc$side" = 1 and "svc$rank" = 1 and "svc$more" >= 0')}),
+      "svc$old_rows" as (${net('"svc$side" = -1 and "svc$rank" = 1 and "svc$more" <= 0')})`
 }
 
 function createdRows(collection: Collection, more = ''): string {

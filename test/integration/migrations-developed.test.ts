@@ -80,6 +80,7 @@ describe('a database of the last development version', () => {
       { version: '0.1.26', name: 'messages of workflows', status: 'completed' },
       { version: '0.1.27', name: 'images that fit', status: 'completed' },
       { version: '0.1.28', name: 'changes told to their actor', status: 'completed' },
+      { version: '0.1.29', name: 'events of changed keys', status: 'completed' },
     ])
     const [record] = await rowsOf(
       database,
@@ -173,6 +174,44 @@ describe('a database at 0.1.27', () => {
     )
     await setUp(database)
     expect(await structureOf(database.url)).toEqual(await structureOf(fresh.url))
+  })
+})
+
+describe('a database at 0.1.28', () => {
+  it('gets the functions by which its tables log, those of its own collections too', async () => {
+    const database = await createDatabase()
+    const api = await startApi({}, database)
+    for (const collectionName of ['pupil', 'course'])
+      await api.admin('POST', '/schemas', {
+        collectionName,
+        schema: { fields: { id: { type: 'Integer', primaryKey: true, defaultValue: { type: 'AUTOINCREMENT' } } } },
+      })
+    await api.admin('POST', '/schemas/pupil/relationships', {
+      type: 'M2M',
+      name: 'courses',
+      target: 'course',
+      alias: 'courses',
+      through: 'attendance',
+    })
+    const structure = await structureOf(database.url)
+    expect(
+      structure.filter((line) =>
+        /^function CREATE OR REPLACE FUNCTION svc_log\.(pupil|course|attendance|"svc_Role")\(/.test(line),
+      ),
+    ).toHaveLength(4)
+    await withClient(database.url, (client) =>
+      client.query(`delete from "svc_Migration" where version = '0.1.29';
+        do $do$ declare f regproc; begin
+          for f in select oid::regproc from pg_proc where pronamespace = 'svc_log'::regnamespace
+              and prorettype = 'trigger'::regtype and oid in (select tgfoid from pg_trigger where tgname = 'svc_log_update') loop
+            execute format('create or replace function %s() returns trigger language plpgsql security definer
+              as $fn$ begin return null; end $fn$', f);
+          end loop;
+        end $do$`),
+    )
+    expect(await structureOf(database.url)).not.toEqual(structure)
+    await setUp(database)
+    expect(await structureOf(database.url)).toEqual(structure)
   })
 })
 

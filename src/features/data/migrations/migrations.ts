@@ -493,6 +493,7 @@ function managerFor({ session, config }: ContextRunner, script: LoadedScript, ke
     deleteCollection: (db, name, options = defaults) => within(db, (tx) => manager.deleteCollection(tx, name, options)),
     adoptCollection: (db, definition) => within(db, (tx) => manager.adoptCollection(tx, definition)),
     adoptTenants: (db) => within(db, manager.adoptTenants),
+    renewLogFunctions: (db) => within(db, manager.renewLogFunctions),
   }
 }
 
