@@ -6,7 +6,6 @@ import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'
 import { queryClient, whenSessionEnds } from './app/client.ts'
 import { router } from './app/router.tsx'
-import { forgetEverything } from './app/session.ts'
 import { applyTheme } from './app/theme.ts'
 import './ui/tokens.css'
 import './ui/base.css'
@@ -19,7 +18,6 @@ window.addEventListener('vite:preloadError', () => window.location.reload())
 
 whenSessionEnds(() => {
   if (router.state.location.pathname === '/sign-in') return
-  forgetEverything()
   void router.navigate({ to: '/sign-in', search: { next: router.state.location.href }, replace: true })
 })
 

@@ -308,9 +308,89 @@ describeWithBrowser('rows that several users edit in the console', () => {
     await page.getByLabel(/^name/).fill('Typed')
     await end()
     await page.getByRole('button', { name: 'Save' }).click()
-    await page.getByRole('heading', { name: 'Leave without saving?' }).waitFor()
+    await page.getByRole('heading', { name: 'Your session has ended' }).waitFor()
     await page.getByRole('button', { name: 'Cancel' }).last().click()
     expect(await page.getByLabel(/^name/).inputValue()).toBe('Typed')
+    // Where nothing is held up, the next page leads there.
+    await page.locator('aside').getByRole('link', { name: 'Reports', exact: true }).click()
+    await page.getByRole('button', { name: 'Leave', exact: true }).click()
+    await page.getByRole('heading', { name: /^Sign in/ }).waitFor()
+  })
+
+  it('keeps what was typed when the session ends, says so once, and saves it after a sign-in in another tab', async () => {
+    const { api } = it_
+    const password = 'password of a user'
+    const rights = ['read', 'create'].map((action) => ({ collection: 'category', action, fields: '*' }))
+    const [few, other] = [await api.user(rights), await api.user(rights)]
+    const [all, another] = [await api.user([]), await api.user([])]
+    await api.sql(
+      `update "svc_UserRole" set "role_Id" = (select id from "svc_Role" where name = 'administrator') where "user_Id" in ($1, $2)`,
+      [all.id, another.id],
+    )
+    const revoke = async ({ id }: { id: string }) =>
+      expect((await api.admin('DELETE', `/auth/admin/users/${id}/sessions`)).status).toBe(200)
+    for (const [title, user, end] of [
+      ['of an administrator', all, 'revoke'],
+      ['of a user with few rights', few, 'revoke'],
+      ['without its cookie', other, 'forget'],
+    ] as const) {
+      const { page } = await it_.visit('/data/category/new', { as: { email: user.email, password } })
+      if (end === 'forget') {
+        await page.clock.install()
+        await page.reload()
+      }
+      const name = page.getByLabel(/^name/)
+      await name.fill(`Typed ${title}`)
+      if (end === 'forget') await page.context().clearCookies()
+      else await revoke(user)
+      const asked: string[] = []
+      page.on('request', (request) => asked.push(new URL(request.url()).pathname))
+      const create = page.getByRole('button', { name: 'Create' })
+      if (end === 'revoke') await create.click()
+      else {
+        // The page reads again what it shows: strangers are told of no collection.
+        const description = page.waitForResponse((answer) => answer.url().endsWith('/openapi'))
+        await page.clock.fastForward('10:00')
+        await page.evaluate("window.dispatchEvent(new Event('visibilitychange'))")
+        await description
+      }
+      const message = page.getByRole('heading', { name: 'Your session has ended' })
+      await message.waitFor()
+      await expectAccessible(page)
+      const opened = page.context().waitForEvent('page')
+      await page.getByRole('link', { name: 'Sign in again in another tab' }).click()
+      const tab = await opened
+      await page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click()
+      await message.waitFor({ state: 'detached' })
+      if (end === 'forget') await create.click()
+      const refusal = page.locator('main').getByRole('alert')
+      expect(await refusal.textContent()).toMatch(/^Your session has ended.*what you have typed stays/)
+      await create.click()
+      await waitFor(() => create.isEnabled())
+      await tab.getByLabel('E-mail').fill(user.email)
+      await tab.getByLabel('Password').fill(password)
+      await tab.getByRole('button', { name: 'Sign in', exact: true }).click()
+      await tab.getByRole('heading', { name: 'Data', exact: true }).waitFor()
+      expect(await message.count()).toBe(0)
+      expect(await name.inputValue()).toBe(`Typed ${title}`)
+      await create.click()
+      await page.getByRole('heading', { name: `Typed ${title}` }).waitFor()
+      const often = asked.filter((path) => asked.filter((one) => one === path).length > 5)
+      expect({ title, often: often.filter((path) => path !== '/auth/check') }).toEqual({ title, often: [] })
+      expect(often.length).toBeLessThan(15)
+    }
+    // In a dialog, too.
+    const { page } = await it_.visit('/people/roles', { as: { email: another.email, password } })
+    await page.getByRole('button', { name: 'New role' }).click()
+    const dialog = page.getByRole('dialog', { name: 'New role' })
+    await dialog.getByLabel('Name', { exact: true }).fill('keeper')
+    await revoke(another)
+    await dialog.getByRole('button', { name: 'Create' }).click()
+    const message = page.getByRole('dialog', { name: 'Your session has ended' })
+    await message.getByRole('button', { name: 'Cancel' }).click()
+    await message.waitFor({ state: 'detached' })
+    expect(await dialog.getByLabel('Name', { exact: true }).inputValue()).toBe('keeper')
+    await dialog.getByText('Your session has ended').waitFor()
   })
 
   it('asks before what was entered in a drawer, a dialog or a new collection is lost, and not after it is saved', async () => {

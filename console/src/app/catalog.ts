@@ -1,7 +1,7 @@
 import { queryOptions, useSuspenseQuery } from '@tanstack/react-query'
 import { DaybookError } from '../../../clients/client.ts'
 import { type Access, describedAccess, everything, grantedAccess } from './access.ts'
-import { client, queryClient } from './client.ts'
+import { checkSession, client, queryClient } from './client.ts'
 import { type Catalog, type Collection, collectionOf, type Definition, type Description } from './definition.ts'
 import { meQuery } from './session.ts'
 
@@ -30,7 +30,10 @@ export const descriptionQuery = queryOptions({
   queryKey: ['description'],
   queryFn: async (): Promise<Description | null> => {
     try {
-      return await client.request<Description>('/openapi')
+      const [description, isStranger] = await Promise.all([client.request<Description>('/openapi'), checkSession()])
+      // Strangers get a description too, of what they may do: the page would lose what it shows.
+      if (isStranger) throw new Error('Your session has ended')
+      return description
     } catch (error) {
       if (error instanceof DaybookError && error.status === 404) return null
       throw error

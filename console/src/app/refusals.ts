@@ -14,6 +14,7 @@ const adviceFor: Readonly<Record<string, string>> = {
     'The server does not take this address for its own: set BASE_URL, or have the proxy pass on Host.',
   FRESH_PROOF_REQUIRED: 'Sign in again, then repeat this within a few minutes.',
   FRESH_PROOF_REFUSED: 'Check the password or the code, then try again.',
+  SESSION_ENDED: 'Sign in again in another tab, then repeat this here: what you have typed stays.',
   HISTORY_GONE: 'Choose a later moment: the log does not reach so far back.',
   '401': 'Sign in again.',
   '404': 'It may have been deleted or renamed. Go back to the list.',

@@ -41,7 +41,8 @@ async function readMe(): Promise<Me | null> {
     return meOf(await client.request<MeAnswer>('/auth/me'))
   } catch (error) {
     if (!(error instanceof DaybookError)) throw error
-    if (error.status === 401) return null
+    // A page of somebody who was signed in stays as it is, with what is typed there.
+    if (error.status === 401 && !queryClient.getQueryData(['me'])) return null
     if (error.status !== 403) throw error
     // Somebody whose role may not read accounts, not even their own.
     return meOf(await client.request<MeAnswer>('/auth/check'))
@@ -92,7 +93,7 @@ export const tenantsQuery = queryOptions({
   queryFn: async () => (await client.request<{ tenants: readonly Tenant[] }>('/auth/tenants')).tenants,
 })
 
-/** Everything that was read belongs to whoever was signed in. */
+/** Everything that was read belongs to whoever was signed in. A page that is still shown would read it again. */
 export function forgetEverything(): void {
   queryClient.removeQueries({ predicate: ({ queryKey }) => queryKey[0] !== 'info' })
 }
@@ -100,7 +101,6 @@ export function forgetEverything(): void {
 export async function signOut(): Promise<void> {
   await client.auth.logout()
   client.close()
-  forgetEverything()
 }
 
 export async function switchTenant(id: string): Promise<void> {

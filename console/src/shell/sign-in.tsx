@@ -5,7 +5,7 @@ import { type FormEvent, type ReactNode, useEffect, useState } from 'react'
 import type { SignInResult } from '../../../clients/client.ts'
 import { client, queryClient } from '../app/client.ts'
 import icon from '../app/icon.svg'
-import { infoQuery, meQuery } from '../app/session.ts'
+import { forgetEverything, infoQuery, meQuery } from '../app/session.ts'
 import { Button, looks } from '../ui/button.tsx'
 import { TextField } from '../ui/field.tsx'
 import { Note, Problem } from '../ui/states.tsx'
@@ -37,6 +37,7 @@ export function SignIn() {
   const [error, setError] = useState<unknown>(search.error === undefined ? undefined : new Error(search.error))
   useEffect(() => {
     document.title = 'Sign in · Console'
+    forgetEverything()
   }, [])
   const go = (next: Step) => {
     setError(undefined)

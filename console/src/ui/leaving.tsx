@@ -1,24 +1,26 @@
 import { useBlocker } from '@tanstack/react-router'
 import { type ReactNode, useState } from 'react'
-import { Button } from './button.tsx'
+import { Button, looks } from './button.tsx'
 import { ConfirmDialog, type ConfirmProps, Dialog, Drawer, type DrawerProps } from './dialog.tsx'
 
+type Parts = readonly string[] | 'all' | 'sign-in'
+
+const signIn = '/sign-in'
+
 /**
- * Asks before what is not saved is lost: by another page of the console, whose question is the answer of this hook, and by closing
- * the tab, where the browser asks. Another state of the same page loses nothing, unless `parts` names the members of the address
- * that show something else in place of the form, or all of them do.
+ * Asks before what is not saved is lost: by sign-in where the session has ended, by another page of the console, whose question is
+ * the answer of this hook, and by closing the tab, where the browser asks. Another state of the same page loses nothing, unless
+ * `parts` names the members of the address that show something else in place of the form, or all of them do. Where it is
+ * `sign-in`, only that is asked about.
  */
-export function useLeaveQuestion(
-  isNeeded: boolean,
-  question: ReactNode,
-  parts: readonly string[] | 'all' = [],
-): ReactNode {
+export function useLeaveQuestion(isNeeded: boolean, question: ReactNode, parts: Parts = []): ReactNode {
   const leaving = useBlocker({
     shouldBlockFn: ({ current, next }) => isNeeded && leaves(current, next, parts),
     enableBeforeUnload: () => isNeeded,
     withResolver: true,
   })
   if (leaving.status !== 'blocked') return null
+  if (leaving.next.pathname === signIn) return <EndDialog onStay={leaving.reset} onLeave={leaving.proceed} />
   return (
     <LeaveDialog onStay={leaving.reset} onLeave={leaving.proceed}>
       {question}
@@ -49,13 +51,12 @@ export function FormDrawer({ isChanged, onClose, children, ...drawer }: FormDraw
 export function FormDialog({ onClose, onConfirm, children, ...dialog }: Omit<ConfirmProps, 'isOpen' | 'onDismiss'>) {
   const [isChanged, setChanged] = useState(false)
   const [isConfirming, setConfirming] = useState(false)
-  const { close, questions } = useAskedClose(isChanged && !isConfirming, onClose)
+  const { close, questions } = useAskedClose(isChanged, onClose, isConfirming)
   const confirm = async () => {
     setConfirming(true)
     try {
       await onConfirm()
     } catch (failure) {
-      // Only then is there something to lose: what was saved may close it by another state of the page.
       setConfirming(false)
       throw failure
     }
@@ -100,9 +101,11 @@ export function SecretDialog({ title, onClose, children }: SecretDialogProps) {
 }
 
 /** The close of a form over the page, which asks first where that is needed, and the questions to show in it. */
-function useAskedClose(isNeeded: boolean, onClose: () => void) {
+function useAskedClose(isChanged: boolean, onClose: () => void, isConfirming = false) {
   const [isAsking, setAsking] = useState(false)
-  const leaveQuestion = useLeaveQuestion(isNeeded, entered, 'all')
+  // What was saved may close it by another state of the page. What was refused at the end of the session was not saved.
+  const leaveQuestion = useLeaveQuestion(isChanged, entered, isConfirming ? 'sign-in' : 'all')
+  const isNeeded = isChanged && !isConfirming
   const questions = (
     <>
       {leaveQuestion}
@@ -135,10 +138,32 @@ function LeaveDialog({ onStay, onLeave, children }: LeaveDialogProps) {
   )
 }
 
+/** What is not saved need not be lost with the session: it belongs to the whole browser. */
+function EndDialog({ onStay, onLeave }: Omit<LeaveDialogProps, 'children'>) {
+  return (
+    <ConfirmDialog
+      isOpen
+      onClose={onStay}
+      title="Your session has ended"
+      action="Sign in here"
+      isDangerous
+      onConfirm={async () => onLeave()}
+    >
+      <p>
+        What you have typed stays here: sign in again in another tab, then save it. If you sign in here, it is lost.
+      </p>
+      <a href="/console/sign-in" target="_blank" rel="noreferrer" {...looks()}>
+        Sign in again in another tab
+      </a>
+    </ConfirmDialog>
+  )
+}
+
 type Address = { readonly pathname: string; readonly search: object }
 
 /** Whether the way from one address to another takes a form off the page. */
-function leaves(current: Address, next: Address, parts: readonly string[] | 'all'): boolean {
+function leaves(current: Address, next: Address, parts: Parts): boolean {
+  if (parts === 'sign-in') return next.pathname === signIn
   const member = (search: object, name: string) => (search as Readonly<Record<string, unknown>>)[name]
   const names = parts === 'all' ? [...Object.keys(current.search), ...Object.keys(next.search)] : parts
   return (
