@@ -31,6 +31,7 @@ describe('a report of the console', () => {
       filter: [],
     })
     expect(search).toEqual({ collection: 'sale', aggregate: { a: sum }, sort: ['-a'] })
+    expect(readBuilderSearch({ groupBy: 'state', sort: '-a' })).toEqual({ groupBy: ['state'], sort: ['-a'] })
     expect(bodyOf(reportOf({ collection: 'sale', asOf: 'x', live: true }, sale))).toEqual({
       aggregate: { count_2: { function: 'count', field: '*' } },
     })

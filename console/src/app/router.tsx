@@ -10,14 +10,15 @@ import { schemaRoutes } from '../pages/schema/routes.ts'
 import { workflowRoutes } from '../pages/workflows/routes.ts'
 import { NotFound, RoutePending, RouteProblem, UnknownPage } from '../shell/route-problem.tsx'
 import { rootRoute, shellRoute } from './root.tsx'
+import { searchBy } from './search.ts'
 
 const signInRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: '/sign-in',
-  validateSearch: (search: Record<string, unknown>): { next?: string; error?: string } => ({
+  validateSearch: searchBy((search): { next?: string; error?: string } => ({
     ...(typeof search.next === 'string' && { next: search.next }),
     ...(typeof search.error === 'string' && { error: search.error }),
-  }),
+  })),
   component: lazyRouteComponent(() => import('../shell/sign-in.tsx'), 'SignIn'),
 })
 

@@ -1,5 +1,6 @@
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
 import { shellRoute } from '../../app/root.tsx'
+import { searchBy } from '../../app/search.ts'
 import { readListSearch } from './query.ts'
 
 const collectionsRoute = createRoute({
@@ -11,7 +12,7 @@ const collectionsRoute = createRoute({
 const collectionRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/data/$collection',
-  validateSearch: readListSearch,
+  validateSearch: searchBy(readListSearch),
   component: lazyRouteComponent(() => import('./collection.tsx'), 'CollectionPage'),
 })
 
@@ -24,8 +25,7 @@ const newRecordRoute = createRoute({
 const recordRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/data/$collection/$id',
-  validateSearch: ({ asOf }: Record<string, unknown>): { asOf?: string } =>
-    typeof asOf === 'string' && asOf !== '' ? { asOf } : {},
+  validateSearch: searchBy(({ asOf }): { asOf?: string } => (typeof asOf === 'string' && asOf !== '' ? { asOf } : {})),
   component: lazyRouteComponent(() => import('../record/record.tsx'), 'RecordPage'),
 })
 

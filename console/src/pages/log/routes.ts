@@ -1,5 +1,6 @@
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
 import { shellRoute } from '../../app/root.tsx'
+import { searchBy } from '../../app/search.ts'
 
 export const facetNames = ['collection', 'action', 'actor', 'tenant', 'agent'] as const
 export type FacetName = (typeof facetNames)[number]
@@ -19,13 +20,15 @@ const time = (value: unknown): string | undefined => (Number.isNaN(Date.parse(St
 const logRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/log',
-  validateSearch: (search: Record<string, unknown>): LogSearch => ({
-    ...Object.fromEntries(facetNames.map((name) => [name, text(search[name])])),
-    from: time(search.from),
-    to: time(search.to),
-    request: text(search.request),
-    follow: search.follow === true ? true : undefined,
-  }),
+  validateSearch: searchBy(
+    (search): LogSearch => ({
+      ...Object.fromEntries(facetNames.map((name) => [name, text(search[name])])),
+      from: time(search.from),
+      to: time(search.to),
+      request: text(search.request),
+      follow: search.follow === true ? true : undefined,
+    }),
+  ),
   component: lazyRouteComponent(() => import('./explorer.tsx'), 'LogExplorer'),
 })
 

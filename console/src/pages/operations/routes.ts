@@ -1,5 +1,6 @@
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
 import { shellRoute } from '../../app/root.tsx'
+import { searchBy } from '../../app/search.ts'
 
 /** The filters of lists and the open row, so that an address shows them again. */
 export type OperationsSearch = {
@@ -26,14 +27,16 @@ const operationsRoute = createRoute({
 const sectionRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/operations/$section',
-  validateSearch: ({ state, queue, find, page, of, open }: Record<string, unknown>): OperationsSearch => ({
-    state: text(state),
-    queue: text(queue),
-    find: text(find),
-    page: Number.isInteger(page) && Number(page) > 1 ? Number(page) : undefined,
-    of: text(of),
-    open: text(open),
-  }),
+  validateSearch: searchBy(
+    ({ state, queue, find, page, of, open }): OperationsSearch => ({
+      state: text(state),
+      queue: text(queue),
+      find: text(find),
+      page: Number.isInteger(page) && Number(page) > 1 ? Number(page) : undefined,
+      of: text(of),
+      open: text(open),
+    }),
+  ),
   component: lazyRouteComponent(() => import('./operations.tsx'), 'Section'),
 })
 

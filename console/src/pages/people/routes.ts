@@ -1,5 +1,6 @@
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
 import { shellRoute } from '../../app/root.tsx'
+import { searchBy } from '../../app/search.ts'
 
 const text = (value: unknown): string | undefined =>
   typeof value === 'string' && value !== '' ? value : typeof value === 'number' ? String(value) : undefined
@@ -16,13 +17,15 @@ export type UsersSearch = {
 const usersRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/people',
-  validateSearch: ({ q, status, role, tenant, page }: Record<string, unknown>): UsersSearch => ({
-    q: text(q),
-    status: text(status),
-    role: text(role),
-    tenant: text(tenant),
-    page: Number.isSafeInteger(page) && Number(page) > 1 ? Number(page) : undefined,
-  }),
+  validateSearch: searchBy(
+    ({ q, status, role, tenant, page }): UsersSearch => ({
+      q: text(q),
+      status: text(status),
+      role: text(role),
+      tenant: text(tenant),
+      page: Number.isSafeInteger(page) && Number(page) > 1 ? Number(page) : undefined,
+    }),
+  ),
   component: lazyRouteComponent(() => import('./users.tsx'), 'Users'),
 })
 

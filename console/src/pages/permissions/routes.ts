@@ -1,5 +1,6 @@
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
 import { shellRoute } from '../../app/root.tsx'
+import { searchBy } from '../../app/search.ts'
 import { type Action, actions } from './fields.ts'
 
 const text = (value: unknown): string | undefined =>
@@ -15,11 +16,13 @@ type MatrixSearch = {
 const matrixRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/permissions',
-  validateSearch: ({ role, collection, system }: Record<string, unknown>): MatrixSearch => ({
-    role: text(role),
-    collection: text(collection),
-    system: system === true ? true : undefined,
-  }),
+  validateSearch: searchBy(
+    ({ role, collection, system }): MatrixSearch => ({
+      role: text(role),
+      collection: text(collection),
+      system: system === true ? true : undefined,
+    }),
+  ),
   component: lazyRouteComponent(() => import('./matrix.tsx'), 'Permissions'),
 })
 
@@ -35,13 +38,15 @@ export type ExplainSearch = {
 const explainRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/permissions/explain',
-  validateSearch: ({ role, user, collection, action, id }: Record<string, unknown>): ExplainSearch => ({
-    role: text(role),
-    user: text(user),
-    collection: text(collection),
-    action: actions.find((one) => one === action),
-    id: text(id),
-  }),
+  validateSearch: searchBy(
+    ({ role, user, collection, action, id }): ExplainSearch => ({
+      role: text(role),
+      user: text(user),
+      collection: text(collection),
+      action: actions.find((one) => one === action),
+      id: text(id),
+    }),
+  ),
   component: lazyRouteComponent(() => import('./explain.tsx'), 'Explain'),
 })
 
@@ -51,7 +56,7 @@ type NamedSearch = { readonly open?: string | undefined; readonly like?: string 
 const namedRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/permissions/rules',
-  validateSearch: ({ open, like }: Record<string, unknown>): NamedSearch => ({ open: text(open), like: text(like) }),
+  validateSearch: searchBy(({ open, like }): NamedSearch => ({ open: text(open), like: text(like) })),
   component: lazyRouteComponent(() => import('./named-rules.tsx'), 'NamedRules'),
 })
 

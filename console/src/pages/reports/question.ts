@@ -34,7 +34,7 @@ export type BuilderSearch = Partial<Report> & {
 
 export const functions: readonly AggregateFunction[] = ['count', 'sum', 'avg', 'min', 'max', 'distinct', 'array_agg']
 
-/** Reads an address or a saved query; what makes no sense in it is left out. */
+/** Reads an address or a saved query; what makes no sense in it is left out. One text is a list of one. */
 export function readBuilderSearch(search: Readonly<Record<string, unknown>>): BuilderSearch {
   const { aggregate, limit, form } = search
   const some = <T>(name: string, isFit: (value: unknown) => value is T) => {
@@ -42,7 +42,10 @@ export function readBuilderSearch(search: Readonly<Record<string, unknown>>): Bu
     return isFit(value) ? { [name]: value } : {}
   }
   const texts = ['collection', 'timezone', 'asOf', 'saved', 'dashboard', 'panel'].map((name) => some(name, isText))
-  const lists = ['groupBy', 'fields', 'sort'].map((name) => some(name, isTexts))
+  const lists = ['groupBy', 'fields', 'sort'].map((name) => {
+    const list = isText(search[name]) ? [search[name]] : search[name]
+    return isTexts(list) ? { [name]: list } : {}
+  })
   const filters = ['filter', 'having'].map((name) => some(name, isObject))
   return Object.assign({}, ...texts, ...lists, ...filters, {
     ...(isObject(aggregate) && { aggregate: readMeasures(aggregate) }),

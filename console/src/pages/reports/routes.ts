@@ -1,6 +1,7 @@
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
 import { shellRoute } from '../../app/root.tsx'
-import { type BuilderSearch, readBuilderSearch } from './question.ts'
+import { searchBy } from '../../app/search.ts'
+import { readBuilderSearch } from './question.ts'
 
 const reportsRoute = createRoute({
   getParentRoute: () => shellRoute,
@@ -11,17 +12,17 @@ const reportsRoute = createRoute({
 const builderRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/reports/build',
-  validateSearch: (search: Record<string, unknown>): BuilderSearch => readBuilderSearch(search),
+  validateSearch: searchBy(readBuilderSearch),
   component: lazyRouteComponent(() => import('./builder.tsx'), 'ReportBuilder'),
 })
 
 const dashboardRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/reports/dashboards/$id',
-  validateSearch: ({ asOf, edit }: Record<string, unknown>): { asOf?: string; edit?: true } => ({
+  validateSearch: searchBy(({ asOf, edit }): { asOf?: string; edit?: true } => ({
     ...(typeof asOf === 'string' && asOf !== '' && { asOf }),
     ...(edit === true && { edit }),
-  }),
+  })),
   component: lazyRouteComponent(() => import('./dashboard.tsx'), 'DashboardPage'),
 })
 

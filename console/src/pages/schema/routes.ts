@@ -1,5 +1,6 @@
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
 import { shellRoute } from '../../app/root.tsx'
+import { searchBy } from '../../app/search.ts'
 
 const text = (value: unknown): string | undefined =>
   typeof value === 'string' && value !== '' ? value : typeof value === 'number' ? String(value) : undefined
@@ -15,11 +16,13 @@ type OverviewSearch = {
 const overviewRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/schema',
-  validateSearch: ({ view, system, open }: Record<string, unknown>): OverviewSearch => ({
-    view: view === 'diagram' ? view : undefined,
-    system: isOn(system),
-    open: open === 'new' || open === 'import' ? open : undefined,
-  }),
+  validateSearch: searchBy(
+    ({ view, system, open }): OverviewSearch => ({
+      view: view === 'diagram' ? view : undefined,
+      system: isOn(system),
+      open: open === 'new' || open === 'import' ? open : undefined,
+    }),
+  ),
   component: lazyRouteComponent(() => import('./overview.tsx'), 'Overview'),
 })
 
@@ -36,11 +39,13 @@ export type CollectionSearch = {
 const collectionRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/schema/$collection',
-  validateSearch: ({ part, edit, add }: Record<string, unknown>): CollectionSearch => ({
-    part: parts.find((one) => one === part),
-    edit: text(edit),
-    add: isOn(add),
-  }),
+  validateSearch: searchBy(
+    ({ part, edit, add }): CollectionSearch => ({
+      part: parts.find((one) => one === part),
+      edit: text(edit),
+      add: isOn(add),
+    }),
+  ),
   component: lazyRouteComponent(() => import('./collection.tsx'), 'CollectionSchema'),
 })
 

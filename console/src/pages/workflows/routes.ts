@@ -1,5 +1,6 @@
 import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
 import { shellRoute } from '../../app/root.tsx'
+import { searchBy } from '../../app/search.ts'
 
 const text = (value: unknown): string | undefined =>
   typeof value === 'string' && value !== '' ? value : typeof value === 'number' ? String(value) : undefined
@@ -19,10 +20,12 @@ const workflowsRoute = createRoute({
 const workflowRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/workflows/$id',
-  validateSearch: ({ nodes, execution }: Record<string, unknown>): WorkflowSearch => ({
-    nodes: nodes === 'list' ? nodes : undefined,
-    execution: text(execution),
-  }),
+  validateSearch: searchBy(
+    ({ nodes, execution }): WorkflowSearch => ({
+      nodes: nodes === 'list' ? nodes : undefined,
+      execution: text(execution),
+    }),
+  ),
   component: lazyRouteComponent(() => import('./workflow.tsx'), 'WorkflowPage'),
 })
 
