@@ -528,6 +528,51 @@ describeWithBrowser('rows that several users edit in the console', () => {
     expect(wrong).toEqual([])
   })
 
+  it('shows the records of several collections that a record is linked with, a hundred at a time, by few requests', async () => {
+    const { api } = it_
+    const make = async (path: string, body: object) => {
+      const { status, text, body: answer } = await api.admin('POST', path, body)
+      expect({ path, status, text }).toMatchObject({ status: 201 })
+      return answer.data
+    }
+    for (const collectionName of ['leaf', 'plate', 'book'])
+      await make('/schemas', { collectionName, schema: { fields: { name: { type: 'String' } } } })
+    const relation = { type: 'M2A', name: 'parts', tables: ['leaf', 'plate'], alias: 'books', through: 'book_part' }
+    await make('/schemas/book/relationships', relation)
+    const { id } = await make('/items/book', { name: 'An atlas' })
+    for (const [collection, count] of [
+      ['leaf', 120],
+      ['plate', 11],
+    ] as const) {
+      await api.sql(
+        `insert into ${collection} (id, name) select gen_random_uuid(), $1 || n from generate_series(1, $2::int) n`,
+        [`${collection} no. `, count],
+      )
+      const rows = await api.sql(`select id from ${collection}`)
+      const links = rows.map((row: { id: string }) => ({ book_id: id, collection, item_id: row.id }))
+      expect((await api.admin('POST', '/items/book_part/bulk', links)).status).toBe(201)
+    }
+    const { page, wrong } = await it_.visit('/data')
+    const asked: string[] = []
+    page.on('request', (request) => asked.push(new URL(request.url()).pathname))
+    await page.goto(`${it_.address}/console/data/book/${id}`)
+    const parts = page.getByRole('region', { name: 'parts' })
+    await parts.getByText('100 of 131', { exact: true }).waitFor()
+    expect(await parts.getByRole('listitem').count()).toBe(100)
+    await expectAccessible(page)
+    await parts.getByRole('button', { name: 'More' }).click()
+    await parts.getByText('100 of 131', { exact: true }).waitFor({ state: 'detached' })
+    const titles = await parts.getByRole('link').allTextContents()
+    expect(titles).toHaveLength(131)
+    expect(titles.filter((title) => !/^(leaf: leaf|plate: plate) no\. \d+$/.test(title))).toEqual([])
+    expect(new Set(titles).size).toBe(131)
+    expect(asked.filter((path) => /^\/items\/(leaf|plate|book_part)\b/.test(path)).length).toBeLessThanOrEqual(6)
+    // A link that is removed is gone from all that is shown.
+    await parts.getByRole('button', { name: 'Remove the link' }).first().click()
+    await expect.poll(() => parts.getByRole('listitem').count()).toBe(130)
+    expect(wrong).toEqual([])
+  })
+
   it('says what a new record gets where nothing is given', async () => {
     const { page, wrong } = await it_.visit('/data/visit/new')
     const hintOf = (label: RegExp) =>
