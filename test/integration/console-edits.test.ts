@@ -573,6 +573,20 @@ describeWithBrowser('rows that several users edit in the console', () => {
     expect(wrong).toEqual([])
   })
 
+  it('goes to the list after a record is created that its creator may not read', async () => {
+    const { email } = await it_.api.user([
+      { collection: 'category', action: 'read', fields: '*', conditions: { name: 'Steam' } },
+      { collection: 'category', action: 'create', fields: '*' },
+    ])
+    const { page } = await it_.visit('/data/category/new', { as: { email, password: 'password of a user' } })
+    await page.getByLabel(/^name/).fill('Unseen')
+    await page.getByRole('button', { name: 'Create' }).click()
+    await page.getByText('Created', { exact: true }).first().waitFor()
+    await cell(page, 'Steam').waitFor()
+    expect(new URL(page.url()).pathname).toBe('/console/data/category')
+    expect((await it_.api.sql(`select count(*)::int as n from category where name = 'Unseen'`))[0].n).toBe(1)
+  })
+
   it('says what a new record gets where nothing is given', async () => {
     const { page, wrong } = await it_.visit('/data/visit/new')
     const hintOf = (label: RegExp) =>

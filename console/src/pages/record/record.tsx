@@ -4,7 +4,7 @@ import { RotateCcw, ShieldQuestion, Trash2 } from 'lucide-react'
 import { useState } from 'react'
 import { DaybookError } from '../../../../clients/client.ts'
 import { type Catalog, type Collection, useCatalog } from '../../app/catalog.ts'
-import { client } from '../../app/client.ts'
+import { client, queryClient } from '../../app/client.ts'
 import { useMe } from '../../app/session.ts'
 import { Page } from '../../shell/page.tsx'
 import { NoCollection } from '../../shell/route-problem.tsx'
@@ -40,6 +40,10 @@ export const recordQuery = (collection: Collection, catalog: Catalog, id: string
   },
 })
 
+/** The server does not tell what is gone from what may not be seen. */
+const isNotHere = (error: unknown): boolean =>
+  error instanceof DaybookError && (error.status === 404 || error.status === 403)
+
 type RecordProps = { readonly catalog: Catalog; readonly collection: Collection; readonly id: string }
 
 function Record({ catalog, collection, id }: RecordProps) {
@@ -54,8 +58,7 @@ function Record({ catalog, collection, id }: RecordProps) {
       params: { collection: collection.name, id },
       search: moment === undefined ? {} : { asOf: moment },
     })
-  // The server does not tell what is gone from what may not be seen.
-  const isGone = error instanceof DaybookError && (error.status === 404 || error.status === 403)
+  const isGone = isNotHere(error)
   const title = String(data?.row[collection.titleField] ?? id)
   return (
     <Page
@@ -187,7 +190,12 @@ export function NewRecord() {
           {...{ catalog, collection }}
           onCreate={async (row) => {
             const id = await createRow(name, row)
-            await navigate({ to: '/data/$collection/$id', params: { collection: name, id }, ignoreBlocker: true })
+            // A role may create rows that it may not read; the page of the record shows any other fault.
+            const isUnseen = await queryClient
+              .fetchQuery(recordQuery(collection, catalog, id, undefined))
+              .then(() => false, isNotHere)
+            if (isUnseen) await navigate({ to: '/data/$collection', params: { collection: name }, ignoreBlocker: true })
+            else await navigate({ to: '/data/$collection/$id', params: { collection: name, id }, ignoreBlocker: true })
           }}
         />
       </div>
