@@ -244,9 +244,10 @@ function changedLinkRows(collection: Collection): string {
  * costs more than to look.
  */
 function appendUpdated(collection: Collection, appended: (rows: (text: string) => string) => string): string {
-  const id = key(collection)
-  const twice = (source: string) => `select from "${source}" "svc$row" group by "svc$row".${id} having count(*) > 1`
-  return `if exists (${twice('svc$new_rows')}) or exists (${twice('svc$old_rows')}) then
+  const keys = (source: string, side: number) =>
+    `select ${side} as side, "svc$row".${key(collection)} as key from "${source}" "svc$row"`
+  return `if exists (select from (${keys('svc$new_rows', 1)} union all ${keys('svc$old_rows', -1)}) "svc$key"
+        group by "svc$key".side, "svc$key".key having count(*) > 1) then
       ${appended((text) => `${netRows(collection)} ${text}`)}
     else
       ${appended((text) => text)}
