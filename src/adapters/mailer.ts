@@ -7,8 +7,11 @@ import { ForbiddenAddressError, isForbiddenLiteral, lookUpPublic } from './netwo
 
 const nodemailer = onFirstUse<typeof import('nodemailer')>('nodemailer')
 
-/** `publicOnly`: its host came over the API, so only mail ports of the public internet are reached. */
-export type SmtpSender = MailSender & { readonly publicOnly?: boolean }
+/**
+ * `publicOnly`: its host came over the API, so only mail ports of the public internet are reached. `isPasswordLost`: no key opens
+ * its password, so its server is not asked.
+ */
+export type SmtpSender = MailSender & { readonly publicOnly?: boolean; readonly isPasswordLost?: boolean }
 
 /** An image that travels within its mail. */
 export type InlineImage = { readonly cid: string; readonly contentType: string; readonly content: Buffer }
@@ -43,6 +46,8 @@ export type MailDelivery =
 export const mailProblems = {
   'no sender': 'No mail sender is configured',
   'not composed': 'The mail could not be composed',
+  'lost password':
+    'The SMTP password cannot be read with the present SECRET_KEY: set it again, or set SECRET_KEY_PREVIOUS to the former key',
   'forbidden server': 'The server must not be reached: it is not a mail port of the public internet',
   unreachable: 'The server could not be reached',
   'no answer': 'The server did not answer in time',
@@ -80,6 +85,8 @@ export function openMailer(timeouts: MailerTimeouts = defaultTimeouts): Mailer {
   }
   return {
     async send(sender, mail, signal) {
+      if (sender.isPasswordLost)
+        return { outcome: 'delayed', reason: mailProblems[lostPassword], problem: lostPassword }
       try {
         const { response } = await transportOf(sender).sendMail({ ...envelopeAndContent(sender, mail), signal })
         return { outcome: 'accepted', response }
@@ -93,6 +100,8 @@ export function openMailer(timeouts: MailerTimeouts = defaultTimeouts): Mailer {
   }
 }
 
+const lostPassword = 'lost password'
+
 const quick: MailerTimeouts = { connect: 5000, greeting: 5000, silence: 5000 }
 const longestCheckMs = 10_000
 
@@ -101,6 +110,7 @@ const longestCheckMs = 10_000
  * ends within `longestMs` whatever the server does: one that says a word now and then is never silent.
  */
 export async function checkSender(sender: SmtpSender, longestMs = longestCheckMs): Promise<MailProblem | undefined> {
+  if (sender.isPasswordLost) return lostPassword
   let opened: Socket | undefined
   const getSocket = openSockets(sender, quick.connect, (socket) => {
     opened = socket

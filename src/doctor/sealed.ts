@@ -46,7 +46,8 @@ export function judgeSealed(values: readonly JudgedValue[]): Finding[] {
     found.push(warning(check, `only SECRET_KEY_PREVIOUS opens ${kinds.join('; ')}`, remedyForOutdated))
   }
   if (found.length > 0) return found
-  return [ok(check, 'SECRET_KEY opens the secrets of webhooks and workflows and the SMTP passwords')]
+  const opened = 'SECRET_KEY opens the secrets of webhooks and workflows'
+  return [ok(check, lost.length > 0 ? opened : `${opened} and the SMTP passwords`)]
 }
 
 const formerKey = 'name the former key in SECRET_KEY_PREVIOUS'

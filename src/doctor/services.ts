@@ -40,10 +40,15 @@ async function check(sender: SmtpSender): Promise<Finding> {
   const who = `sender ${sender.name} at ${sender.host}:${sender.port}`
   const refusal = await checkSender(sender)
   if (refusal === undefined) return ok('mail', `${who} lets us in`)
-  return problem('mail', `${who}: ${mailProblems[refusal]}`, remedyFor(refusal, sender))
+  return problem('mail', `${who}: ${wordsFor(refusal)}`, remedyFor(refusal, sender))
 }
 
+/** The words of a lost password bring the remedy along, which stands apart here. */
+const wordsFor = (refusal: MailProblem): string =>
+  refusal === 'lost password' ? 'no key opens its password' : mailProblems[refusal]
+
 function remedyFor(refusal: MailProblem, { name, port, secure }: SmtpSender): string {
+  if (refusal === 'lost password') return `${formerKey}, or set the SMTP password of the ${name} again`
   if (refusal === 'refused credentials') return `correct user and password of the sender ${name}`
   if (refusal === 'no TLS')
     return `correct SMTP_SECURE of the sender ${name}: it is ${secure} with port ${port}; 465 is TLS from the first byte, 587 is STARTTLS`
@@ -74,20 +79,18 @@ type Tenant = Awaited<ReturnType<typeof tenantsWithSmtp>>[number]
 /** Nothing where the settings are not complete: the tenant's mails then go by the installation's sender. */
 async function checkOne(config: Config, { tenant, settings }: Tenant): Promise<(Finding | 'works')[]> {
   const who = `SMTP of tenant ${oneLine(tenant)} (${settings.tenant_Id})`
-  try {
-    const sender = settingsSender(config, settings)
-    if (sender === undefined) return []
-    const refusal = await checkSender(sender)
-    if (refusal === undefined) return ['works']
-    return [warning('mail', `${who} at ${placeOf(sender)}: ${mailProblems[refusal]}`, remedy)]
-  } catch (error) {
-    return [warning('mail', `${who}: ${reasonOf(error)}`, remedyForKey)]
-  }
+  const sender = settingsSender(config, settings)
+  if (sender === undefined) return []
+  const refusal = await checkSender(sender)
+  if (refusal === undefined) return ['works']
+  const says = `${who} at ${placeOf(sender)}: ${wordsFor(refusal)}`
+  return [warning('mail', says, refusal === 'lost password' ? remedyForKey : remedy)]
 }
 
 const remedy = 'let the tenant correct SMTP in its settings; until then its mails wait'
 const remedyForSlow = 'look again when the tenants above have corrected theirs'
-const remedyForKey = 'name the former key in SECRET_KEY_PREVIOUS, or let the tenant set its SMTP password again'
+const formerKey = 'name the former key in SECRET_KEY_PREVIOUS'
+const remedyForKey = `${formerKey}, or let the tenant set its SMTP password again`
 
 function summaryOf(found: readonly (Finding | 'works')[], left: number): Finding[] {
   const findings = found.filter((each) => each !== 'works')

@@ -1,5 +1,5 @@
 import type { Logs } from '../adapters/logger.ts'
-import { openMailer } from '../adapters/mailer.ts'
+import { mailProblems, openMailer } from '../adapters/mailer.ts'
 import { isShared } from '../cache/result-cache.ts'
 import { dropInvalidated } from '../cache/shared-store.ts'
 import type { Config, Configuration } from '../config/config.ts'
@@ -131,6 +131,7 @@ function openMailQueue(deps: WorkerWrites): OpenedWorker<'mail'> {
   const sender = senderOf(deps, undefined)
   if (sender === undefined)
     deps.log.warn('no mail sender is configured: mails wait until MAIL_SENDERS_ENABLED names a complete one')
+  if (sender?.isPasswordLost) deps.log.error({ sender: sender.name }, `mails wait: ${mailProblems['lost password']}`)
   if (sender === inbox) deps.log.info('no mail sender is configured: mails are kept in the inbox at /_dev/mail')
   const mailer = openMailer()
   const lanes = openLanes((group) => {

@@ -323,8 +323,30 @@ describe('the SMTP of tenants', () => {
     expect((await ofTenants()).sort()).toEqual([
       'ok: SMTP of 2 tenants lets us in',
       `warning: SMTP of tenant in [31mred letters (${refused}) at 127.0.0.1:${refusing}: The server refused the user name or password`,
-      `warning: SMTP of tenant with another key (${broken}): a sealed settings opens neither with SECRET_KEY nor with SECRET_KEY_PREVIOUS`,
+      `warning: SMTP of tenant with another key (${broken}) at 127.0.0.1:${smtp.port}: no key opens its password`,
     ])
+    expect(smtp.received).toEqual([])
+  })
+
+  it('is tried beside that of the installation, whose password may be lost as well', async () => {
+    const smtp = await startSmtp()
+    const [row] = (await query('select smtp_enabled, smtp_host from "svc_Settings" where "tenant_Id" is null')).rows
+    expect(row).toEqual({ smtp_enabled: false, smtp_host: null })
+    await query(`update "svc_Settings" set smtp_enabled = true, smtp_host = '127.0.0.1', smtp_port = ${smtp.port},
+      smtp_user = 'u', smtp_pass = 'sealed by nobody', smtp_from_address = 'x@y.example' where "tenant_Id" is null`)
+    onTestFinished(async () => {
+      await query(`update "svc_Settings" set smtp_enabled = false, smtp_host = null, smtp_port = null, smtp_user = null,
+        smtp_pass = null, smtp_from_address = null where "tenant_Id" is null`)
+    })
+    const findings = await look({ ...env, ...smtp.env })
+    expect(of(findings, 'mail').toSorted()).toEqual([
+      expect.stringMatching(/^ok: sender test at 127.0.0.1:\d+ lets us in$/),
+      `problem: sender settings at 127.0.0.1:${smtp.port}: no key opens its password`,
+    ])
+    expect(findings.find(({ says }) => says.startsWith('sender settings'))!.remedy).toBe(
+      'name the former key in SECRET_KEY_PREVIOUS, or set the SMTP password of the settings again',
+    )
+    expect(of(findings, 'sealed values')).toEqual(['ok: SECRET_KEY opens the secrets of webhooks and workflows'])
     expect(smtp.received).toEqual([])
   })
 

@@ -1,11 +1,15 @@
 import { createServer, type Server } from 'node:net'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { openMailer } from '../../src/adapters/mailer.ts'
-import { readMailGroup } from '../../src/events/jobs.ts'
+import { seal } from '../../src/adapters/sealing.ts'
+import { mailGroup, readMailGroup } from '../../src/events/jobs.ts'
 import { contextFor } from '../../src/extensions/context.ts'
 import { senderOf } from '../../src/features/messaging/mail/senders.ts'
+import { sealedForSettings } from '../../src/features/settings/settings.ts'
+import { workers } from '../../src/workers/workers.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { sendMail } from '../support/mails.ts'
+import { testConfig } from '../support/prepare.ts'
 import { type SmtpDouble, startSmtp } from '../support/smtp.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -222,5 +226,72 @@ describe('a server that the settings name', () => {
     const { status, text } = await testMail({ to: 'admin@example.com' })
     expect(status).toBe(500)
     expect(text).not.toContain('banner')
+  })
+})
+
+describe('a sender whose password no key opens', () => {
+  const lost =
+    'The SMTP password cannot be read with the present SECRET_KEY: set it again, or set SECRET_KEY_PREVIOUS to the former key'
+
+  const lose = async (tenantId: string | null) => {
+    const config = testConfig(api.database.url, { SECRET_KEY: 'another key, which nobody has kept at all' })
+    await api.sql('update "svc_Settings" set smtp_pass = $1 where "tenant_Id" is not distinct from $2::uuid', [
+      seal(config, sealedForSettings, 'of a lost key'),
+      tenantId,
+    ])
+    await api.runtime.settings.reload()
+  }
+
+  it('stays the sender, so that none of its mails goes out by another one, until the password is set again', async () => {
+    await set(complete())
+    await lose(null)
+    expect(senderOf(api.runtime, undefined)).toMatchObject({ name: 'settings', pass: '', isPasswordLost: true })
+    expect(senderOf(api.runtime, tenant, 'post@installation.example')?.name).toBe('settings')
+    expect(senderOf(api.runtime, tenant, 'noreply@daybook.example')?.name).toBe('test')
+    for (const method of ['GET', 'POST'])
+      expect(await api.anonymous(method, '/')).toMatchObject({ status: 200, body: { data: { auth: {} } } })
+    await set({ smtp_pass: 'of the installation' })
+    expect(await testMail({ to: 'admin@example.com' })).toMatchObject({ status: 200 })
+    expect(smtp.accepted).toHaveLength(1)
+  })
+
+  it('fails a test mail with the reason', async () => {
+    await set(complete())
+    await lose(null)
+    const { status, body } = await testMail({ to: 'admin@example.com' })
+    expect({ status, body }).toMatchObject({ status: 500, body: { error: { details: { reason: lost } } } })
+    expect((await mails()).at(-1)).toMatchObject({ status: 'failed', errorMessage: lost })
+    expect(smtp.received).toEqual([])
+  })
+
+  it('lets the worker start, whose mails of it wait with the reason and those of others are sent', async () => {
+    await set({ ...complete(), smtp_from_address: 'post@tenant.example' }, ofTenant())
+    await set(complete())
+    await lose(null)
+    await lose(tenant)
+    const { handler, admission, close } = workers.mail[0]!.open(api.runtime)
+    const { mailService } = contextFor(api.runtime, 'test')
+    const group = async (from?: string) => {
+      const mail = { to: 'ada@example.com', type: 'welcome', ...(from && { from }) }
+      const id = await mailService.sendMail(mail)
+      const [job] = await api.sql(`select group_id as "group" from pgboss.job where data->>'emailLogId' = $1`, [id])
+      return { id, group: job.group as string }
+    }
+    const send = async ({ id, group }: { id: string; group: string }) => {
+      expect(admission!.enter(id, group)).toBe(true)
+      const job = { id, group, retryCount: 0, retryLimit: 9, signal: new AbortController().signal }
+      await handler(api.runtime, { emailLogId: id }, job as never)
+    }
+    const [waiting, other] = [await group(), await group('noreply@daybook.example')]
+    await expect(send(waiting)).rejects.toThrow(lost)
+    await send(other)
+    expect(admission!.enter('of the tenant', mailGroup(tenant))).toBe(true)
+    close()
+    const rows = await mails()
+    expect(rows.find(({ id }) => id === waiting.id)).toMatchObject({ status: 'queued', errorMessage: lost })
+    expect(rows.find(({ id }) => id === other.id)).toMatchObject({ status: 'sent', sender: 'test' })
+    expect(smtp.accepted.map(({ from }) => from)).toMatchObject([{ address: 'noreply@daybook.example' }])
+    await api.sql(`delete from "svc_EmailLog"`)
+    await api.sql(`delete from pgboss.job where name = 'mail'`)
   })
 })

@@ -7,7 +7,7 @@ import { type CurrentSettings, type SettingsRow, smtpPassword } from '../../sett
  * The sender of a mail of the tenant, or of the installation: SMTP of the tenant's settings, else of the installation's,
  * where it is switched on and complete, else MAIL_DEFAULT_SENDER. Outside production the inbox
  * keeps mails that cannot be sent; in production it is undefined, and the mail waits. `from`: the address of the sender that the
- * mail itself names, which comes first where it is still configured.
+ * mail itself names, which comes first where it is still configured. A sender whose password no key opens is still the sender.
  */
 export function senderOf(
   deps: Configuration & CurrentSettings,
@@ -72,13 +72,16 @@ function configuredSender({ config }: Configuration): SmtpSender | undefined {
  */
 export function settingsSender(config: Config, row: SettingsRow | undefined): SmtpSender | undefined {
   if (row?.smtp_enabled !== true) return undefined
-  const pass = row.smtp_pass === null ? undefined : smtpPassword(config, row)
-  const [host, user, from] = [row.smtp_host, row.smtp_user, row.smtp_from_address].map(textOf)
-  if (!(host && user && from && pass)) return undefined
+  const [host, user, from, sealed] = [row.smtp_host, row.smtp_user, row.smtp_from_address, row.smtp_pass].map(textOf)
+  if (!(host && user && from && sealed)) return undefined
+  const pass = smtpPassword(config, row)
+  if (pass === '') return undefined
   const port = typeof row.smtp_port === 'number' ? row.smtp_port : submissionPort
   const secure = typeof row.smtp_secure === 'boolean' ? row.smtp_secure || port === tlsPort : port === tlsPort
   const name = row.tenant_Id === null ? 'settings' : `settings of tenant ${row.tenant_Id}`
-  return { name, host, port, secure, user, pass, from, publicOnly: !config.files.allowPrivateUrlFetch }
+  const sender = { name, host, port, secure, user, from, publicOnly: !config.files.allowPrivateUrlFetch }
+  // Its mails wait for the password: by another sender they would come from another address.
+  return pass === undefined ? { ...sender, pass: '', isPasswordLost: true } : { ...sender, pass }
 }
 
 const submissionPort = 587
