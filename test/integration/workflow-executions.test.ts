@@ -3,11 +3,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Webhook } from 'standardwebhooks'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { seal } from '../../src/adapters/sealing.ts'
 import { testMessage } from '../../src/features/work/workflows/starting.ts'
+import { sealedForWorkflows } from '../../src/features/work/workflows/workflows.ts'
 import { openWorkflows } from '../../src/workers/workflows.ts'
 import { type Api, type Call, startApi } from '../support/api.ts'
 import { chain, flowOf, node } from '../support/flows.ts'
-import { administrator } from '../support/prepare.ts'
+import { administrator, testConfig } from '../support/prepare.ts'
 import { startReceiver } from '../support/receiver.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -61,6 +63,11 @@ const over = (id: string) =>
 const of = (id: string) =>
   api.sql('select * from "svc_WorkflowExecution" where "workflow_Id" = $1 order by "createdAt"', [id])
 const rows = (table: string, where = 'true') => api.sql(`select * from "${table}" where ${where} order by id`)
+/** As after a change of SECRET_KEY. */
+const loseSecret = (name: string) => {
+  const config = testConfig(api.database.url, { SECRET_KEY: 'another key, which nobody has kept at all' })
+  return api.sql('update "svc_Secret" set value = $2 where name = $1', [name, seal(config, sealedForWorkflows, 'lost')])
+}
 const creating = (data: object, more: object = {}) =>
   node('make', 'service', { operation: 'create', collection: 'order', data, ...more })
 
@@ -590,6 +597,22 @@ describe('rights of an execution', () => {
     await receiver.close()
   })
 
+  it('names a secret that no key opens, and sends nothing', async () => {
+    const receiver = await startReceiver()
+    const { host } = new URL(receiver.url)
+    await api.admin('POST', '/items/svc_Secret', { name: 'lost', value: 'hush', hosts: [host] })
+    await loseSecret('lost')
+    const headers = { authorization: 'Bearer {{ secrets.lost }}' }
+    const id = await make(chain(node('call', 'http', { url: receiver.url, method: 'POST', headers })))
+    expect(await over(await execute(id))).toMatchObject({
+      status: 'failed',
+      errorMessage:
+        'call: The secret lost cannot be read with the present SECRET_KEY: set it again, or set SECRET_KEY_PREVIOUS to the former key',
+    })
+    expect(receiver.received).toEqual([])
+    await receiver.close()
+  })
+
   it('sends mail by the outbox, escaped, and not without end', async () => {
     const mail = node('mail', 'email', {
       to: 'a@example.com, b@example.com',
@@ -1026,6 +1049,17 @@ describe('a webhook of a workflow', () => {
     expect(await post(sign('m1'))).toBe(200)
     expect(await post(sign('m1'))).toBe(200)
     expect(await post(sign('m2'))).toBe(200)
+  })
+
+  it('cannot be verified while no key opens the secret that it names', async () => {
+    await api.admin('POST', '/items/svc_Secret', { name: 'lost signing', value: 'whsec_x' })
+    await loseSecret('lost signing')
+    const id = await make(seen, at('in/lost', { options: { webhookSecret: 'lost signing' } }))
+    expect(await api.anonymous('POST', '/webhook/in/lost', { n: 1 })).toMatchObject({
+      status: 503,
+      body: { error: { message: 'The webhook cannot be verified now' } },
+    })
+    expect(await of(id)).toEqual([])
   })
 
   it('begins one execution for each signed message, as long as that is kept', async () => {

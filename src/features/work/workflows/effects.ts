@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { fetchUrl, UrlFetchError } from '../../../adapters/fetch-url.ts'
-import { unseal } from '../../../adapters/sealing.ts'
+import { tryUnseal } from '../../../adapters/sealing.ts'
+import type { Configuration } from '../../../config/config.ts'
 import { rawQuery } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
 import type { Actor } from '../../../events/actor.ts'
@@ -378,7 +379,7 @@ async function openSecrets({ deps, node, input, scope, authority }: NodeRun) {
   if (missing !== undefined) throw new NodeError(`There is no secret ${missing}`)
   if (rows.length > 0 && !authority.mayBypass)
     throw new NodeError('Secrets are for workflows that an administrator has saved')
-  const values = new Map(rows.map(({ name, value }) => [name, unseal(deps.config, sealedForWorkflows, value).text]))
+  const values = new Map(rows.map((row) => [row.name, opened(deps, row)]))
   const secrets = Object.fromEntries(values)
   return {
     /** A member of the node's data with its secrets. */
@@ -394,6 +395,19 @@ async function openSecrets({ deps, node, input, scope, authority }: NodeRun) {
     },
   }
 }
+
+function opened(deps: Configuration, secret: Secret): string {
+  const text = openSecret(deps, secret)
+  if (text === undefined) throw new NodeError(secretLost(secret.name))
+  return text
+}
+
+/** Undefined where no key opens it. */
+export const openSecret = ({ config }: Configuration, { value }: Secret): string | undefined =>
+  tryUnseal(config, sealedForWorkflows, value)?.text
+
+export const secretLost = (name: string): string =>
+  `The secret ${name} cannot be read with the present SECRET_KEY: set it again, or set SECRET_KEY_PREVIOUS to the former key`
 
 /** Of the tenant, else of all. */
 export async function secretsNamed(

@@ -3,7 +3,6 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Caller } from '../../../access/principal.ts'
 import { type CsvCell, readCsv } from '../../../adapters/csv.ts'
-import { unseal } from '../../../adapters/sealing.ts'
 import { rawQuery } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { type App, acceptJsonUploads, actorOf, formFields, mostFields, uploadedForm } from '../../../http/http.ts'
@@ -24,7 +23,7 @@ import {
   wholeText,
 } from '../../data/items/items.ts'
 import { anonymous } from './authority.ts'
-import { sealedForWorkflows, type WorkflowWrites } from './capabilities.ts'
+import type { WorkflowWrites } from './capabilities.ts'
 import {
   cancelRoute,
   createRoute,
@@ -48,7 +47,7 @@ import {
   webhookReadRoute,
   webhookRoute,
 } from './declarations.ts'
-import { secretsNamed } from './effects.ts'
+import { openSecret, secretLost, secretsNamed } from './effects.ts'
 import { readFlow } from './flow.ts'
 import {
   type BegunExecution,
@@ -450,8 +449,10 @@ async function verify(
   const { webhookSecret } = optionsOf(options)
   if (webhookSecret === undefined) return undefined
   const [stored] = await secretsNamed(deps, [webhookSecret], tenant_Id ?? undefined)
-  if (stored === undefined) throw errors.unavailable('The webhook cannot be verified now')
-  const secret = unseal(deps.config, sealedForWorkflows, stored.value).text
+  const secret = stored && openSecret(deps, stored)
+  // The reason is for the operator, not for everybody.
+  if (stored !== undefined && secret === undefined) deps.log.error(secretLost(stored.name))
+  if (secret === undefined) throw errors.unavailable('The webhook cannot be verified now')
   const text = (name: string) => (typeof headers[name] === 'string' ? (headers[name] as string) : undefined)
   const [messageId, at, signature] = [text('webhook-id'), text('webhook-timestamp'), text('webhook-signature')]
   if (messageId !== undefined && at !== undefined && signature !== undefined) {
