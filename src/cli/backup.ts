@@ -9,7 +9,13 @@ import { startEmbedded } from '../db/embedded/embedded.ts'
 import { AppError } from '../errors.ts'
 import { verifyTablesOf } from '../events/verify.ts'
 import { openStorages } from '../features/files/storage/storage.ts'
-import { type BackupHost, exportTenant, restoreBackup, writeBackup } from '../features/operations/backup/backup.ts'
+import {
+  type BackupHost,
+  exportTenant,
+  keysToKeep,
+  restoreBackup,
+  writeBackup,
+} from '../features/operations/backup/backup.ts'
 import { startStreaming } from '../process/start-up.ts'
 import { type Command, type CommandModule, UsageError } from './command.ts'
 import { onInstallation } from './installation.ts'
@@ -49,8 +55,8 @@ export const run: Command = async (args) => {
   if (values.json) return say(`${JSON.stringify({ place, ...result }, null, 2)}\n`)
   const read = verified ? 'written and read again' : 'written; daybook restore sees whether it has arrived whole'
   process.stderr.write(`${place}: ${sizeText(bytes)} as of ${header.createdAt}, ${files} contents of files, ${read}\n`)
-  if (header.sealed.length > 0 && !header.hasKeys)
-    process.stderr.write('Keep SECRET_KEY as well: what is sealed in the backup opens with it alone\n')
+  const toKeep = keysToKeep(header)
+  if (toKeep !== undefined) process.stderr.write(`${toKeep}\n`)
   return 0
 }
 

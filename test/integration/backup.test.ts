@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from 'vitest'
+import { seal } from '../../src/adapters/sealing.ts'
 import { readerOf } from '../../src/db/pools.ts'
 import { areEffectsHeld, lastBackup } from '../../src/db/unlogged/holds.ts'
 import { checkBackups } from '../../src/doctor/work.ts'
@@ -15,6 +16,7 @@ import { verifyFiles } from '../../src/features/files/files/files.ts'
 import { openStorages } from '../../src/features/files/storage/storage.ts'
 import {
   type BackupHost,
+  keysToKeep,
   makeScheduledBackup,
   restoreBackup,
   restoreCollection,
@@ -316,6 +318,84 @@ describe('a copy of an installation', () => {
     expect(await resumeEffects(copy.runtime)).toBe(true)
     expect(await areEffectsHeld(copy.runtime.db)).toBe(false)
     expect((await verifyTablesOf(testConfig(empty.url))).filter(({ different }) => different > 0)).toEqual([])
+  })
+})
+
+describe('a backup within a rotation of SECRET_KEY', () => {
+  const former = 'the key of before, of no worth to anybody'
+  const next = 'the key of today, of no worth to anybody'
+  const both = { SECRET_KEY: next, SECRET_KEY_PREVIOUS: former }
+  let own: TestDatabase
+
+  beforeAll(async () => {
+    own = await createDatabase()
+  })
+
+  /** A value of each kind, sealed by the key. */
+  async function sealAll(key: string): Promise<void> {
+    const sealed = (purpose: string, owner: string) =>
+      seal(testConfig(own.url, { SECRET_KEY: key }), { purpose, owner }, 'a secret')
+    await withClient(own.url, async (client) => {
+      const { id } = (await client.query('select id from "svc_User" limit 1')).rows[0]
+      await client.query('delete from "svc_Webhook"; delete from "svc_Secret"; delete from "svc_TwoFactor"')
+      await client.query('delete from "svc_Account"')
+      await client.query('update "svc_Settings" set smtp_pass = $1 where "tenant_Id" is null', [
+        sealed('settings', 'smtp_pass'),
+      ])
+      await client.query(`insert into "svc_Secret" (name, value) values ('bank', $1)`, [
+        sealed('workflow secret', 'svc_Secret'),
+      ])
+      await client.query('insert into "svc_TwoFactor" ("user_Id", secret, "backupCodes") values ($1, $2, $3)', [
+        id,
+        sealed('two-factor secret', id),
+        '[]',
+      ])
+      await client.query(
+        `insert into "svc_Webhook" (id, name, url, collections, "role_Id", "user_Id", secret)
+         select $1, 'w', 'http://x.example', '[]', r.id, $2, $3 from "svc_Role" r limit 1`,
+        [webhook, id, sealed('webhook', webhook)],
+      )
+      await client.query(
+        `insert into "svc_Account" ("user_Id", "providerId", "accountId", "accessToken") values ($1, 'google', 'a"b', $2)`,
+        [id, sealed('social-tokens', JSON.stringify(['google', 'a"b']))],
+      )
+    })
+  }
+  const webhook = '7b7cfa04-2bb5-4dd5-93d6-2a4f4d4a7a10'
+  const kinds = [
+    'SMTP passwords',
+    'second factors',
+    'secrets of webhooks',
+    'secrets of workflows',
+    'tokens of sign-in providers',
+  ]
+
+  it('needs the former key while that alone opens some of its values', async () => {
+    await sealAll(former)
+    const place = join(dir, 'rotating.daybook')
+    const { header } = await writeBackup(hostOf(own.url, both), place)
+    expect(header.sealed).toEqual(kinds.map((what) => ({ what, count: 1, former: 1 })))
+    expect(keysToKeep(header)).toContain('Keep SECRET_KEY and SECRET_KEY_PREVIOUS as well')
+    const empty = await createEmptyDatabase()
+    await expect(restoreBackup(hostOf(empty.url, { SECRET_KEY: next }), place)).rejects.toMatchObject({
+      status: 409,
+      code: 'OTHER_KEY',
+      message: expect.stringContaining(`opens: ${kinds.map((what) => `1 ${what}`).join(', ')}. Name it as`),
+    })
+    await expect(restoreBackup(hostOf(empty.url, { SECRET_KEY: former }), place)).rejects.toMatchObject({
+      message: expect.stringContaining('any session; no stored value is lost'),
+    })
+    await restoreBackup(hostOf(empty.url, both), place)
+  })
+
+  it('needs the present one alone once all of them are sealed anew', async () => {
+    await sealAll(next)
+    const place = join(dir, 'rotated.daybook')
+    const { header } = await writeBackup(hostOf(own.url, both), place)
+    expect(header).not.toHaveProperty('formerKey')
+    expect(header.sealed).toEqual(kinds.map((what) => ({ what, count: 1 })))
+    expect(keysToKeep(header)).toContain('Keep SECRET_KEY as well')
+    await restoreBackup(hostOf((await createEmptyDatabase()).url, { SECRET_KEY: next }), place)
   })
 })
 

@@ -558,9 +558,12 @@ async function createAccount(
 /** Ten years; what a provider says is bounded by nothing. */
 const longestSeconds = 315_360_000
 
+/** The owner: provider and account, as a list in JSON. */
+export const sealedForTokens = (owner: string) => ({ purpose: 'social-tokens', owner })
+
 function sealed(deps: Configuration, { provider, profile, grant }: Identity) {
   const { accountId } = profile
-  const sealedFor = { purpose: 'social-tokens', owner: JSON.stringify([provider, accountId]) }
+  const sealedFor = sealedForTokens(JSON.stringify([provider, accountId]))
   const hide = (token: string | undefined) => (token === undefined ? null : seal(deps.config, sealedFor, token))
   return {
     providerId: provider,

@@ -387,15 +387,44 @@ async function judge(
   for (const { name } of header.storages) storages.holding(name)
   // An operator who takes the keys will use them.
   if (otherKey || header.key === null || (header.hasKeys && takeKeys !== undefined)) return
-  const known = [config.auth.secretKey, config.auth.secretKeyPrevious].filter((key) => key !== undefined && key !== '')
-  if (known.some((key) => fingerprintOf(key!) === header.key)) return
+  const { secretKey, secretKeyPrevious } = config.auth
+  const keys = [secretKey, secretKeyPrevious].filter((key) => key !== undefined && key !== '')
+  const known = new Set(keys.map((key) => fingerprintOf(key!)))
+  const { key, formerKey, hasKeys } = header
+  // Earlier backups name no former key.
+  const [hasKey, hasFormer] = [known.has(key), formerKey === undefined || known.has(formerKey)]
+  if (hasKey && hasFormer) return
   const lost =
-    header.sealed.map(({ what, count }) => `${count} ${what}`).join(', ') || 'any session; no stored value is sealed'
+    lostOf(header, { hasKey, hasFormer })
+      .map(({ what, count }) => `${count} ${what}`)
+      .join(', ') || 'any session; no stored value is lost'
+  const fromBackup = hasKeys ? ', take the one in the backup with --keys-to FILE and the passphrase' : ''
+  if (hasKey)
+    throw new AppError(
+      409,
+      `The backup has values that only an earlier SECRET_KEY (${formerKey}) opens: ${lost}. Name it as SECRET_KEY_PREVIOUS, beside the SECRET_KEY that the backup was made with${fromBackup}, or restore with --other-key`,
+      { code: 'OTHER_KEY' },
+    )
   throw new AppError(
     409,
-    `The backup was made with another SECRET_KEY (${header.key}), and the present one cannot open: ${lost}. Set that SECRET_KEY, or name it as SECRET_KEY_PREVIOUS${header.hasKeys ? ', take the one in the backup with --keys-to FILE and the passphrase' : ''}, or restore with --other-key`,
+    `The backup was made with another SECRET_KEY (${key}), and the present one cannot open: ${lost}. Set that SECRET_KEY, or name it as SECRET_KEY_PREVIOUS${fromBackup}, or restore with --other-key`,
     { code: 'OTHER_KEY' },
   )
+}
+
+/** The values that the keys here do not open. */
+function lostOf({ sealed }: BackupHeader, { hasKey, hasFormer }: { hasKey: boolean; hasFormer: boolean }) {
+  return sealed
+    .map(({ what, count, former = 0 }) => ({ what, count: (hasKey ? 0 : count - former) + (hasFormer ? 0 : former) }))
+    .filter(({ count }) => count > 0)
+}
+
+/** The variables to keep apart from a backup that does not open without them, in words; undefined where none is needed. */
+export function keysToKeep({ sealed, hasKeys, formerKey }: BackupHeader): string | undefined {
+  if (sealed.length === 0 || hasKeys) return undefined
+  return formerKey === undefined
+    ? 'Keep SECRET_KEY as well: what is sealed in the backup opens with it alone'
+    : 'Keep SECRET_KEY and SECRET_KEY_PREVIOUS as well: what is sealed in the backup opens with them alone'
 }
 
 async function inTransaction<T>(client: PgClient, work: (db: Tx) => Promise<T>): Promise<T> {

@@ -17,6 +17,7 @@ import type { Config } from '../../../config/config.ts'
 import { type Reader, rawQuery } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
 import type { Objects } from './objects.ts'
+import { type SealedValues, sealedValues } from './sealed.ts'
 
 const formatVersion = 1
 
@@ -258,28 +259,18 @@ export type BackupHeader = {
   readonly database: string
   /** {@link fingerprintOf} the key that sealed what is sealed in it; null where its writer did not have the key. */
   readonly key: string | null
+  /** The same of the key before it, where some of that opens with it alone. */
+  readonly formerKey?: string
   readonly sealed: readonly SealedValues[]
   /** Whether the keys are in it, under a passphrase. */
   readonly hasKeys: boolean
   readonly storages: readonly { readonly name: string; readonly files: number; readonly bytes: number }[]
 }
 
-/** The values that only SECRET_KEY decrypts, in words, and their number. */
-type SealedValues = { readonly what: string; readonly count: number }
-
 /** Tells keys apart, and says nothing else of them. */
 export function fingerprintOf(secret: string): string {
   return Buffer.from(hkdfSync('sha256', secret, 'daybook', 'fingerprint of backups', 8)).toString('hex')
 }
-
-const sealedColumns = [
-  ['svc_Settings', 'smtp_pass', 'SMTP passwords'],
-  ['svc_TwoFactor', 'secret', 'second factors'],
-  ['svc_Webhook', 'secret', 'secrets of webhooks'],
-  ['svc_Secret', 'value', 'secrets of workflows'],
-  ['svc_Account', 'accessToken', 'tokens of sign-in providers'],
-  ['svc_Account', 'refreshToken', 'tokens of sign-in providers'],
-] as const
 
 const factsSql = `select to_char(now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
     current_setting('server_version') as server, current_database() as database`
@@ -291,18 +282,11 @@ export async function headerOf(
   { id, hasKeys }: Pick<BackupHeader, 'id' | 'hasKeys'>,
 ): Promise<BackupHeader> {
   const facts = await db.one<{ createdAt: string; server: string; database: string }>(rawQuery(factsSql))
-  const { secretKey } = config.auth
+  const { secretKey, secretKeyPrevious } = config.auth
   const tables = new Map(relations.flatMap(({ schema, name, oid }) => (schema === 'public' ? [[name, oid]] : [])))
   const has = (table: string, column: string) =>
     columns.some(({ relation, plainName }) => relation === tables.get(table) && plainName === column)
-  const counts = new Map<string, number>()
-  for (const [table, column, what] of sealedColumns) {
-    if (!has(table, column)) continue
-    const { count } = await db.one<{ count: number }>(
-      rawQuery(`select count("${column}")::float8 as count from public."${table}"`),
-    )
-    if (count > 0) counts.set(what, (counts.get(what) ?? 0) + count)
-  }
+  const sealed = await sealedValues({ config }, db, has)
   const storages = has('svc_File', 'size') ? await db.any<BackupHeader['storages'][number]>(rawQuery(storagesSql)) : []
   return {
     id,
@@ -310,8 +294,9 @@ export async function headerOf(
     program: packageJson.version,
     migration: tables.has('svc_Migration') ? await newestMigration(db) : undefined,
     key: secretKey === '' ? null : fingerprintOf(secretKey),
+    ...(sealed.some(({ former }) => former) && { formerKey: fingerprintOf(secretKeyPrevious!) }),
     hasKeys,
-    sealed: [...counts].map(([what, count]) => ({ what, count })),
+    sealed,
     storages,
   }
 }
