@@ -46,6 +46,8 @@ export type Requester = {
   readonly scope?: OpenTransaction | undefined
   /** Values that the platform itself writes into the row of the change. */
   readonly platform?: PlatformValues | undefined
+  /** Rows come back as they were: it changes those in the trash too, and lets rows of a junction link them. */
+  readonly isUndo?: boolean
 }
 
 /** Values of columns that no payload sets (`serversOwn`), for one row of a collection. */
@@ -88,6 +90,8 @@ export type PayloadContext = {
   readonly grant?: Grant | undefined
   readonly platform?: PlatformValues['values'] | undefined
   readonly condition?: InsertCondition | undefined
+  /** See {@link Requester}; never of rows that are written as part of others. */
+  readonly isUndo?: boolean
 }
 
 /** Everything that decides what one kind of change of one collection may do. */

@@ -46,6 +46,7 @@ export {
   TriedShape,
   WrittenShape,
 } from './declarations.ts'
+export { isMadeDeleted } from './guard.ts'
 export {
   type Accountability,
   accountabilityOf,
@@ -82,7 +83,7 @@ export {
   streamRows,
 } from './reads.ts'
 export { answerItem, answerList, queryOf, requesterOf } from './routes.ts'
-export { canonicalKey, keyCondition, parameters, ruleSql } from './statements.ts'
+export { canonicalKey, keyCondition, mayChangeTrash, parameters, ruleSql } from './statements.ts'
 
 /** The rights of a caller on the items of a collection, as far as they are known without looking at items. */
 export type Rights = {

@@ -98,10 +98,10 @@ function templateOf(row: RowToWrite, ids: readonly string[], build: Build): Omit
   return { ...write, places: write.values.map((value) => placeOf.get(value)) }
 }
 
-function keyOf({ access, action, collection, condition }: WriteContext, row: RowToWrite): string | undefined {
+function keyOf({ access, action, collection, condition, isUndo }: WriteContext, row: RowToWrite): string | undefined {
   const meaning = access.meaning?.()
   if (meaning === undefined) return undefined
-  let key = `${meaning} ${action} ${collection.name} ${row.sortsLast} ${condition?.name ?? ''}`
+  let key = `${meaning} ${action} ${collection.name} ${row.sortsLast} ${isUndo} ${condition?.name ?? ''}`
   for (const { field, pgType } of row.cells) key += `\n${field.name} ${pgType}`
   for (const [column, { relation, isStrict, half }] of row.references)
     key += `\n${column} ${relation.name} ${isStrict} ${half !== undefined}`

@@ -561,7 +561,8 @@ type RowReference = {
 /**
  * The check of a foreign key that the payload sets; undefined where the database's constraint is enough. 403 when the
  * relation is named and the caller may read nothing of its target. By its column a foreign key may always name the
- * caller's own user, role and tenant (they are known to exist), and deleted rows, which can be read too.
+ * caller's own user, role and tenant (they are known to exist), and deleted rows, which can be read too. In an undo links name
+ * deleted rows as well: they come back as they were.
  */
 export function referenceOf(
   context: PayloadContext,
@@ -583,7 +584,8 @@ const referencesOf = oncePer((_: PayloadContext) => ({
 }))
 
 function makeReference(context: PayloadContext, relation: Relation, isStrict: boolean): Reference | undefined {
-  const rule = isStrict || maySee(context.access, relation) ? readRule(context, relation, !isStrict) : 'none'
+  const includeDeleted = !isStrict || context.isUndo === true
+  const rule = isStrict || maySee(context.access, relation) ? readRule(context, relation, includeDeleted) : 'none'
   if (rule === undefined && relation.constraint) return undefined
   return { relation, rule, isStrict, mayStay: !isStrict && isShown(context, relation.foreignKey) }
 }

@@ -45,7 +45,7 @@ type OpenOptions = {
  */
 export function openWrite<A extends ChangeAction>(
   deps: ItemReads,
-  { access, platform }: Partial<Requester> & Pick<Requester, 'access'>,
+  { access, platform, isUndo = false }: Partial<Requester> & Pick<Requester, 'access'>,
   name: string,
   action: A,
   { asPart = false }: OpenOptions = {},
@@ -67,6 +67,7 @@ export function openWrite<A extends ChangeAction>(
     ...{ catalog, collection, access, action, grant, config: deps.config, now: env.now, env, rules },
     platform: own?.values,
     condition: own?.condition,
+    isUndo: isUndo && !asPart,
   }
 }
 

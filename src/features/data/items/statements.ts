@@ -12,7 +12,7 @@ import { isMoment } from '../../../query/moments.ts'
 import { resolveCondition } from '../../../query/resolve.ts'
 import { createParams, ident, literal, type Params } from '../../../query/sql.ts'
 import { type Cell, type InsertCondition, partOfParent, type Write, type WriteContext } from './context.ts'
-import { type Payload, type Reference, referenceSql } from './payload.ts'
+import { mayWrite, type Payload, type Reference, referenceSql } from './payload.ts'
 
 /** A row to write; references are by the name of their column. */
 export type RowToWrite = Pick<Payload, 'cells' | 'references' | 'sortsLast'>
@@ -140,23 +140,31 @@ export function ruleSql(context: WriteContext, alias: string, params: Params): s
 }
 
 /**
- * Of an update in a collection with soft delete: only a change that says so itself finds rows in the trash, and one that puts a row
- * there deletes it, so the caller's rule for that must hold as well.
+ * Of an update in a collection with soft delete: only a change that says so itself finds rows in the trash (and an undo, of a
+ * caller who could say so), and one that puts a row there deletes it, so the caller's rule for that must hold as well.
  */
 export function trashConditions(
-  { access, catalog, collection, env }: WriteContext,
+  context: WriteContext,
   assignments: readonly { readonly cell: Cell; readonly value: string }[],
   params: Params,
 ): string[] {
+  const { access, catalog, collection, env, isUndo } = context
   if (!collection.paranoid) return []
   const column = `t.${ident('deletedAt')}`
   const deletedAt = assignments.find(({ cell }) => cell.field.name === 'deletedAt')?.value
-  if (deletedAt === undefined) return [`${column} is null`]
+  if (deletedAt === undefined) return isUndo && mayChangeTrash(context) ? [] : [`${column} is null`]
   if (access.admin) return []
   const mayDelete = access.grant(collection.name, 'delete') !== undefined
   const condition = mayDelete ? resolveCondition(catalog, access, collection.name, 'delete', env) : undefined
   const rule = condition === undefined ? String(mayDelete) : compileCondition(condition, 't', params)
   return [`(${deletedAt} is null or ${column} is not null or ${rule})`]
+}
+
+/** Whether the caller may take rows out of the trash, and so may change those that are there. */
+export function mayChangeTrash(context: WriteContext): boolean {
+  const { collection, grant } = context
+  const deletedAt = collection.fields.get('deletedAt')
+  return grant === undefined || deletedAt === undefined || mayWrite({ ...context, action: 'update' }, grant, deletedAt)
 }
 
 /** The caller's access with the context's grant in it. */

@@ -7,6 +7,8 @@ import {
   changeItems,
   type ItemReads,
   type ItemWrites,
+  isMadeDeleted,
+  mayChangeTrash,
   openWrite,
   type Requester,
   type Run,
@@ -16,7 +18,7 @@ import {
 } from '../items/items.ts'
 import { type OrderedMove, orderOf } from './order.ts'
 import { isServers, type PastRows, type PlannedRow, positionsOf } from './plan.ts'
-import { type RowBefore, rowsWithin } from './queries.ts'
+import { type RowBefore, rowsMarked, rowsWithin } from './queries.ts'
 
 /** Writes a plan by the pipeline of items, as its caller's own changes. */
 
@@ -40,9 +42,11 @@ export async function applyPlan(
     throw new AppError(409, 'The rows to be undone need each other in a circle, and no column of it may be null', {
       code: 'UNDO_CIRCLE',
     })
+  // The others have their place in the order alone.
+  const isWritten = ({ move }: OrderedMove) => rows[move]!.action !== 'none'
   // Values that the platform writes into a row are passed for one row at a time.
   for (const wave of waves)
-    for (const steps of Map.groupBy(wave, (step) => groupOf(rows, step)).values())
+    for (const steps of Map.groupBy(wave.filter(isWritten), (step) => groupOf(rows, step)).values())
       if (steps.some(({ move }) => rows[move]!.restoring !== undefined))
         for (const step of steps) await applySteps(deps, run, rows, [step], past, cleared)
       else
@@ -81,6 +85,9 @@ async function requireUndoableOf(
     const rule = resolveCondition(catalog, access, name, action, env, { includeDeleted: true })
     const ids = rows.map(({ id }) => id)
     if ((await rowsWithin(db, collection, rule, ids)).size < ids.length) throw errors.itemDenied(action)
+    const mayAll = action === 'delete' || mayChangeTrash(opened)
+    const alive = mayAll ? [] : rows.filter(({ fields }) => !fields.has('deletedAt')).map(({ id }) => id)
+    if ((await rowsMarked(db, collection, alive)).size > 0) throw errors.itemDenied(action)
   }
   if (action === 'delete') return
   const context = { ...opened, action }
@@ -93,7 +100,10 @@ async function requireUndoableOf(
       const platform = row.restoring?.values
       const unread = { problems: { fields: [], relations: [] } }
       const options = { trusted: true, label: `${index}.`, ...(row.reasons.length > 0 && unread) }
-      const read = () => readPayload({ ...context, platform }, payload, options)
+      const read = () => {
+        const { cells } = readPayload({ ...context, platform }, payload, options)
+        if (action === 'create' && isMadeDeleted(context, cells)) throw errors.fieldDenied('create', 'deletedAt')
+      }
       if (misfits.length === 0) read()
       else {
         requireAllowed(read)
@@ -131,7 +141,7 @@ async function applySteps(
 ): Promise<void> {
   const { collection, action: wanted, restoring } = rows[steps[0]!.move]!
   const platform = restoring && { collection: collection.name, values: restoring.values }
-  const own = { ...requester, scope, ...(platform !== undefined && { platform }) }
+  const own = { ...requester, scope, isUndo: true, ...(platform !== undefined && { platform }) }
   await restoring?.during(tx)
   const action = steps[0]!.only === undefined ? wanted : 'update'
   const { name } = collection

@@ -5,6 +5,8 @@ export type Move = {
   readonly action: 'create' | 'update' | 'delete'
   /** Values that others may refer to once the row is there. */
   readonly offers: readonly string[]
+  /** The same of a row that is only marked as deleted: it stays, unless the deletion of another one takes it. */
+  readonly marks?: readonly string[]
   /** Rows that must be there before, by the column that refers to them. */
   readonly needs: ReadonlyMap<string, Need>
   /** Rows that it refers to now and no longer afterwards, by column. */
@@ -83,6 +85,14 @@ function waitsOf(moves: readonly Move[]): Wait[][] {
       referring.get(place)!.push(wait)
     }
   }
+  /** What refers to a row, and to those that would go with it. */
+  const referringTo = (place: string, met = new Set<number>()): readonly Wait[] =>
+    (referring.get(place) ?? []).flatMap((wait) => {
+      if (met.has(wait.on)) return []
+      const marks = moves[wait.on]!.marks ?? []
+      if (marks.length > 0) met.add(wait.on)
+      return [wait, ...marks.flatMap((mark) => referringTo(mark, met))]
+    })
   for (const [index, { action, needs, takes, offers }] of moves.entries()) {
     const wait = (on: number | undefined, how: Omit<Wait, 'on'>) => {
       // One statement may write a row that points at itself.
@@ -91,7 +101,7 @@ function waitsOf(moves: readonly Move[]): Wait[][] {
     for (const [column, { place, canWait }] of needs) wait(offered.get(place), { column: canWait ? column : undefined })
     for (const { place, nullable } of takes) wait(freed.get(place), { column: nullable })
     for (const place of action === 'delete' ? offers : [])
-      for (const { on, letGo } of referring.get(place) ?? []) wait(on, { letGo })
+      for (const { on, letGo } of referringTo(place)) wait(on, { letGo })
   }
   return waits
 }

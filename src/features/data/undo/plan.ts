@@ -46,7 +46,7 @@ export type ExcludedRows = {
 export type PlannedRow = {
   readonly collection: Collection
   readonly id: string
-  /** `none`: there is nothing that could be done. */
+  /** `none`: there is nothing that could be done, or without reasons (see `isSettled`) nothing left to do. */
   readonly action: 'create' | 'update' | 'delete' | 'none'
   /** The event before which all values were so; only of a row to be created. */
   readonly image: string | undefined
@@ -207,6 +207,13 @@ export const isProtected = (name: string): boolean =>
 
 type RowDraft = Omit<PlannedRow, 'move'>
 
+/** `inTrash`: others have marked the row as deleted since, or its undo would only mark it and it is marked already. */
+type ReversalDraft = {
+  readonly id: string
+  readonly reversal: Reversal
+  readonly inTrash?: 'since' | 'already' | undefined
+}
+
 async function planCollection(
   deps: UndoReads,
   db: Reader,
@@ -216,7 +223,7 @@ async function planCollection(
 ): Promise<{ readonly rows: readonly PlannedRow[]; readonly gone: number }> {
   const drafts = list.flatMap(({ id, reversal }) => (reversal === undefined ? [] : [{ id, reversal }]))
   const left = await comparedWithNow(db, collection, drafts, { past, compared })
-  const all = left.flatMap(({ id, reversal }) => draftOf(collection, id, reversal, past) ?? [])
+  const all = left.flatMap((draft) => draftOf(collection, draft, past) ?? [])
   const rows = await withContent(deps, db, all, past)
   return { rows: await withMoves(db, collection, rows, past), gone: all.length - rows.length }
 }
@@ -264,11 +271,17 @@ const byNumber = (a: string, b: string): number => Number(BigInt(a) - BigInt(b))
 async function comparedWithNow(
   db: Reader,
   collection: Collection,
-  drafts: readonly { readonly id: string; readonly reversal: Reversal }[],
+  drafts: readonly ReversalDraft[],
   { past, compared }: Comparison,
-): Promise<readonly { readonly id: string; readonly reversal: Reversal }[]> {
-  const isLookedAt = ({ since, isRemade, image, action }: Reversal) =>
-    action !== 'create' && (compared || since.size > 0 || isRemade || image !== undefined)
+): Promise<readonly ReversalDraft[]> {
+  // A row that was made in the trash is as deleted as its undo would make it.
+  const mayBeMarked = ({ action }: Reversal) => action === 'delete' && collection.paranoid
+  const isLookedAt = (reversal: Reversal) => {
+    const { since, isRemade, image, action } = reversal
+    return (
+      action !== 'create' && (compared || since.size > 0 || isRemade || image !== undefined || mayBeMarked(reversal))
+    )
+  }
   const some = drafts.filter(({ reversal }) => isLookedAt(reversal) && !reversal.isErased)
   const fields = past.fields(collection)
   const positions = some.flatMap(({ reversal }) => positionsOf(reversal))
@@ -283,10 +296,8 @@ async function comparedWithNow(
     const { id, reversal } = draft
     if (!isLookedAt(reversal) || reversal.isErased) return [draft]
     const values = now.get(id) ?? {}
-    if (reversal.action === 'delete') {
-      const isMarked = collection.paranoid && values.deletedAt != null
-      return isMarked ? [] : [draft]
-    }
+    const isMarked = collection.paranoid && values.deletedAt != null
+    if (reversal.action === 'delete') return isMarked ? [{ ...draft, inTrash: 'already' }] : [draft]
     const wasAt = new Map(fields.flatMap(({ name }) => asPair(name, reversal.fields.get(name) ?? reversal.image)))
     const differs = ([name, position]: [string, string]) => {
       const was = before.get(position)
@@ -303,7 +314,10 @@ async function comparedWithNow(
     const isOthers = (name: string) => reversal.isRemade || reversal.since.has(name)
     const since = new Set([...changed.keys()].filter(isOthers))
     const left = new Map([...changed, ...rest])
-    return left.size === 0 ? [] : [{ id, reversal: { ...reversal, fields: left, image: undefined, since } }]
+    if (left.size === 0) return []
+    const isTrashed = isMarked && isOthers('deletedAt') && !left.has('deletedAt')
+    const inTrash = isTrashed ? 'since' : undefined
+    return [{ id, reversal: { ...reversal, fields: left, image: undefined, since }, inTrash }]
   })
 }
 
@@ -316,12 +330,17 @@ export const positionsOf = ({ image, fields }: Pick<Reversal, 'image' | 'fields'
 ]
 
 /** Undefined where nothing of it is to be undone. */
-function draftOf(collection: Collection, id: string, reversal: Reversal, past: PastRows): RowDraft | undefined {
+function draftOf(
+  collection: Collection,
+  { id, reversal, inTrash }: ReversalDraft,
+  past: PastRows,
+): RowDraft | undefined {
   const { action, image, isErased, since, isRemade } = reversal
   const own = { collection, id, image: action === 'create' ? image : undefined }
   if (isErased) return { ...own, image: undefined, action: 'none', fields: new Map(), reasons: [{ reason: 'erased' }] }
-  if (action === 'create' && image === undefined)
-    return { ...own, action: 'none', fields: new Map(), reasons: [{ reason: 'deleted' }] }
+  const deleted: RowDraft = { ...own, action: 'none', fields: new Map(), reasons: [{ reason: 'deleted' }] }
+  if (action === 'create' && image === undefined) return deleted
+  if (inTrash === 'already') return { ...deleted, reasons: [] }
   const settable = new Set(past.fields(collection).map(({ name }) => name))
   const asked = action === 'delete' ? [] : [...reversal.fields].filter(([name]) => !isFollowing(collection, name))
   const fields = new Map(asked.filter(([name]) => settable.has(name) && name !== collection.primaryKey.name))
@@ -341,6 +360,7 @@ function draftOf(collection: Collection, id: string, reversal: Reversal, past: P
     ...(lost.length > 0 ? [lostReason(collection, action, lost.sort())] : []),
   ]
   if (action === 'update' && fields.size === 0 && lost.length === 0) return undefined
+  if (inTrash === 'since') return deleted
   return { ...own, action: action === 'update' && fields.size === 0 ? 'none' : action, fields, reasons }
 }
 
@@ -369,18 +389,18 @@ async function withMoves(
     ]),
     ...uniques.flat(),
   ])
-  const isConcerned = ({ action, fields }: RowDraft) =>
-    action === 'create' || action === 'delete' || [...fields.keys()].some((name) => names.has(name))
+  const isConcerned = (draft: RowDraft) =>
+    draft.action === 'create' || isDeletion(draft) || [...draft.fields.keys()].some((name) => names.has(name))
   const fields = storedFields(collection).filter(({ name }) => names.has(name))
   const some = fields.length === 0 ? [] : drafts.filter(isConcerned)
-  const there = some.filter(({ action }) => action === 'update' || action === 'delete')
+  const there = some.filter((draft) => draft.action === 'update' || isDeletion(draft))
   const now = await rowsNow(
     db,
     collection,
     fields,
     there.map(({ id }) => id),
   )
-  const positions = some.filter(({ action }) => action !== 'delete').flatMap(positionsOf)
+  const positions = some.filter((draft) => !isDeletion(draft)).flatMap(positionsOf)
   const before = await past.at(db, collection, fields, positions)
   return drafts.map((draft) => {
     const current = now.get(draft.id) ?? {}
@@ -394,10 +414,16 @@ async function withMoves(
   })
 }
 
+/** Whether a row goes by its undo, or is marked; or would be marked but is so already, which others may still depend on. */
+const isDeletion = (row: RowDraft): boolean => row.action === 'delete' || isSettled(row)
+
+/** Whether a row is what its undo would make of it. */
+export const isSettled = ({ action, reasons }: RowDraft): boolean => action === 'none' && reasons.length === 0
+
 type RowValues = Readonly<Record<string, string | null | undefined>>
 
 function moveOf(
-  { collection, id, action, fields }: RowDraft,
+  draft: RowDraft,
   parts: {
     readonly references: readonly Relation[]
     readonly uniques: readonly (readonly string[])[]
@@ -406,6 +432,8 @@ function moveOf(
   },
 ): Move {
   const { references, uniques, current, then } = parts
+  const { collection, id, fields } = draft
+  const action = isDeletion(draft) ? 'delete' : draft.action
   const comes = action === 'create'
   const goes = action === 'delete' && !collection.paranoid
   const key = place(collection.name, collection.primaryKey.name, id)
@@ -437,7 +465,8 @@ function moveOf(
     action: action === 'none' ? 'update' : action,
     offers: comes ? [key, ...single(then)] : goes ? [key, ...single(current)] : [],
     needs: action === 'delete' ? new Map() : referring(then, isSet),
-    releases: action === 'create' ? new Map() : referring(current, (name) => goes || fields.has(name)),
+    marks: action === 'delete' && !goes ? [key, ...single(current)] : [],
+    releases: action === 'create' ? new Map() : referring(current, (name) => action === 'delete' || fields.has(name)),
     takes: action === 'delete' ? [] : unique(then, (names) => comes || touches(names)),
     frees: comes ? [] : unique(current, (names) => goes || touches(names)).map(({ place }) => place),
   }
@@ -481,8 +510,7 @@ export async function withReferences(
 type Add = (row: PlannedRow, reason: Reason) => void
 
 async function findReferring(db: Reader, catalog: Catalog, rows: readonly PlannedRow[], add: Add): Promise<void> {
-  const going = new Map<string, PlannedRow>()
-  for (const row of rows) if (row.action === 'delete') for (const offered of row.move.offers) going.set(offered, row)
+  const going = goingOf(rows)
   if (going.size === 0) return
   const planned = new Map(rows.map((row) => [`${row.collection.name} ${row.id}`, row]))
   const found = new Map<PlannedRow, Map<string, number>>()
@@ -492,7 +520,10 @@ async function findReferring(db: Reader, catalog: Catalog, rows: readonly Planne
     const values = [...going.keys()].filter((key) => key.startsWith(prefix)).map((key) => key.slice(prefix.length))
     for (const { id, value } of await rowsReferring(db, reference, values)) {
       const other = planned.get(`${reference.collection.name} ${id}`)
-      if (other?.action === 'delete' || other?.fields.has(reference.column.name)) continue
+      if (other?.fields.has(reference.column.name)) continue
+      // A row that is only marked still refers; whether that keeps the other one is the relation's to say.
+      if (other !== undefined && isDeletion(other) && !(reference.collection.paranoid && isKept(reference, relation)))
+        continue
       const row = going.get(prefix + value)!
       const counts = found.get(row) ?? new Map<string, number>()
       counts.set(reference.collection.name, (counts.get(reference.collection.name) ?? 0) + 1)
@@ -502,6 +533,29 @@ async function findReferring(db: Reader, catalog: Catalog, rows: readonly Planne
   for (const [row, counts] of found)
     add(row, { reason: 'referenced', by: [...counts].map(([collection, count]) => ({ collection, rows: count })) })
 }
+
+/** Rows that go, by their places: those that are deleted, and of those that are marked the ones that a cascade takes. */
+function goingOf(rows: readonly PlannedRow[]): ReadonlyMap<string, PlannedRow> {
+  const going = new Map<string, PlannedRow>()
+  for (const row of rows) if (row.action === 'delete') for (const offered of row.move.offers) going.set(offered, row)
+  const isTaken = ({ collection, move }: PlannedRow) =>
+    referencesOf(collection).some(({ constraint, onDelete, foreignKey }) => {
+      const released = move.releases.get(foreignKey)
+      return constraint && onDelete === 'CASCADE' && released !== undefined && going.has(released.place)
+    })
+  let left = rows.filter(({ move }) => (move.marks ?? []).length > 0)
+  for (let size = -1; size < going.size; ) {
+    size = going.size
+    const [taken, others] = [left.filter(isTaken), left.filter((row) => !isTaken(row))]
+    for (const row of taken) for (const mark of row.move.marks!) going.set(mark, row)
+    left = others
+  }
+  return going
+}
+
+/** Whether a row that is referred to by this cannot go. */
+const isKept = ({ column }: ReferringColumn, { constraint, onDelete }: Relation): boolean =>
+  constraint && (onDelete === 'RESTRICT' || onDelete === 'NO ACTION' || (onDelete === 'SET NULL' && !column.nullable))
 
 function referencesTo(
   { collections }: Catalog,

@@ -452,7 +452,23 @@ export async function rowsWithin(
   return new Set(rows.map(({ id }) => id))
 }
 
-/** The same for rows as they were before these events; gives positions. */
+/** Which of these rows are marked as deleted. */
+export async function rowsMarked(
+  db: Reader,
+  collection: Collection,
+  ids: readonly string[],
+): Promise<ReadonlySet<string>> {
+  if (!collection.paranoid || ids.length === 0) return new Set()
+  const rows = await db.any<{ id: string }>(
+    rawQuery(
+      `select ${keyText(collection)} as id from ${ident(collection.name)} t where ${keyIn(collection, '$1')} and t."deletedAt" is not null`,
+      [ids],
+    ),
+  )
+  return new Set(rows.map(({ id }) => id))
+}
+
+/** The same as {@link rowsWithin} for rows as they were before these events; gives positions. */
 export async function imagesWithin(
   db: Reader,
   collection: Collection,

@@ -13,6 +13,7 @@ import { applyPlan, clearedOf, requireUndoable } from './apply.ts'
 import {
   type ExcludedRows,
   isProtected,
+  isSettled,
   largestUndo,
   lockAll,
   type PastRows,
@@ -139,7 +140,7 @@ export async function undo(deps: UndoWrites, requester: Requester, request: Undo
         code: 'NOTHING_TO_UNDO',
         details: report,
       })
-    await applyPlan(deps, run, written, pastOfLog(outline.first!), clearedOf)
+    await applyPlan(deps, run, rows, pastOfLog(outline.first!), clearedOf)
     const forced = rows.filter(({ reasons }) => reasons.length > 0).length
     scope.events.push({ type: 'history.undone', data: { ...nameOf(request), rows: written.length, forced } })
     return report
@@ -270,10 +271,11 @@ async function reportOf(
   deps: UndoReads,
   db: Reader,
   access: Access,
-  { rows, notUndone, token }: UndoPlan,
+  { rows: planned, notUndone, token }: UndoPlan,
   { limit }: Pick<UndoRequest, 'limit'>,
   isConflict = ({ reasons }: PlannedRow) => reasons.length > 0,
 ): Promise<UndoReport> {
+  const rows = planned.filter((row) => !isSettled(row))
   const shown: ShownRow[] = []
   const conflicts: Conflict[] = []
   const counts: CollectionCount[] = []
@@ -433,7 +435,7 @@ export async function restoreState(
         throw new NothingWritten(report)
       }
       if (written.length === 0) return report
-      await applyPlan(deps, run, written, past, clearedOf)
+      await applyPlan(deps, run, left, past, clearedOf)
       const { what, name: restored } = part
       scope.events.push({ type: 'history.restored', data: { restored, what, at, by: state.by, rows: written.length } })
       return report
@@ -574,7 +576,8 @@ async function withoutImpossible(
 }
 
 const isImpossible = ({ action, reasons }: PlannedRow): boolean =>
-  action === 'none' || reasons.some((reason) => 'required' in reason && reason.required === true)
+  (action === 'none' && reasons.length > 0) ||
+  reasons.some((reason) => 'required' in reason && reason.required === true)
 
 const withoutRelations = (row: PlannedRow): PlannedRow => ({
   ...row,
@@ -602,7 +605,8 @@ function stateReportOf(
 ): StateReport {
   const open = ({ reasons }: PlannedRow) => reasons.filter((reason) => !isAnswered(reason, choices))
   const inConflict = rows.filter((row) => open(row).length > 0)
-  const names = [...new Set([...rows, ...skipped].map(({ collection }) => collection.name))].sort()
+  const told = rows.filter((row) => !isSettled(row))
+  const names = [...new Set([...told, ...skipped].map(({ collection }) => collection.name))].sort()
   const counts = names.map((name) => {
     const own = rows.filter(({ collection }) => collection.name === name)
     const count = (wanted: string) => own.filter(({ action }) => action === wanted).length
