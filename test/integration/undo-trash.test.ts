@@ -91,6 +91,36 @@ async function thereAndBack(before: object, undone: object): Promise<void> {
   expect(await all()).toEqual(before)
 }
 
+describe('GET /items/{collection}/deleted', () => {
+  const trash = async () => (await ok(api.admin('GET', '/items/book/deleted'))).data
+
+  it('lists rows that came back into the trash, were made there or got another key there', async () => {
+    const author = await make('author', { name: 'w' })
+    const book = await make('book', { name: 'b', author_Id: author })
+    await gone('book', book)
+    const requestId = await gone('author', author)
+    await ok(undo({ requestId }))
+    const [first, ...others] = await trash()
+    expect([first, others]).toEqual([
+      expect.objectContaining({ id: book, item: expect.objectContaining({ name: 'b', deletedAt: null }) }),
+      [],
+    ])
+    await ok(api.admin('POST', `/items/book/${book}/restore`, { before: first.event }))
+    expect((await ok(api.admin('GET', `/items/book/${book}?fields=name,author_Id`))).data).toEqual({
+      name: 'b',
+      author_Id: author,
+    })
+    expect(await trash()).toEqual([])
+    const made = await make('book', { name: 'made', deletedAt: '2024-01-01T00:00:00Z' })
+    await gone('book', book)
+    await api.sql('update book set id = id + 1000000 where id = $1', [book])
+    const ids = async () => (await trash()).map(({ id }: any) => id)
+    expect((await ids()).sort((a: number, b: number) => a - b)).toEqual([book, made, book + 1_000_000])
+    await ok(api.admin('PATCH', `/items/book/${made}`, { deletedAt: null }))
+    expect(await ids()).not.toContain(made)
+  })
+})
+
 describe('rows in the trash', () => {
   it('are a conflict where others have put them there since, and stay there where that is forced', async () => {
     const ids = [

@@ -226,10 +226,20 @@ function historyStatement(sight: ItemSight, { id, position, limit }: HistoryPage
   return statement(text, params.values)
 }
 
+/** Whether an event made its row in the trash: brought it back there, or gave a row that was there another key. */
+export const isMadeMarked = (event: string): string =>
+  `(${event}.action = 'create' and ${event}.changes->'after'->>'deletedAt' is not null)`
+
+/** Such a row before it was marked, as far as the log tells. */
+export const unmarkedImage = (event: string): string => `${event}.changes->'after' || '{"deletedAt": null}'`
+
 /** One row with `data`, the JSON text of the item as an event left or found it, or no row. */
 function versionStatement(sight: ItemSight, id: string, position: string, side: 'before' | 'after'): Statement {
   const params = createParams()
-  const event = `select ${side === 'after' ? `l.changes->'after'` : oldImage} as image from "${logTable}" l where l.type = 'data'
+  const before = sight.collection.paranoid
+    ? `case when ${isMadeMarked('l')} then ${unmarkedImage('l')} else ${oldImage} end`
+    : oldImage
+  const event = `select ${side === 'after' ? `l.changes->'after'` : before} as image from "${logTable}" l where l.type = 'data'
     and l.entity = ${params.bind(sight.collection.name, 'text')} and l."entityId" = ${params.bind(id, 'text')}
     and ${ofTodaySql(literal(sight.collection.name), 'l')} and l.position = ${params.bind(position, 'bigint')}`
   const image = imageSql(sight, 'e.image', params)

@@ -21,6 +21,7 @@ import {
   type Statement,
   statement,
 } from '../../../query/sql.ts'
+import { isMadeMarked, unmarkedImage } from '../history/history.ts'
 import { readImages } from '../items/items.ts'
 import { type UndoReads, wireTime } from './queries.ts'
 import { positionOf } from './undo.ts'
@@ -31,7 +32,7 @@ const largestLimit = 100
 /**
  * `GET /items/{collection}/deleted`: `{"data":[{id, event, deletedAt, deletedBy, requestId, item}],"nextCursor"}`, what was
  * deleted last first. A row is in it while its newest event is its deletion, or in a collection with soft delete the one that
- * marked it, and the log still holds it; `item` are the fields that the caller may read, of rows that it might have read.
+ * marked it or made it marked, and the log still holds it; `item` are the fields that the caller may read, of rows that it might have read.
  */
 export async function listDeleted(
   deps: UndoReads,
@@ -96,7 +97,8 @@ const isBefore = (position: string): string =>
 /** The row that the event took away. A marked one is still there, and is shown as it was before. */
 const goneImage = ({ paranoid }: Collection): string =>
   paranoid
-    ? `case when e.action = 'update' then (e.changes->'after') || (e.changes->'before') else e.changes->'before' end`
+    ? `case when ${isMadeMarked('e')} then ${unmarkedImage('e')}
+        when e.action = 'update' then (e.changes->'after') || (e.changes->'before') else e.changes->'before' end`
     : `e.changes->'before'`
 
 const isMarking = (event: string): string =>
@@ -106,7 +108,7 @@ const isMarking = (event: string): string =>
 /** An erased event has no images, and cannot be brought back. */
 const isDeletion = ({ paranoid }: Collection): string =>
   paranoid
-    ? `e.action in ('delete', 'update') and not e.changes ? 'erased' and (e.action = 'delete' or ${isMarking('e')})`
+    ? `not e.changes ? 'erased' and (e.action = 'delete' or ${isMarking('e')} or ${isMadeMarked('e')})`
     : `e.action = 'delete' and not e.changes ? 'erased'`
 
 /** Where rows are marked, one that was written afterwards is still deleted: unless it was brought back, or is gone for good. */
