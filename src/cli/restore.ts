@@ -174,6 +174,8 @@ function reasonText(reason: PartReport['conflicts'][number]['reasons'][number]):
       return `${reason.by.map(({ collection, rows }) => `${rows} of ${collection}`).join(', ')} refer to it`
     case 'reference gone':
       return `what ${reason.fields.join(', ')} refers to is gone${reason.required ? ', and it must refer to something' : ''}`
+    case 'taken':
+      return `a deleted row has its ${reason.fields.join(', ')}`
   }
 }
 

@@ -242,6 +242,25 @@ describe('rows in the trash', () => {
     expect(await all()).toMatchObject({ book: expect.arrayContaining(before.book) })
   })
 
+  it('keep their unique values, which is a conflict of the row that had them', async () => {
+    const book = await make('book', { name: 'b', code: 'X' })
+    const reasons = [{ reason: 'taken', fields: ['code'], required: true }]
+    const conflicts = [{ collection: 'book', id: String(book), reasons }]
+    const force = [{ collection: 'book', id: book }]
+    await api.sql('update book set id = id + 1000000')
+    const renamed = await newest()
+    expect((await preview(renamed)).conflicts).toEqual(conflicts)
+    for (const more of [{}, { force }]) {
+      const { status, body } = await undo({ ...renamed, ...more })
+      expect([status, body.error.code, body.error.details.conflicts]).toEqual([409, 'UNDO_CONFLICT', conflicts])
+    }
+    await gone('book', book + 1_000_000)
+    expect((await preview(renamed)).conflicts).toEqual(conflicts)
+    await api.sql('update book set code = null')
+    await ok(undo({ ...renamed, force: [{ collection: 'book', id: book + 1_000_000 }] }))
+    expect(await api.sql('select code from book where id = $1', [book])).toEqual([{ code: 'X' }])
+  })
+
   it('are as the undo would leave them where they were made there', async () => {
     const { id: requestId } = await ok(
       api.admin('POST', '/items/book', { name: 'b', deletedAt: '2024-01-01T00:00:00Z' }),

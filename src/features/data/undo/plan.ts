@@ -16,6 +16,7 @@ import {
   type ReferringColumn,
   type RowBefore,
   rowsBefore,
+  rowsHolding,
   rowsNow,
   rowsReferring,
   touchedRows,
@@ -72,6 +73,8 @@ export type Reason =
   | { readonly reason: 'referenced'; readonly by: readonly { readonly collection: string; readonly rows: number }[] }
   /** The row that these fields referred to is gone. */
   | { readonly reason: 'reference gone'; readonly fields: readonly string[]; readonly required: boolean }
+  /** A row in the trash, or one that is only marked, has the unique values of these fields. */
+  | { readonly reason: 'taken'; readonly fields: readonly string[]; readonly required: true }
 
 /** Columns that follow the writer of now, or other columns of the row: no undo has to set them. */
 function isFollowing({ fields, timestamps, usertrack }: Collection, name: string): boolean {
@@ -458,7 +461,7 @@ function moveOf(
       const isNull = key.some((value) => value == null)
       if (isNull || !isWanted(names)) return []
       const nullable = names.find((name) => isSet(name) && mayBeNull(name))
-      return [{ place: `unique ${collection.name} ${names} ${JSON.stringify(key)}`, nullable }]
+      return [{ place: uniquePlace(collection, names, JSON.stringify(key)), nullable }]
     })
   const touches = (names: readonly string[]) => names.some((name) => fields.has(name))
   return {
@@ -504,6 +507,7 @@ export async function withReferences(
   const add = (row: PlannedRow, reason: Reason) => more.set(row, [...(more.get(row) ?? []), reason])
   await findReferring(db, catalog, rows, add)
   await findMissing(db, catalog, rows, add)
+  await findTaken(db, rows, add)
   return rows.map((row) => (more.has(row) ? { ...row, reasons: [...row.reasons, ...more.get(row)!] } : row))
 }
 
@@ -595,6 +599,31 @@ async function findMissing(db: Reader, catalog: Catalog, rows: readonly PlannedR
       required: list.some(({ need }) => !need.canWait),
     })
 }
+
+/** Rows that are marked keep their unique values. */
+async function findTaken(db: Reader, rows: readonly PlannedRow[], add: Add): Promise<void> {
+  const freed = new Set(rows.flatMap(({ move }) => move.frees))
+  for (const [collection, list] of Map.groupBy(rows, (row) => row.collection)) {
+    if (!collection.paranoid) continue
+    const marks = list.filter(isDeletion).map(({ id }) => id)
+    for (const names of uniquesOf(collection)) {
+      const prefix = uniquePlace(collection, names, '')
+      const wanted = list.flatMap((row) =>
+        row.move.takes.flatMap(({ place }) =>
+          place.startsWith(prefix) && !freed.has(place) ? [{ row, place, key: place.slice(prefix.length) }] : [],
+        ),
+      )
+      const fields = names.map((name) => collection.fields.get(name)!)
+      const keys = wanted.map(({ key }) => JSON.parse(key) as string[])
+      const held = new Map((await rowsHolding(db, collection, fields, keys, marks)).map(({ key, id }) => [key, id]))
+      for (const { row, key } of wanted)
+        if (held.has(key) && held.get(key) !== row.id) add(row, { reason: 'taken', fields: names, required: true })
+    }
+  }
+}
+
+const uniquePlace = ({ name }: Collection, names: readonly string[], key: string): string =>
+  `unique ${name} ${names} ${key}`
 
 function tokenOf(rows: readonly PlannedRow[]): string {
   const hash = createHash('sha256')

@@ -515,6 +515,29 @@ export async function rowsReferring(
   )
 }
 
+/** Rows in the trash, and of these other ones, that have one of the keys in the fields. */
+export async function rowsHolding(
+  db: Reader,
+  collection: Collection,
+  fields: readonly Field[],
+  keys: readonly (readonly string[])[],
+  others: readonly string[],
+): Promise<readonly { readonly id: string; readonly key: string }[]> {
+  if (keys.length === 0) return []
+  const columns = fields.map((_, at) => `c${at}`)
+  const lists = fields.map((_, at) => `$${at + 2}::text[]`)
+  const same = fields.map((field, at) => `t.${ident(field.name)} = k.c${at}::${parameterType(field)}`)
+  const rows = await db.any<{ id: string; key: string[] }>(
+    rawQuery(
+      `select ${keyText(collection)} as id, array[${columns.map((column) => `k.${column}`)}] as key
+       from unnest(${lists}) k(${columns}) join ${ident(collection.name)} t on ${same.join(' and ')}
+       where t."deletedAt" is not null or ${keyIn(collection, '$1')}`,
+      [others, ...fields.map((_, at) => keys.map((key) => key[at]!))],
+    ),
+  )
+  return rows.map(({ id, key }) => ({ id, key: JSON.stringify(key) }))
+}
+
 /** Which of these values of a column no row has. */
 export async function valuesMissing(
   db: Reader,

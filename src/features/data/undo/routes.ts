@@ -102,7 +102,7 @@ const UndoBody = Type.Object(
 
 const Reasons = Type.Array(
   Type.Object({
-    reason: OneOf(['changed', 'deleted', 'lost', 'erased', 'referenced', 'reference gone']),
+    reason: OneOf(['changed', 'deleted', 'lost', 'erased', 'referenced', 'reference gone', 'taken']),
     fields: Type.Optional(Type.Array(Text('price'))),
     by: Type.Optional(Type.Array(Type.Object({ collection: Text('line'), rows: Count(2) }))),
     required: Type.Optional(Type.Boolean()),
