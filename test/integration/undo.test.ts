@@ -4,7 +4,18 @@ import { type Api, type Call, startApi } from '../support/api.ts'
 /** Undo of requests, transactions and what users did (docs/undo.md). */
 
 let api: Api
-const collections = ['writer', 'novel', 'chapter', 'genre', 'novel_genre', 'pair', 'safe', 'bin'] as const
+const collections = [
+  'writer',
+  'novel',
+  'chapter',
+  'genre',
+  'novel_genre',
+  'pair',
+  'safe',
+  'bin',
+  'shelf',
+  'copy',
+] as const
 
 const text = { type: 'String' }
 const serial = { type: 'Integer', primaryKey: true, defaultValue: { type: 'AUTOINCREMENT' } }
@@ -45,6 +56,15 @@ beforeAll(async () => {
     ['pair', { name: text, other: to('pair', 'other_Id') }],
     ['safe', { name: text, pin: { ...text, hidden: true } }],
     ['bin', { name: text }, { paranoid: true }],
+    ['shelf', { code: { ...text, unique: true } }],
+    [
+      'copy',
+      {
+        name: text,
+        shelf: to('shelf', 'shelf_Code', { targetKey: 'code', allowNull: false }),
+        fixed: to('shelf', 'fixed_Code', { targetKey: 'code', onUpdate: 'RESTRICT' }),
+      },
+    ],
   ]
   for (const [collectionName, fields, more] of schemas) {
     const { status, text: answer } = await api.admin('POST', '/schemas', {
@@ -254,6 +274,56 @@ describe('POST /log/undo', () => {
     expect(await all()).toEqual(before)
     await ok(undo({ requestId: back.id }))
     expect(await rows('novel')).not.toEqual(before.novel)
+  })
+
+  it('gives a row back the value that others refer to, and these follow it', async () => {
+    const shelf = await make('shelf', { code: 'a' })
+    for (const name of ['x', 'y']) await make('copy', { name, shelf_Code: 'a' })
+    await thereAndBack(async () => (await ok(api.admin('PATCH', `/items/shelf/${shelf}`, { code: 'b' }))).id)
+    // Rows that came later follow as well.
+    const { id: requestId } = await ok(api.admin('PATCH', `/items/shelf/${shelf}`, { code: 'b' }))
+    await make('copy', { name: 'z', shelf_Code: 'b' })
+    expect((await ok(undo({ requestId }))).data.conflicts).toEqual([])
+    expect((await api.sql('select "shelf_Code" from copy')).map((row) => row.shelf_Code)).toEqual(['a', 'a', 'a'])
+  })
+
+  it('gives a row back a value that must not change while others refer to it', async () => {
+    await api.sql(`insert into shelf (code) values ('a')`)
+    await make('copy', { shelf_Code: 'a' })
+    await api.sql(`insert into shelf (code) values ('p')`)
+    await api.sql(`update copy set "fixed_Code" = 'p'`)
+    const before = await all()
+    await api.sql(
+      `do $$ begin
+         update copy set "fixed_Code" = null; update shelf set code = 'q' where code = 'p'; update copy set "fixed_Code" = 'q';
+       end $$`,
+    )
+    const [{ position }] = await api.sql('select max(position)::text as position from "svc_AuditLog"')
+    await ok(undo({ position }))
+    expect(await all()).toEqual(before)
+  })
+
+  it('brings no reference back to a value that a row has by now and gives up itself', async () => {
+    const [{ id: shelf }] = await api.sql(`insert into shelf (code) values ('a') returning id`)
+    await api.sql(`insert into shelf (code) values ('b'), ('c')`)
+    const copy = await make('copy', { shelf_Code: 'c', fixed_Code: 'b' })
+    const actor = (await api.admin('GET', '/auth/me')).body.user.id
+    const [{ now: from }] = await api.sql('select clock_timestamp()::text as now')
+    await ok(api.admin('PATCH', `/items/copy/${copy}`, { fixed_Code: null }))
+    await api.sql(`update shelf set code = 'd' where code = 'b'`)
+    await ok(api.admin('PATCH', `/items/shelf/${shelf}`, { code: 'b' }))
+    const [{ now: end }] = await api.sql(`select clock_timestamp() + interval '1 second' as now`)
+    const iso = (time: string) => new Date(time).toISOString()
+    const chosen = { actor, from: iso(from), to: iso(end) }
+    expect((await undo(chosen)).body.error.details.conflicts).toEqual([
+      {
+        collection: 'copy',
+        id: copy,
+        reasons: [{ reason: 'reference gone', fields: ['fixed_Code'], required: false }],
+      },
+    ])
+    await ok(undo({ ...chosen, force: [{ collection: 'copy', id: copy }] }))
+    expect(await api.sql('select "fixed_Code" from copy')).toEqual([{ fixed_Code: null }])
   })
 
   it('takes back soft deletes and their restoration', async () => {

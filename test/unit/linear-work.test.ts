@@ -43,13 +43,13 @@ describe('work that grows with the request', () => {
   })
 
   it('orders rows that refer to the same row in one pass', () => {
-    const none = { offers: [], needs: new Map(), releases: new Map(), takes: [], frees: [] }
+    const none = { offers: [], leaves: [], needs: new Map(), releases: new Map(), takes: [], frees: [] }
     const parent = { ...none, action: 'delete', offers: ['parent 1'] } as const
     const children = places.map((place) => ({
       ...none,
       action: 'delete' as const,
       offers: [`child ${place}`],
-      releases: new Map([['parent_Id', { place: 'parent 1', canWait: false }]]),
+      releases: new Map([['parent_Id', { place: 'parent 1', canWait: false, holds: false }]]),
     }))
     let waves: ReturnType<typeof orderOf>
     expect(elementsPassed(() => (waves = orderOf([parent, ...children])))).toBeLessThan(50 * many)

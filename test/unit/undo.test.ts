@@ -60,6 +60,7 @@ describe('reversals of some changes of a row', () => {
 const move = (action: Move['action'], more: Partial<Move> = {}): Move => ({
   action,
   offers: [],
+  leaves: [],
   needs: new Map(),
   releases: new Map(),
   takes: [],
@@ -67,7 +68,8 @@ const move = (action: Move['action'], more: Partial<Move> = {}): Move => ({
   ...more,
 })
 const takes = (place: string, nullable?: string) => [{ place, nullable }]
-const needs = (column: string, place: string, canWait = false) => new Map([[column, { place, canWait }]])
+const needs = (column: string, place: string, canWait = false, holds = false) =>
+  new Map([[column, { place, canWait, holds }]])
 
 describe('the order in which rows are written', () => {
   const waves = (...moves: Move[]) => orderOf(moves)?.map((wave) => wave.map((step) => step.move))
@@ -76,6 +78,12 @@ describe('the order in which rows are written', () => {
     expect(waves(move('create', { offers: ['b'], needs: needs('f', 'a') }), move('create', { offers: ['a'] }))).toEqual(
       [[1], [0]],
     ))
+
+  it('gives a value back before it is referred to, and after what holds the present one', () => {
+    const referred = move('update', { offers: ['a'], leaves: ['b'] })
+    expect(waves(move('update', { needs: needs('f', 'a'), releases: needs('f', 'b') }), referred)).toEqual([[1], [0]])
+    expect(waves(referred, move('update', { releases: needs('f', 'b', false, true) }))).toEqual([[1], [0]])
+  })
 
   it('deletes what refers first, after what lets go', () =>
     expect(

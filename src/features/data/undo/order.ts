@@ -3,10 +3,12 @@
 /** A row to be written, with the places of others that it takes or leaves. Places are texts, equal where they are the same. */
 export type Move = {
   readonly action: 'create' | 'update' | 'delete'
-  /** Values that others may refer to once the row is there. */
+  /** Values that others may refer to once the row is written; of one that goes, those that it has. */
   readonly offers: readonly string[]
   /** The same of a row that is only marked as deleted: it stays, unless the deletion of another one takes it. */
   readonly marks?: readonly string[]
+  /** Values of an update that it has and others can refer to no longer afterwards. */
+  readonly leaves: readonly string[]
   /** Rows that must be there before, by the column that refers to them. */
   readonly needs: ReadonlyMap<string, Need>
   /** Rows that it refers to now and no longer afterwards, by column. */
@@ -17,8 +19,8 @@ export type Move = {
   readonly frees: readonly string[]
 }
 
-/** `canWait`: the column may be null meanwhile. */
-type Need = { readonly place: string; readonly canWait: boolean }
+/** `canWait`: the column may be null meanwhile. `holds`: what it refers to keeps this value as long as it does. */
+type Need = { readonly place: string; readonly canWait: boolean; readonly holds: boolean }
 type Taken = { readonly place: string; readonly nullable: string | undefined }
 
 /** A move by its index. `without` are columns that are null after it, `only` those that it writes and no others. */
@@ -29,8 +31,8 @@ export type OrderedMove = {
 }
 
 /**
- * Waves of steps; those of one wave may be made in any order. Rows are created after what they refer to, and deleted after what
- * refers to them. Where rows wait for each other in a circle, a column that may be null is set last, or of rows that
+ * Waves of steps; those of one wave may be made in any order. Rows are written after what they refer to has the values that they name, and
+ * deleted after what refers to them. Where rows wait for each other in a circle, a column that may be null is set last, or of rows that
  * go is set to null first. Undefined where there is no such column.
  */
 export function orderOf(moves: readonly Move[]): readonly (readonly OrderedMove[])[] | undefined {
@@ -71,16 +73,18 @@ export function orderOf(moves: readonly Move[]): readonly (readonly OrderedMove[
  */
 type Wait = { readonly on: number; readonly column?: string | undefined; readonly letGo?: string | undefined }
 
+type Release = Wait & { readonly holds: boolean }
+
 function waitsOf(moves: readonly Move[]): Wait[][] {
   const waits = moves.map((): Wait[] => [])
   const offered = new Map<string, number>()
   const freed = new Map<string, number>()
-  const referring = new Map<string, Wait[]>()
+  const referring = new Map<string, Release[]>()
   for (const [index, { action, offers, frees, releases }] of moves.entries()) {
-    for (const place of action === 'create' ? offers : []) offered.set(place, index)
+    for (const place of action === 'delete' ? [] : offers) offered.set(place, index)
     for (const place of frees) freed.set(place, index)
-    for (const [column, { place, canWait }] of releases) {
-      const wait = { on: index, letGo: canWait && action === 'delete' ? column : undefined }
+    for (const [column, { place, canWait, holds }] of releases) {
+      const wait = { on: index, letGo: canWait && action === 'delete' ? column : undefined, holds }
       referring.set(place, referring.get(place) ?? [])
       referring.get(place)!.push(wait)
     }
@@ -93,7 +97,7 @@ function waitsOf(moves: readonly Move[]): Wait[][] {
       if (marks.length > 0) met.add(wait.on)
       return [wait, ...marks.flatMap((mark) => referringTo(mark, met))]
     })
-  for (const [index, { action, needs, takes, offers }] of moves.entries()) {
+  for (const [index, { action, needs, takes, offers, leaves }] of moves.entries()) {
     const wait = (on: number | undefined, how: Omit<Wait, 'on'>) => {
       // One statement may write a row that points at itself.
       if (on !== undefined && on !== index) waits[index]!.push({ on, ...how })
@@ -102,6 +106,8 @@ function waitsOf(moves: readonly Move[]): Wait[][] {
     for (const { place, nullable } of takes) wait(freed.get(place), { column: nullable })
     for (const place of action === 'delete' ? offers : [])
       for (const { on, letGo } of referringTo(place)) wait(on, { letGo })
+    for (const place of leaves)
+      for (const { on, letGo, holds } of referring.get(place) ?? []) if (holds) wait(on, { letGo })
   }
   return waits
 }

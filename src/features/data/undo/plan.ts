@@ -440,18 +440,22 @@ function moveOf(
   const comes = action === 'create'
   const goes = action === 'delete' && !collection.paranoid
   const key = place(collection.name, collection.primaryKey.name, id)
-  const single = (values: RowValues) =>
+  const single = (values: RowValues, isWanted: (name: string) => boolean = () => true) =>
     uniques.flatMap(([name, ...more]) =>
-      more.length > 0 || values[name!] == null ? [] : [place(collection.name, name!, values[name!]!)],
+      more.length > 0 || values[name!] == null || !isWanted(name!)
+        ? []
+        : [place(collection.name, name!, values[name!]!)],
     )
   const mayBeNull = (name: string) => collection.fields.get(name)!.nullable
   const referring = (values: RowValues, isWanted: (name: string) => boolean): Move['needs'] =>
     new Map(
-      references.flatMap(({ foreignKey, discriminator, target, targetKey }) => {
+      references.flatMap(({ foreignKey, discriminator, target, targetKey, constraint, onUpdate }) => {
         const value = values[foreignKey]
         const isOther = discriminator !== undefined && values[discriminator.column] !== discriminator.value
         if (value == null || isOther || !isWanted(foreignKey)) return []
-        return [[foreignKey, { place: place(target, targetKey, value), canWait: mayBeNull(foreignKey) }] as const]
+        const holds = constraint && (onUpdate === 'RESTRICT' || onUpdate === 'NO ACTION')
+        const need = { place: place(target, targetKey, value), canWait: mayBeNull(foreignKey), holds }
+        return [[foreignKey, need] as const]
       }),
     )
   const isSet = (name: string) => comes || fields.has(name)
@@ -464,9 +468,11 @@ function moveOf(
       return [{ place: uniquePlace(collection, names, JSON.stringify(key)), nullable }]
     })
   const touches = (names: readonly string[]) => names.some((name) => fields.has(name))
+  const changes = (name: string) => action === 'update' && fields.has(name)
   return {
     action: action === 'none' ? 'update' : action,
-    offers: comes ? [key, ...single(then)] : goes ? [key, ...single(current)] : [],
+    offers: comes ? [key, ...single(then)] : goes ? [key, ...single(current)] : single(then, changes),
+    leaves: single(current, changes),
     needs: action === 'delete' ? new Map() : referring(then, isSet),
     marks: action === 'delete' && !goes ? [key, ...single(current)] : [],
     releases: action === 'create' ? new Map() : referring(current, (name) => action === 'delete' || fields.has(name)),
@@ -575,12 +581,12 @@ function referencesTo(
 }
 
 async function findMissing(db: Reader, catalog: Catalog, rows: readonly PlannedRow[], add: Add): Promise<void> {
-  const offered = new Set(rows.flatMap(({ action, move }) => (action === 'create' ? move.offers : [])))
+  const offered = new Set(rows.flatMap(({ action, move }) => (action === 'delete' ? [] : move.offers)))
+  const gone = new Set(rows.flatMap(({ action, move }) => (action === 'delete' ? move.offers : move.leaves)))
   const wanted = rows.flatMap((row) =>
     [...row.move.needs].flatMap(([column, need]) => (offered.has(need.place) ? [] : [{ row, column, need }])),
   )
   const byTarget = Map.groupBy(wanted, ({ need }) => need.place.slice(0, need.place.indexOf(' ') + 1))
-  const gone = new Set<string>()
   for (const [prefix, list] of byTarget) {
     const [target, targetKey] = prefix.trim().split('.') as [string, string]
     const collection = catalog.collections.get(target)!
