@@ -187,6 +187,26 @@ describe('content', () => {
     await waitFor(async () => (await differences()).length === 0)
   })
 
+  it('is replaced again by the undo of an undo, also where the file was deleted and came back since', async () => {
+    const row = await make('first')
+    const undo = async (requestId: unknown) => {
+      const { status, text, headers } = await api.admin('POST', '/log/undo', { requestId })
+      expect(status, text).toBe(200)
+      return headers['x-request-id']
+    }
+    await upload(api, token, `/files/${row.id}`, [part('second')], {}, 'PATCH')
+    const [{ id }] = await api.sql(
+      `select "logRequestId" as id from "svc_AuditLog" where entity = 'svc_File' and "entityId" = $1 order by position desc limit 1`,
+      [row.id],
+    )
+    const back = await undo(id)
+    await undo((await api.admin('DELETE', `/items/svc_File/${row.id}`)).headers['x-request-id'])
+    await undo(back)
+    expect(await readFile(pathOf(await read(row.id)), 'utf8')).toBe('second')
+    await removeNow()
+    await waitFor(async () => (await differences()).length === 0)
+  })
+
   it('that is gone cannot come back: 409, and nothing is written', async () => {
     const row = await make()
     const [{ id: event }] = (await api.admin('GET', `/items/svc_File/${row.id}/history`)).body.data

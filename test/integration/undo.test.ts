@@ -394,6 +394,52 @@ describe('later changes of others', () => {
     expect((await undo({ requestId: again.id })).body.error.code).toBe('NOTHING_TO_UNDO')
   })
 
+  it('is none where an undo has put back what was left: requests are undone one after the other', async () => {
+    const steps = async (...acts: (() => ReturnType<Call>)[]) => {
+      const done: string[] = []
+      const states = [await all()]
+      for (const act of acts) {
+        done.push((await ok(act())).id)
+        states.push(await all())
+      }
+      for (const requestId of done.toReversed()) {
+        states.pop()
+        await ok(undo({ requestId }))
+        expect(await all()).toEqual(states.at(-1))
+      }
+    }
+    const id = '0198c0de-0000-7000-8000-000000000001'
+    const path = `/items/writer/${id}`
+    const create = () => api.admin('POST', '/items/writer', { id, name: 'a', rank: 1 })
+    const write = (values: object) => () => api.admin('PATCH', path, values)
+    await steps(create, write({ name: 'b' }), write({ name: 'c', rank: 2 }), write({ rank: 1 }))
+    // Values that come again, and the row as a whole.
+    await steps(create, write({ rank: 2 }), write({ rank: 1 }), () => api.admin('DELETE', path))
+    await ok(create())
+    const renamed = (await ok(write({ name: 'b' })())).id
+    const back = (await ok(undo({ requestId: renamed }))).id
+    await ok(undo({ requestId: (await ok(api.admin('DELETE', path))).id }))
+    await ok(undo({ requestId: back }))
+    expect((await api.sql('select name from writer'))[0].name).toBe('b')
+  })
+
+  it('is one where others wrote the same value again, or more than an undo has put back', async () => {
+    const id = await make('writer', { name: 'a', rank: 1 })
+    const write = async (values: object) => (await ok(api.admin('PATCH', `/items/writer/${id}`, values))).id
+    const refused = async (requestId: string) =>
+      (await undo({ requestId })).body.error?.details.conflicts.map((row: any) => row.reasons[0])
+    const first = await write({ name: 'b' })
+    await write({ name: 'c' })
+    await write({ name: 'b' })
+    expect(await refused(first)).toEqual([{ reason: 'changed', fields: ['name'] }])
+    await ok(undo({ requestId: await write({ name: 'd' }) }))
+    expect(await refused(first)).toEqual([{ reason: 'changed', fields: ['name'] }])
+    const second = await write({ rank: 2 })
+    await write({ rank: 3 })
+    await ok(undo({ requestId: (await ok(api.admin('DELETE', `/items/writer/${id}`))).id }))
+    expect(await refused(second)).toEqual([{ reason: 'changed', fields: ['rank'] }])
+  })
+
   it('makes another plan than that of the dry run', async () => {
     const id = await make('writer', { name: 'a', rank: 1 })
     const { id: requestId } = await ok(api.admin('PATCH', `/items/writer/${id}`, { name: 'b' }))

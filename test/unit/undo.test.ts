@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { type Move, orderOf } from '../../src/features/data/undo/order.ts'
-import { type LoggedChange, reversalOf } from '../../src/features/data/undo/reversal.ts'
+import { isPutBack, type LoggedChange, laterOf, reversalOf } from '../../src/features/data/undo/reversal.ts'
 
-/** `U` undone, `N` not; `create`, `delete`, or the fields of an update. Positions count from 1. */
+/** `U` undone, `N` not, `B` not and put back by another undo; `create`, `delete`, or the fields of an update. Positions count from 1. */
 const changes = (...told: string[]): LoggedChange[] =>
   told.map((line, index) => {
     const [who, what, ...fields] = line.split(' ')
@@ -13,6 +13,7 @@ const changes = (...told: string[]): LoggedChange[] =>
       fields: action === 'update' ? [what!, ...fields].filter((name) => name !== 'erased') : [],
       isErased: fields.includes('erased'),
       isUndone: who === 'U',
+      isByUndo: who === 'B',
     }
   })
 
@@ -55,6 +56,40 @@ describe('reversals of some changes of a row', () => {
     [['U a', 'N delete', 'N create'], 'update, a as before 1, remade'],
     [['U a erased'], 'update, a as before 1, erased'],
   ])('%j among changes of others', (told, reversal) => expect(shown(...told)).toBe(reversal))
+})
+
+describe('a field since the undone changes', () => {
+  it.each([
+    [['U a', 'N b', 'N a', 'B a'], '3 4'],
+    [['U a', 'N a', 'U a', 'N b', 'N a'], '5'],
+    [['U create', 'N a', 'N delete', 'B create'], '2 3 4'],
+    [['U b'], ''],
+  ])('%j', (told, later) =>
+    expect(
+      laterOf(changes(...told), 'a')
+        .map(({ position }) => position)
+        .join(' '),
+    ).toBe(later),
+  )
+
+  /** Values in their order, those that an undo wrote in brackets; `-` is a row that is not there. */
+  it.each([
+    ['1', true],
+    ['1 2', false],
+    ['1 2 (1)', true],
+    ['1 2 3 (2) (1)', true],
+    ['1 2 1 (2) (1)', true],
+    ['1 - (1)', true],
+    ['1 2 - (2)', false],
+    ['1 2 1', false],
+    ['1 2 1 3 (1)', false],
+    ['1 (2) (1)', true],
+    ['1 (2)', false],
+  ])('is what they left: %s %s', (told, isBack) => {
+    const [left, ...later] = told.split(' ')
+    const written = later.map((value) => ({ value: value.replace(/[()]/g, ''), isByUndo: value.startsWith('(') }))
+    expect(isPutBack(left, written)).toBe(isBack)
+  })
 })
 
 const move = (action: Move['action'], more: Partial<Move> = {}): Move => ({

@@ -23,7 +23,7 @@ import {
   type UndoReads,
   valuesMissing,
 } from './queries.ts'
-import { type Reversal, reversalOf } from './reversal.ts'
+import { isPutBack, type LoggedChange, laterOf, type Reversal, reversalOf } from './reversal.ts'
 
 /** Rows of one undo, or of one restore: they are planned in memory and written in one transaction. */
 export const largestUndo = 100_000
@@ -295,12 +295,19 @@ async function comparedWithNow(
     some.map(({ id }) => id),
   )
   const before = await past.at(db, collection, fields, positions)
+  const isBack = await fieldsPutBack(db, collection, some, now, past)
   return drafts.flatMap((draft) => {
     const { id, reversal } = draft
+    const isOthers = (name: string) => (reversal.isRemade || reversal.since.has(name)) && !isBack(id, name)
     if (!isLookedAt(reversal) || reversal.isErased) return [draft]
     const values = now.get(id) ?? {}
     const isMarked = collection.paranoid && values.deletedAt != null
-    if (reversal.action === 'delete') return isMarked ? [{ ...draft, inTrash: 'already' }] : [draft]
+    if (reversal.action === 'delete') {
+      const since = new Set([...reversal.since].filter(isOthers))
+      const isRemade = reversal.isRemade && fields.some(({ name }) => isOthers(name))
+      const inTrash = isMarked ? 'already' : undefined
+      return [{ id, reversal: { ...reversal, since, isRemade }, inTrash }]
+    }
     const wasAt = new Map(fields.flatMap(({ name }) => asPair(name, reversal.fields.get(name) ?? reversal.image)))
     const differs = ([name, position]: [string, string]) => {
       const was = before.get(position)
@@ -314,7 +321,6 @@ async function comparedWithNow(
       ...[...reversal.fields].filter(([name]) => !wasAt.has(name)),
       ...hidden.map((name) => [name, reversal.image!] as const),
     ]
-    const isOthers = (name: string) => reversal.isRemade || reversal.since.has(name)
     const since = new Set([...changed.keys()].filter(isOthers))
     const left = new Map([...changed, ...rest])
     if (left.size === 0) return []
@@ -322,6 +328,49 @@ async function comparedWithNow(
     const inTrash = isTrashed ? 'since' : undefined
     return [{ id, reversal: { ...reversal, fields: left, image: undefined, since }, inTrash }]
   })
+}
+
+/** Tells which fields of which rows have what the undone changes left, since all that others wrote later was undone. */
+async function fieldsPutBack(
+  db: Reader,
+  collection: Collection,
+  drafts: readonly ReversalDraft[],
+  now: Awaited<ReturnType<typeof rowsNow>>,
+  past: PastRows,
+): Promise<(id: string, name: string) => boolean> {
+  const fields = past.fields(collection)
+  // A field that somebody wrote last has no undone value: only the others are read.
+  const candidates = drafts.flatMap(({ id, reversal: { changes, since, isRemade } }) => {
+    if (!changes.some(({ isByUndo }) => isByUndo)) return []
+    const names = fields.flatMap(({ name }) => (isRemade || since.has(name) ? [name] : []))
+    const all = names.map((name) => ({ id, name, later: laterOf(changes, name) }))
+    return all.filter(({ later }) => later.at(-1)?.isByUndo === true)
+  })
+  const names = new Set(candidates.map(({ name }) => name))
+  const positions = candidates.flatMap(({ later }) =>
+    later.flatMap(({ action, position }) => (action === 'create' ? [] : [position])),
+  )
+  const before = await past.at(
+    db,
+    collection,
+    fields.filter(({ name }) => names.has(name)),
+    [...new Set(positions)],
+  )
+  // A row that is not there has no value, which is another one than null.
+  const valueBefore = ({ position }: LoggedChange, name: string) => {
+    const was = before.get(position)
+    return was?.misfits.includes(name) === true ? Symbol() : was?.exact[name]
+  }
+  const found = new Set<string>()
+  for (const { id, name, later } of candidates) {
+    const written = later.map(({ action, isByUndo }, index) => {
+      const next = later[index + 1]
+      const value = next === undefined ? now.get(id)?.[name] : valueBefore(next, name)
+      return { value: action === 'delete' ? undefined : value, isByUndo }
+    })
+    if (isPutBack(valueBefore(later[0]!, name), written)) found.add(`${name} ${id}`)
+  }
+  return (id, name) => found.has(`${name} ${id}`)
 }
 
 const asPair = (name: string, position: string | undefined): [string, string][] =>

@@ -292,18 +292,23 @@ export async function changesOf(db: Reader, chosen: EventChoice, first: string):
   const params = createParams()
   const where = chosenSql(chosen, params)
   const isChosen = chosenSql(chosen, params, 'e')
+  const since = params.bind(first, 'timestamptz')
   return db.any<LoggedRow>(
     rawQuery(
       `with touched as materialized (
          select l.entity, l."entityId", min(l.position) filter (where ${ofTodaySql('l.entity', 'l')}) as first
-         from "${logTable}" l where ${where} and l.type = 'data' group by 1, 2)
+         from "${logTable}" l where ${where} and l.type = 'data' group by 1, 2),
+       undoing as materialized (
+         select l.xid from "${logTable}" l
+         where l.entity = 'svc_AuditLog' and l.type = 'history' and l.action = 'undone' and l."createdAt" >= ${since})
        select t.entity as collection, t."entityId" as id, coalesce(json_agg(json_build_object(
            'position', e.position::text, 'action', e.action, 'isErased', e.changes ? 'erased', 'isUndone', ${isChosen},
+           'isByUndo', e.xid in (select xid from undoing),
            'fields', case when e.action = 'update' and jsonb_typeof(e.changes->'before') = 'object'
              then (select coalesce(json_agg(k), '[]') from jsonb_object_keys(e.changes->'before') k) else '[]'::json end
          ) order by e.position) filter (where e.position is not null), '[]') as changes
        from touched t left join "${logTable}" e on e.type = 'data' and e.entity = t.entity and e."entityId" = t."entityId"
-         and e.position >= t.first and e."createdAt" >= ${params.bind(first, 'timestamptz')}
+         and e.position >= t.first and e."createdAt" >= ${since}
        group by 1, 2 order by 1, 2`,
       params.values,
     ),

@@ -10,6 +10,8 @@ export type LoggedChange = {
   readonly isErased: boolean
   /** It is one of those to be undone. */
   readonly isUndone: boolean
+  /** An undo has written it. */
+  readonly isByUndo: boolean
 }
 
 /**
@@ -25,6 +27,8 @@ export type Reversal = {
   /** Others have deleted the row since, or made it again. */
   readonly isRemade: boolean
   readonly isErased: boolean
+  /** What it was decided by. */
+  readonly changes: readonly LoggedChange[]
 }
 
 /**
@@ -47,12 +51,35 @@ export function reversalOf(changes: readonly LoggedChange[]): Reversal | undefin
   for (const change of changes.toReversed()) if (step(walk, change) === 'end') break
   const { wasThere, image, fields, since, isRemade } = walk
   const isErased = changes.some((change) => change.isErased)
-  const reversal = { image, fields, since, isRemade, isErased }
+  const reversal = { image, fields, since, isRemade, isErased, changes }
   if (!isThere && !wasThere) return undefined
   if (isThere && !wasThere) return { ...reversal, action: 'delete' }
   if (!isThere) return { ...reversal, action: 'create' }
   if (image === undefined && fields.size === 0 && !isErased) return undefined
   return { ...reversal, action: 'update' }
+}
+
+/** The changes of others that concern a field, since the last undone one that does; the oldest first. */
+export function laterOf(changes: readonly LoggedChange[], field: string): readonly LoggedChange[] {
+  const concerning = changes.filter(({ action, fields }) => action !== 'update' || fields.includes(field))
+  return concerning.slice(concerning.findLastIndex(({ isUndone }) => isUndone) + 1)
+}
+
+/**
+ * Whether a field has the value that the undone changes left because every later one was undone. An undo takes back to where
+ * the value that it writes was before; a value that somebody wrote again is theirs. Values are compared as they are.
+ */
+export function isPutBack(
+  left: unknown,
+  later: readonly { readonly value: unknown; readonly isByUndo: boolean }[],
+): boolean {
+  const standing = [left]
+  for (const { value, isByUndo } of later) {
+    const at = isByUndo ? standing.lastIndexOf(value) : -1
+    if (at < 0) standing.push(value)
+    else standing.length = at + 1
+  }
+  return standing.length === 1
 }
 
 type Walk = {

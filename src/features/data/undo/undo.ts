@@ -551,6 +551,7 @@ const whole = (id: string, action: 'create' | 'update' | 'delete'): RowReversal[
   since: new Set(),
   isRemade: false,
   isErased: false,
+  changes: [],
 })
 
 function requireFew(rows: number): void {
