@@ -15,6 +15,8 @@ const collections = [
   'bin',
   'shelf',
   'copy',
+  'page',
+  'page_block',
 ] as const
 
 const text = { type: 'String' }
@@ -56,6 +58,7 @@ beforeAll(async () => {
     ['pair', { name: text, other: to('pair', 'other_Id') }],
     ['safe', { name: text, pin: { ...text, hidden: true } }],
     ['bin', { name: text }, { paranoid: true }],
+    ['page', { title: text }],
     ['shelf', { code: { ...text, unique: true } }],
     [
       'copy',
@@ -77,6 +80,9 @@ beforeAll(async () => {
     const { status, text: answer } = await api.admin('PATCH', `/schemas/${name}`, { schema: { fields: relations } })
     if (status >= 300) throw new Error(answer)
   }
+  const blocks = { type: 'M2A', name: 'blocks', tables: ['chapter', 'copy'], through: 'page_block' }
+  const related = await api.admin('POST', '/schemas/page/relationships', blocks)
+  if (related.status >= 300) throw new Error(related.text)
   await extend('writer', { novels: { relType: 'HasMany', target: 'novel', foreignKey: 'writer_Id' } })
   await extend('novel', {
     chapters: { relType: 'HasMany', target: 'chapter', foreignKey: 'novel_Id' },
@@ -517,6 +523,25 @@ describe('later changes of others', () => {
     expect((await api.sql('select id, "writer_Id" from novel'))[0]).toEqual({ id: book, writer_Id: null })
     await ok(undo({ requestId: ofChapter }))
     expect(await rows('chapter')).toHaveLength(1)
+  })
+
+  it('brings links to any collection back that had led nowhere, and none whose item has gone since', async () => {
+    const book = async () => {
+      const id = await make('novel', { title: 'x', chapters: [{ title: 'I' }] })
+      const [{ id: chapter }] = await api.sql('select id from chapter')
+      return { id, page: await make('page', { blocks: [{ collection: 'chapter', item_id: chapter }] }) }
+    }
+    const { id, page } = await book()
+    await ok(api.admin('DELETE', `/items/novel/${id}`))
+    expect(await rows('page_block')).toHaveLength(1)
+    await thereAndBack(async () => (await ok(api.admin('DELETE', `/items/page/${page}`))).id)
+    const { id: later, page: second } = await book()
+    const { id: requestId } = await ok(api.admin('DELETE', `/items/page/${second}`))
+    await ok(api.admin('DELETE', `/items/novel/${later}`))
+    const { conflicts } = (await undo({ requestId })).body.error.details
+    expect(conflicts.find(({ collection }: any) => collection === 'page_block').reasons).toEqual([
+      { reason: 'reference gone', fields: ['item_id'], required: true },
+    ])
   })
 
   it('leaves a row that others have deleted', async () => {

@@ -74,6 +74,8 @@ export type StoredValues = {
   readonly exact: ReadonlyMap<string, string | null>
   /** Columns that are the server's own to set, whatever the caller may. */
   readonly servers: ReadonlyMap<string, string | null>
+  /** Columns that refer to a row which is gone, and had led nowhere before: they are not held against what is there. */
+  readonly dangling?: ReadonlySet<string> | undefined
 }
 
 /** Everything that decides how a payload of one collection is read. */

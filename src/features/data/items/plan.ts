@@ -298,13 +298,15 @@ function withStored(
     return { field, value, pgType: field.pgType }
   }
   const sorted = read.sortsLast && stored.exact.has('sort')
+  const isGiven = (name: string) => stored.exact.has(name) && of(given, name) === of(payload, name)
   const cells = (sorted ? [...read.cells, cellOf('sort', null)] : read.cells).map((cell) => {
     const { name } = cell.field
-    const isKept = stored.exact.has(name) && of(given, name) === of(payload, name)
-    return isKept ? cellOf(name, stored.exact.get(name)!) : cell
+    return isGiven(name) ? cellOf(name, stored.exact.get(name)!) : cell
   })
   const servers = [...stored.servers].map(([name, value]) => cellOf(name, value))
-  return { ...read, cells: withCells(cells, servers), sortsLast: read.sortsLast && !sorted }
+  const isChecked = ([name]: readonly [string, unknown]) => stored.dangling?.has(name) !== true || !isGiven(name)
+  const references = stored.dangling === undefined ? read.references : new Map([...read.references].filter(isChecked))
+  return { ...read, references, cells: withCells(cells, servers), sortsLast: read.sortsLast && !sorted }
 }
 
 /** `{id, …more}` changes the related row, an object without the id creates it. */

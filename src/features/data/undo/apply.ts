@@ -213,7 +213,7 @@ type RowToWrite = {
  * did not have yet are no part of what it was: a new row takes their defaults.
  */
 function valuesOf(
-  { collection, image, fields: set }: PlannedRow,
+  { collection, image, fields: set, dangling }: PlannedRow,
   fields: readonly Field[],
   { before, nulls, only, action }: Sources,
 ): RowToWrite {
@@ -238,7 +238,7 @@ function valuesOf(
       exact.set(name, value)
     }
   }
-  return { payload, stored: { exact, servers }, misfits }
+  return { payload, stored: { exact, servers, dangling }, misfits }
 }
 
 const isFilled = ({ sortEnabled }: Collection, field: Field): boolean =>

@@ -19,8 +19,16 @@ export type Move = {
   readonly frees: readonly string[]
 }
 
-/** `canWait`: the column may be null meanwhile. `holds`: what it refers to keeps this value as long as it does. */
-type Need = { readonly place: string; readonly canWait: boolean; readonly holds: boolean }
+/**
+ * `canWait`: the column may be null meanwhile. `holds`: what it refers to keeps this value as long as it does. `was`: which
+ * place of the past it comes from, of a reference that no constraint keeps.
+ */
+type Need = {
+  readonly place: string
+  readonly canWait: boolean
+  readonly holds: boolean
+  readonly was?: string | undefined
+}
 type Taken = { readonly place: string; readonly nullable: string | undefined }
 
 /** A move by its index. `without` are columns that are null after it, `only` those that it writes and no others. */

@@ -13,8 +13,10 @@ import {
   type LoggedRow,
   lockRows,
   type Outline,
+  type PastReference,
   type ReferringColumn,
   type RowBefore,
+  referencesDangling,
   rowsBefore,
   rowsHolding,
   rowsNow,
@@ -57,6 +59,8 @@ export type PlannedRow = {
   /** The restoration of parts outside of the database that the row names. */
   readonly restoring?: Restoration | undefined
   readonly move: Move
+  /** Columns that come back to a row that is gone, as it was before already. */
+  readonly dangling?: ReadonlySet<string> | undefined
 }
 
 /** A conflict with later changes, and whether it can be forced. */
@@ -105,6 +109,12 @@ export type PastRows = {
     fields: readonly Field[],
     places: readonly string[],
   ) => Promise<ReadonlyMap<string, RowBefore>>
+  /** Which of these references to rows that are gone led nowhere at their places already. */
+  readonly dangling: (
+    db: Reader,
+    collection: Collection,
+    references: readonly PastReference[],
+  ) => Promise<readonly PastReference[]>
 }
 
 /** The log: places are positions of events, none of them written before `first`. */
@@ -113,6 +123,7 @@ export const pastOfLog = (first: string): PastRows => ({
   holdsHidden: () => false,
   hasContent: () => false,
   at: (db, collection, fields, places) => rowsBefore(db, collection, fields, places, first),
+  dangling: referencesDangling,
 })
 
 /** Columns that a write can set, those too that the log does not hold. */
@@ -131,8 +142,9 @@ export async function planUndo(
 ): Promise<UndoPlan> {
   if (first === null) return { rows: [], notUndone: facts, token: tokenOf([]) }
   const logged = await changesOf(db, chosen, first)
-  const { rows, kept } = await planReversals(deps, db, reversalsOf(logged), pastOfLog(first))
-  const checked = await withReferences(db, deps.catalog.current(), rows)
+  const past = pastOfLog(first)
+  const { rows, kept } = await planReversals(deps, db, reversalsOf(logged), past)
+  const checked = await withReferences(db, deps.catalog.current(), rows, past)
   const lasting = await lastingEffects(deps, db, logged, first)
   return { rows: checked, notUndone: [...kept, ...lasting, ...facts], token: tokenOf(checked) }
 }
@@ -484,7 +496,7 @@ function moveOf(
   },
 ): Move {
   const { references, uniques, current, then } = parts
-  const { collection, id, fields } = draft
+  const { collection, id, fields, image } = draft
   const action = isDeletion(draft) ? 'delete' : draft.action
   const comes = action === 'create'
   const goes = action === 'delete' && !collection.paranoid
@@ -503,7 +515,8 @@ function moveOf(
         const isOther = discriminator !== undefined && values[discriminator.column] !== discriminator.value
         if (value == null || isOther || !isWanted(foreignKey)) return []
         const holds = constraint && (onUpdate === 'RESTRICT' || onUpdate === 'NO ACTION')
-        const need = { place: place(target, targetKey, value), canWait: mayBeNull(foreignKey), holds }
+        const was = constraint ? undefined : (fields.get(foreignKey) ?? image)
+        const need = { place: place(target, targetKey, value), canWait: mayBeNull(foreignKey), holds, was }
         return [[foreignKey, need] as const]
       }),
     )
@@ -557,13 +570,18 @@ export async function withReferences(
   db: Reader,
   catalog: Catalog,
   rows: readonly PlannedRow[],
+  past: PastRows,
 ): Promise<readonly PlannedRow[]> {
   const more = new Map<PlannedRow, Reason[]>()
   const add = (row: PlannedRow, reason: Reason) => more.set(row, [...(more.get(row) ?? []), reason])
   await findReferring(db, catalog, rows, add)
-  await findMissing(db, catalog, rows, add)
+  const dangling = await findMissing(db, catalog, rows, past, add)
   await findTaken(db, rows, add)
-  return rows.map((row) => (more.has(row) ? { ...row, reasons: [...row.reasons, ...more.get(row)!] } : row))
+  return rows.map((row) =>
+    more.has(row) || dangling.has(row)
+      ? { ...row, reasons: [...row.reasons, ...(more.get(row) ?? [])], dangling: dangling.get(row) }
+      : row,
+  )
 }
 
 type Add = (row: PlannedRow, reason: Reason) => void
@@ -629,12 +647,20 @@ function referencesTo(
   )
 }
 
-async function findMissing(db: Reader, catalog: Catalog, rows: readonly PlannedRow[], add: Add): Promise<void> {
+/** Answers the columns that come back to rows that were gone already, by row. */
+async function findMissing(
+  db: Reader,
+  catalog: Catalog,
+  rows: readonly PlannedRow[],
+  past: PastRows,
+  add: Add,
+): Promise<ReadonlyMap<PlannedRow, ReadonlySet<string>>> {
   const offered = new Set(rows.flatMap(({ action, move }) => (action === 'delete' ? [] : move.offers)))
   const gone = new Set(rows.flatMap(({ action, move }) => (action === 'delete' ? move.offers : move.leaves)))
   const wanted = rows.flatMap((row) =>
     [...row.move.needs].flatMap(([column, need]) => (offered.has(need.place) ? [] : [{ row, column, need }])),
   )
+  const dangling = new Set<string>()
   const byTarget = Map.groupBy(wanted, ({ need }) => need.place.slice(0, need.place.indexOf(' ') + 1))
   for (const [prefix, list] of byTarget) {
     const [target, targetKey] = prefix.trim().split('.') as [string, string]
@@ -642,17 +668,27 @@ async function findMissing(db: Reader, catalog: Catalog, rows: readonly PlannedR
     const values = list.map(({ need }) => need.place.slice(prefix.length))
     const missing = await valuesMissing(db, collection, collection.fields.get(targetKey)!, values)
     for (const value of missing) gone.add(prefix + value)
+    const free = list.flatMap(({ need: { place, was } }) =>
+      was === undefined || !gone.has(place) ? [] : [{ value: place.slice(prefix.length), place: was }],
+    )
+    // Links to any collection lead nowhere where a cascade of the database took what they led to, and come back so.
+    if (free.length > 0 && targetKey === collection.primaryKey.name)
+      for (const { value, place } of await past.dangling(db, collection, free))
+        dangling.add(`${place} ${prefix}${value}`)
   }
-  const lacking = Map.groupBy(
-    wanted.filter(({ need }) => gone.has(need.place)),
-    ({ row }) => row,
+  const missing = wanted.filter(({ need }) => gone.has(need.place))
+  const [asBefore, since] = [true, false].map((was) =>
+    missing.filter(({ need }) => dangling.has(`${need.was} ${need.place}`) === was),
   )
+  const lacking = Map.groupBy(since!, ({ row }) => row)
   for (const [row, list] of lacking)
     add(row, {
       reason: 'reference gone',
       fields: list.map(({ column }) => column),
       required: list.some(({ need }) => !need.canWait),
     })
+  const left = Map.groupBy(asBefore!, ({ row }) => row)
+  return new Map([...left].map(([row, list]) => [row, new Set(list.map(({ column }) => column))]))
 }
 
 /** Rows that are marked keep their unique values. */

@@ -561,6 +561,30 @@ export async function valuesMissing(
   return new Set(rows.map(({ value }) => value))
 }
 
+/** A reference by a key, as a row had it before the event at a position. */
+export type PastReference = { readonly value: string; readonly place: string }
+
+/** Which of these rows were not there at the place either: the first event since then tells, or that there is none. */
+export async function referencesDangling(
+  db: Reader,
+  collection: Collection,
+  references: readonly PastReference[],
+): Promise<readonly PastReference[]> {
+  if (!collection.logged) return []
+  const name = literal(collection.name)
+  return db.any<PastReference>(
+    rawQuery(
+      `select distinct v.value, v.place from unnest($1::text[], $2::text[]) v(value, place)
+       where coalesce(
+         (select e.action = 'create' from "${logTable}" e
+           where e.type = 'data' and e.entity = ${name} and e."entityId" = v.value and e.position >= v.place::bigint
+           order by e.position limit 1),
+         not exists (select from ${ident(collection.name)} t where ${keyText(collection)} = v.value))`,
+      [references.map(({ value }) => value), references.map(({ place }) => place)],
+    ),
+  )
+}
+
 export const wireTime = (time: string): string => `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
 /** The image of `e` before the event. */

@@ -423,7 +423,9 @@ export async function restoreState(
     return await inTransaction(deps, requester, async (run) => {
       const { tx, scope } = run
       const { rows, past, kept, at } = await planState(deps, tx, part, state)
-      const { left, skipped } = choices.skip ? await withoutImpossible(deps, tx, rows) : { left: rows, skipped: [] }
+      const { left, skipped } = choices.skip
+        ? await withoutImpossible(deps, tx, rows, past)
+        : { left: rows, skipped: [] }
       const report = stateReportOf(part, { rows: left, skipped, kept }, { at, by: state.by, choices })
       if (report.isRefused) throw new NothingWritten(report)
       const written = left.filter(({ action }) => action !== 'none')
@@ -478,7 +480,7 @@ async function planState(deps: UndoReads, tx: Tx, part: RestoredPart, state: Pas
       ? await fromLog(deps, tx, part, state.at)
       : await fromBackup(deps, tx, part, await state.load(tx))
   const { rows, kept } = await planReversals(deps, tx, found.reversals, found.past, { compared: true })
-  return { ...found, rows: await withReferences(tx, deps.catalog.current(), rows), kept }
+  return { ...found, rows: await withReferences(tx, deps.catalog.current(), rows, found.past), kept }
 }
 
 type Found = { readonly reversals: readonly RowReversal[]; readonly past: PastRows; readonly at: string }
@@ -513,6 +515,8 @@ async function fromBackup(
     holdsHidden,
     hasContent,
     at: (db, { name }, fields, ids) => rowsLoaded(db, collections.get(name)!, byName.get(name)!, fields, ids),
+    // What is in neither the backup nor the database was not there then; of other tenants' rows the backup says nothing.
+    dangling: async (_, { name }, references) => (part.tenant === undefined && byName.has(name) ? references : []),
   }
   const reversals: RowReversal[] = []
   for (const table of tables) {
@@ -564,6 +568,7 @@ async function withoutImpossible(
   deps: UndoReads,
   db: Reader,
   rows: readonly PlannedRow[],
+  past: PastRows,
 ): Promise<{ readonly left: readonly PlannedRow[]; readonly skipped: readonly PlannedRow[] }> {
   let left = rows
   const skipped: PlannedRow[] = []
@@ -572,7 +577,7 @@ async function withoutImpossible(
     if (impossible.length === 0) return { left, skipped }
     skipped.push(...impossible)
     const possible = left.filter((row) => !isImpossible(row)).map(withoutRelations)
-    left = await withReferences(db, deps.catalog.current(), possible)
+    left = await withReferences(db, deps.catalog.current(), possible, past)
   }
 }
 
