@@ -105,7 +105,7 @@ export const floors: readonly Floor[] = [
     places: ['features/operations/'],
     hides:
       'running an installation: retries of jobs and mails (`ops`), `metrics`, the state of `realtime`, `project-info`, `openapi` (the description of what a caller may do, and the page `/docs`), `console` (the built console at `/console`; its source is in `console/`), `mcp` (tools that call routes: `tools/tools.ts` is THE table), `views` (saved views of the console), and `backup` (everything as of one moment, in one format)',
-    mayImport: ['messaging', 'work', 'files', 'settings', 'data', 'http', ...platform],
+    mayImport: ['accounts', 'messaging', 'work', 'files', 'settings', 'data', 'http', ...platform],
   },
   {
     name: 'accounts',
