@@ -20,17 +20,10 @@ export function seal(config: Config, { purpose, owner }: SealedFor, text: string
 }
 
 /**
- * The text in it; `outdated` when only SECRET_KEY_PREVIOUS opens it, so that it should be sealed again. Throws when
+ * The text in it; `outdated` when only SECRET_KEY_PREVIOUS opens it, so that it should be sealed again. Undefined when
  * neither key does: the installation has lost the key, or the row was changed.
  */
-export function unseal(config: Config, sealedFor: SealedFor, sealed: string): Unsealed {
-  const unsealed = tryUnseal(config, sealedFor, sealed)
-  if (unsealed !== undefined) return unsealed
-  throw new Error(`a sealed ${sealedFor.purpose} opens neither with SECRET_KEY nor with SECRET_KEY_PREVIOUS`)
-}
-
-/** The same where a lost key is an answer, no failure: undefined when neither key opens it. */
-export function tryUnseal(config: Config, sealedFor: SealedFor, sealed: string): Unsealed | undefined {
+export function unseal(config: Config, sealedFor: SealedFor, sealed: string): Unsealed | undefined {
   for (const [index, key] of deriveKeys(config, sealedFor.purpose).entries()) {
     const text = opened(key, sealedFor.owner, Buffer.from(sealed, 'base64url'))
     if (text !== undefined) return { text, outdated: index > 0 }

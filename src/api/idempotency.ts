@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest, RouteOptions } from 'fastify'
 import { hooksOf } from '../adapters/fastify.ts'
-import { seal, tryUnseal } from '../adapters/sealing.ts'
+import { seal, unseal } from '../adapters/sealing.ts'
 import type { Config, Configuration } from '../config/config.ts'
 import { isPassing } from '../db/errors.ts'
 import type { Reads, ReservedReads } from '../db/pools.ts'
@@ -123,7 +123,7 @@ function sealingOf(config: Config, caller: string, key: string): KeptSealing {
     seal: (text) => sealedMark + seal(config, sealedFor, text),
     unseal: (kept) => {
       if (!kept.startsWith(sealedMark)) return kept
-      const opened = tryUnseal(config, sealedFor, kept.slice(sealedMark.length))
+      const opened = unseal(config, sealedFor, kept.slice(sealedMark.length))
       if (opened === undefined) throw errors.keptAnswerLost()
       return opened.text
     },

@@ -1,4 +1,4 @@
-import { type SealedFor, tryUnseal } from '../adapters/sealing.ts'
+import { type SealedFor, unseal } from '../adapters/sealing.ts'
 import type { Config } from '../config/config.ts'
 import { type Reader, rawQuery } from '../db/sql.ts'
 import { sealedForWebhook } from '../features/messaging/webhooks/webhooks.ts'
@@ -68,7 +68,7 @@ function listed(kind: Kind, values: readonly JudgedValue[]): string {
 }
 
 function openedBy(config: Config, { sealedFor, sealed }: SealedValue): OpenedBy {
-  const unsealed = tryUnseal(config, sealedFor, sealed)
+  const unsealed = unseal(config, sealedFor, sealed)
   if (unsealed === undefined) return 'neither'
   return unsealed.outdated ? 'SECRET_KEY_PREVIOUS' : 'SECRET_KEY'
 }

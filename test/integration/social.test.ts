@@ -122,7 +122,7 @@ describe('a sign-in', () => {
     const user = await userOf(email)
     const [link] = await linksOf(user.id)
     const sealedFor = { purpose: 'social-tokens', owner: JSON.stringify(['google', login]) }
-    expect(unseal(api.runtime.config, sealedFor, link.idToken).text).toMatch(/^ey.+\..+\..+$/)
+    expect(unseal(api.runtime.config, sealedFor, link.idToken)?.text).toMatch(/^ey.+\..+\..+$/)
     expect(link.accessTokenExpiresAt.getTime()).toBeGreaterThan(Date.now())
     const shown = await api.admin('GET', `/items/svc_Account/${link.id}`)
     expect(shown.body.data).toMatchObject({ accountId: login, providerId: 'google' })

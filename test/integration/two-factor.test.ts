@@ -391,11 +391,26 @@ describe('configured', () => {
       const payload = { twoFactorToken: await challenge(user.email), code }
       return (await app.inject({ method: 'POST', url: '/auth/2fa/verify', payload })).statusCode
     }
-    expect(await signIn(rotated, appCode(user.secret))).toBe(500)
+    expect(await signIn(rotated, appCode(user.secret))).toBe(503)
     expect(await signIn(rotating, user.backupCodes[0]!)).toBe(200)
     expect(await signIn(rotating, appCode(user.secret))).toBe(200)
     await forgetStep(user.id)
     expect(await signIn(rotated, appCode(user.secret))).toBe(200)
+  })
+
+  it('that no key opens is told of as that, and counts no try', async () => {
+    const user = await enrolled()
+    const lost = await configured(api.database, { ...services, SECRET_KEY: 'another key for tests only, of no worth' })
+    const before = await api.position()
+    for (let time = 0; time < 6; time += 1) {
+      const payload = { twoFactorToken: await challenge(user.email), code: appCode(user.secret) }
+      const { statusCode, body } = await lost.inject({ method: 'POST', url: '/auth/2fa/verify', payload })
+      expect([statusCode, JSON.parse(body).code]).toEqual([503, 'TWO_FACTOR_LOST'])
+    }
+    expect(
+      await api.sql('select failures, "lockedUntil" from "svc_TwoFactor" where "user_Id" = $1', [user.id]),
+    ).toEqual([{ failures: 0, lockedUntil: null }])
+    expect((await api.log(before)).filter(({ action }) => action === '2fa_failed')).toEqual([])
   })
 
   it('remembers the tenant that was asked for', async () => {

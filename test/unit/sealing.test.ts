@@ -21,7 +21,7 @@ describe('a sealed text', () => {
 
   it('is outdated while the key is the previous one, and closed afterwards', () => {
     expect(unseal(during, mine, sealed)).toEqual({ text: 'näh', outdated: true })
-    expect(() => unseal(after, mine, sealed)).toThrow(/neither with SECRET_KEY nor/)
+    expect(unseal(after, mine, sealed)).toBeUndefined()
   })
 
   it.each([
@@ -30,7 +30,7 @@ describe('a sealed text', () => {
     ['a cut text', mine, sealed.slice(0, -4)],
     ['another character', mine, (sealed[0] === 'A' ? 'B' : 'A') + sealed.slice(1)],
     ['nothing', mine, ''],
-  ])('does not open for %s', (_what, sealedFor, text) => expect(() => unseal(before, sealedFor, text)).toThrow())
+  ])('does not open for %s', (_what, sealedFor, text) => expect(unseal(before, sealedFor, text)).toBeUndefined())
 })
 
 describe('a keyed hash', () => {

@@ -2,7 +2,7 @@ import { isIP } from 'node:net'
 import type { Logger } from 'pino'
 import type { Static, TSchema } from 'typebox'
 import { isForbiddenLiteral } from '../../adapters/network-addresses.ts'
-import { seal, tryUnseal } from '../../adapters/sealing.ts'
+import { seal, unseal } from '../../adapters/sealing.ts'
 import { fits, Type } from '../../adapters/typebox.ts'
 import type { Config, Configuration } from '../../config/config.ts'
 import type { Listener } from '../../db/listener.ts'
@@ -113,7 +113,7 @@ function storedValues(config: Config, values: SettingsValues): SettingsValues {
 
 /** The SMTP password of a row, for the mailer alone; undefined where none is set, and where no key opens it. */
 export function smtpPassword(config: Config, row: SettingsRow): string | undefined {
-  return typeof row.smtp_pass === 'string' ? tryUnseal(config, sealedForSettings, row.smtp_pass)?.text : undefined
+  return typeof row.smtp_pass === 'string' ? unseal(config, sealedForSettings, row.smtp_pass)?.text : undefined
 }
 
 export const settingsNotFound = () => new AppError(noSettings.status, noSettings.message)

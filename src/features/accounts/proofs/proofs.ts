@@ -235,12 +235,20 @@ async function acceptAppCode(
   userId: string,
   { secret, now, code }: { secret: string; now: number; code: string },
 ): Promise<boolean> {
-  const { text, outdated } = unseal(config, secretOf(userId), secret)
+  const opened = unseal(config, secretOf(userId), secret)
+  if (opened === undefined) throw secondFactorLost()
+  const { text, outdated } = opened
   const step = totpStep(text, code, now)
   if (step === undefined || !(await acceptStep(tx, userId, step))) return false
   if (outdated) await resealSecret(tx, userId, seal(config, secretOf(userId), text))
   return true
 }
+
+/** Nothing that the user could type would be right, so no try is counted. */
+const secondFactorLost = () =>
+  new AppError(503, 'The second factor of this account can no longer be read: an operator has to remove it', {
+    code: 'TWO_FACTOR_LOST',
+  })
 
 /**
  * For how many seconds an account takes no code after so many wrong ones in a row; null where it still takes the next

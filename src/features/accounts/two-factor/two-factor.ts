@@ -222,7 +222,9 @@ async function stepOfSetup({ config }: Configuration, tx: Tx, userId: string, co
   const enrolment = await lockEnrolment(tx, userId)
   if (enrolment === undefined) throw new AppError(400, 'Two-factor setup has not been started')
   if (enrolment.enabled) throw alreadyEnabled()
-  const step = totpStep(unseal(config, secretOf(userId), enrolment.secret).text, code, enrolment.now)
+  const opened = unseal(config, secretOf(userId), enrolment.secret)
+  if (opened === undefined) throw new AppError(400, 'Two-factor setup has to be started again')
+  const step = totpStep(opened.text, code, enrolment.now)
   if (step === undefined) throw wrongCode('Invalid code')
   return step
 }

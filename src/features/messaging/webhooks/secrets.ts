@@ -1,5 +1,5 @@
 import { createHmac, randomBytes } from 'node:crypto'
-import { seal, tryUnseal } from '../../../adapters/sealing.ts'
+import { seal, unseal } from '../../../adapters/sealing.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Reader } from '../../../db/sql.ts'
 import { secretsOf } from './queries.ts'
@@ -28,7 +28,7 @@ export async function openSecrets({ db, config }: SecretReads, id: string): Prom
   const stored = await secretsOf(db, id)
   if (stored === undefined) return undefined
   const { secret, formerSecret, isFormerValid } = stored
-  const open = (sealed: string) => tryUnseal(config, sealedForWebhook(id), sealed)?.text
+  const open = (sealed: string) => unseal(config, sealedForWebhook(id), sealed)?.text
   const [present, former] = [open(secret), isFormerValid && formerSecret !== null ? open(formerSecret) : undefined]
   if (present === undefined) return undefined
   return former === undefined ? [present] : [present, former]

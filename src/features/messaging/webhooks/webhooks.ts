@@ -1,7 +1,7 @@
 import { type Caller, identified } from '../../../access/principal.ts'
 import { checkUrl, UrlFetchError } from '../../../adapters/fetch-url.ts'
 import type { IdSource } from '../../../adapters/ids.ts'
-import { tryUnseal } from '../../../adapters/sealing.ts'
+import { unseal } from '../../../adapters/sealing.ts'
 import type { Config, Configuration } from '../../../config/config.ts'
 import type { Reads } from '../../../db/pools.ts'
 import type { Reader } from '../../../db/sql.ts'
@@ -164,7 +164,7 @@ export async function rotateSecret(deps: WebhookWrites, { caller, actor }: Webho
   const secret = newWebhookSecret()
   return commit(deps, actor, async (tx) => {
     const former = (await secretsOf(tx, id))?.secret
-    const isLost = former !== undefined && tryUnseal(deps.config, sealedForWebhook(id), former) === undefined
+    const isLost = former !== undefined && unseal(deps.config, sealedForWebhook(id), former) === undefined
     await setSecret(tx, id, sealSecret(deps, id, secret), { formerHours, lost: isLost ? former : undefined })
     return { result: { id, secret } }
   })

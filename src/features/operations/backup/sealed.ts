@@ -1,5 +1,5 @@
 /** What SECRET_KEY encrypted in the tables of an installation, and which of it is left from the key before. */
-import { type SealedFor, tryUnseal } from '../../../adapters/sealing.ts'
+import { type SealedFor, unseal } from '../../../adapters/sealing.ts'
 import type { Configuration } from '../../../config/config.ts'
 import { type Reader, rawQuery } from '../../../db/sql.ts'
 
@@ -106,7 +106,7 @@ async function countFormer({ config }: Configuration, db: Reader, sealed: Sealed
   let former = 0
   for (let read = pageSize; read === pageSize; ) {
     const rows = await db.any<{ owner: string; sealed: string }>(rawQuery(`fetch ${pageSize} from sealed_values`))
-    for (const row of rows) if (tryUnseal(config, sealedFor(row.owner), row.sealed)?.outdated) former += 1
+    for (const row of rows) if (unseal(config, sealedFor(row.owner), row.sealed)?.outdated) former += 1
     read = rows.length
   }
   await db.any(rawQuery('close sealed_values'))

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { fetchUrl, UrlFetchError } from '../../../adapters/fetch-url.ts'
-import { tryUnseal } from '../../../adapters/sealing.ts'
+import { unseal } from '../../../adapters/sealing.ts'
 import type { Configuration } from '../../../config/config.ts'
 import { rawQuery } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
@@ -404,7 +404,7 @@ function opened(deps: Configuration, secret: Secret): string {
 
 /** Undefined where no key opens it. */
 export const openSecret = ({ config }: Configuration, { value }: Secret): string | undefined =>
-  tryUnseal(config, sealedForWorkflows, value)?.text
+  unseal(config, sealedForWorkflows, value)?.text
 
 export const secretLost = (name: string): string =>
   `The secret ${name} cannot be read with the present SECRET_KEY: set it again, or set SECRET_KEY_PREVIOUS to the former key`

@@ -518,7 +518,6 @@ function readResponse({ status = 200, body, headers }: Partial<Response>): Respo
   return { status: known, body: body ?? null, headers: Object.fromEntries(fitting) }
 }
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it looks for
 const controlCharacter = /[\0-\x08\x0a-\x1f\x7f]/
 
 /** Percent-encoded where it is not ASCII, and in an address also where it is a space; undefined for what no header can hold. */
