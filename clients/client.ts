@@ -41,7 +41,7 @@ export type ClientOptions = {
   readonly attempts?: number
   /** SOCKET_PATH of the server; default `/realtime`. */
   readonly socketPath?: string
-  /** False keeps no rows between visits; true where the browser has IndexedDB. */
+  /** False keeps no rows between visits, and with cookies not who is signed in; true where the browser has IndexedDB. */
   readonly keepsRows?: boolean
 }
 
@@ -114,7 +114,7 @@ export type Client<S extends SchemaType = AnySchema> = {
 export function createClient<S extends SchemaType = AnySchema>(options: ClientOptions = {}): Client<S> {
   const url = addressOf(options.url ?? pageUrl())
   const auth = options.auth ?? {}
-  const session = openSession(url, auth, () => http)
+  const session = openSession(url, auth, () => http, options.keepsRows !== false)
   const http = openHttp({
     url,
     fetch: options.fetch ?? globalThis.fetch.bind(globalThis),

@@ -74,9 +74,11 @@ export type Session = {
 const mostLooks = 5
 const lookAgainMs = 400
 
-export function openSession(url: string, auth: AuthOptions, http: () => Http): Session {
+/** `keepsNames`: with cookies, whether the page may keep who is signed in. */
+export function openSession(url: string, auth: AuthOptions, http: () => Http, keepsNames: boolean): Session {
   if ('token' in auth) return fixedSession(auth.token)
-  if (auth.mode === 'cookie') return cookieSession(`daybook:${url}:user`, http)
+  if (auth.mode === 'cookie')
+    return cookieSession(`daybook:${url}:user`, http, keepsNames ? pageStore() : memoryStore())
   return tokenSession(`daybook:${url}`, auth.store ?? pageStorage(), http)
 }
 
@@ -113,10 +115,9 @@ function fixedSession(token: string | (() => string | Promise<string>)): Session
   }
 }
 
-/** `name`: under it the page keeps who is signed in, for its other tabs and for when the server cannot be asked. */
-function cookieSession(name: string, http: () => Http): Session {
+/** `name`: under it the store keeps who is signed in, for other tabs and for when the server cannot be asked. */
+function cookieSession(name: string, http: () => Http, store: KeyValueStore): Session {
   const listeners = listenersOf()
-  const store = pageStore()
   /** User and tenant, as far as anything has told. */
   let ids: string | undefined
   let owner: Promise<string | undefined> | undefined

@@ -34,7 +34,7 @@ function twoClients(hold: Promise<void>, lived = 900) {
     return Response.json({ token: fresh })
   }
   const open = () => {
-    const session = openSession('http://server', { store }, () => http)
+    const session = openSession('http://server', { store }, () => http, true)
     const http = openHttp({
       url: 'http://server',
       fetch: answer as typeof fetch,
