@@ -12,7 +12,7 @@ async function declare(api: Api): Promise<void> {
   const schemas: [string, object, object?][] = [
     ['project', { name: text }, { usertrack: true }],
     ['category', { name: text }],
-    ['tag', { name: text }],
+    ['tag', { name: text }, { paranoid: true }],
   ]
   for (const [collectionName, fields, more] of schemas)
     expect((await api.admin('POST', '/schemas', { collectionName, schema: { ...more, fields } })).text).toMatch(
@@ -180,6 +180,16 @@ describe('a link to any collection', () => {
     const { status, text: words } = await api.admin('POST', '/log/undo', undo)
     expect(status, words).toBe(200)
     expect(await stored()).toEqual({ collection: 'tag', item_id: ids.tag })
+  })
+
+  it('is put back by an undo where its row is in the trash by now', async () => {
+    const { headers } = await change({ item_id: ids.other })
+    const requestId = headers['x-request-id']
+    expect((await api.admin('DELETE', `/items/tag/${ids.tag}`)).status).toBe(200)
+    const { status, text: words } = await api.admin('POST', '/log/undo', { requestId })
+    expect(status, words).toBe(200)
+    expect(await stored()).toEqual({ collection: 'tag', item_id: ids.tag })
+    expect((await api.admin('PATCH', `/items/tag/${ids.tag}`, { deletedAt: null })).status).toBe(200)
   })
 })
 

@@ -23,8 +23,9 @@ import {
 import { guardDelete, guardInserts, guardRow, guardRows, guardTrees } from './guard.ts'
 import { beforeGone, beforeRow, meetsHooks, noteWritten } from './hooking.ts'
 import { noTenant, type TenantOfRow, tenantFirst, tenantOf, withTenant } from './nested-tenants.ts'
-import { type Reference, readPayload, referenceOf } from './payload.ts'
+import { readPayload } from './payload.ts'
 import { type ChildSet, type Element, inTurn, openWrite, type Tree, type TreeParent } from './plan.ts'
+import { type Reference, referenceOf } from './references.ts'
 import {
   type ChangedId,
   changedId,

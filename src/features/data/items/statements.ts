@@ -12,7 +12,8 @@ import { isMoment } from '../../../query/moments.ts'
 import { resolveCondition } from '../../../query/resolve.ts'
 import { createParams, ident, literal, type Params } from '../../../query/sql.ts'
 import { type Cell, type InsertCondition, partOfParent, type Write, type WriteContext } from './context.ts'
-import { mayWrite, type Payload, type Reference, referenceSql } from './payload.ts'
+import { mayWrite, type Payload } from './payload.ts'
+import { type Reference, referenceSql } from './references.ts'
 
 /** A row to write; references are by the name of their column. */
 export type RowToWrite = Pick<Payload, 'cells' | 'references' | 'sortsLast'>

@@ -4,7 +4,7 @@ import { compileCondition } from '../../../query/compile.ts'
 import { createParams, ident, literal, type Params } from '../../../query/sql.ts'
 import { isJunction, type WriteAction, type WriteContext } from './context.ts'
 import type { KeyContest, StoredKey, StoredKeys } from './foreign-keys.ts'
-import { isShown, maySee, readRule } from './payload.ts'
+import { isShown, maySee, readRule } from './references.ts'
 import { keyCondition, ruleSql } from './statements.ts'
 
 type UpdateContext = WriteContext & { readonly action: WriteAction }
