@@ -1,10 +1,12 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { type Api, type Call, startApi } from '../support/api.ts'
+import { type Api, startApi } from '../support/api.ts'
+import { undoBed } from '../support/undo.ts'
 
 /** Undo in collections with soft delete, where rows are in the trash (docs/undo.md). */
 
 let api: Api
 const collections = ['author', 'editor', 'house', 'tag', 'book', 'book_tag', 'page', 'note', 'poem'] as const
+const { all, ok, make, undo, clear } = undoBed(() => api, collections)
 
 const text = { type: 'String' }
 const serial = { type: 'Integer', primaryKey: true, defaultValue: { type: 'AUTOINCREMENT' } }
@@ -56,22 +58,9 @@ beforeAll(async () => {
   })
 })
 
-beforeEach(() => api.sql(`truncate ${collections.join(', ')} cascade`))
+beforeEach(() => clear())
 
-const rows = async (table: string) =>
-  (
-    await api.sql(`select to_jsonb(t) - 'updatedAt' - 'userUpdated_Id' as row from "${table}" t order by t.id::text`)
-  ).map(({ row }) => JSON.stringify(row))
-const all = async () => Object.fromEntries(await Promise.all(collections.map(async (name) => [name, await rows(name)])))
-const ok = async (answer: ReturnType<Call>) => {
-  const { status, body, headers, text: words } = await answer
-  if (status >= 300) throw new Error(`${status} ${words}`)
-  return { data: body?.data, id: String(headers['x-request-id']) }
-}
-const make = async (collection: string, values: object) =>
-  (await ok(api.admin('POST', `/items/${collection}`, values))).data.id
 const gone = async (collection: string, id: number) => (await ok(api.admin('DELETE', `/items/${collection}/${id}`))).id
-const undo = (body: object, call: Call = api.admin) => call('POST', '/log/undo', body)
 const preview = async (body: object) => (await ok(undo({ ...body, dryRun: true }))).data
 const newest = async () => {
   const [{ position }] = await api.sql('select max(position)::text as position from "svc_AuditLog"')

@@ -1,5 +1,6 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type Api, type Call, startApi } from '../support/api.ts'
+import { undoBed } from '../support/undo.ts'
 
 /** Undo of requests, transactions and what users did (docs/undo.md). */
 
@@ -18,6 +19,7 @@ const collections = [
   'page',
   'page_block',
 ] as const
+const { rows, all, ok, make, undo, clear } = undoBed(() => api, collections)
 
 const text = { type: 'String' }
 const serial = { type: 'Integer', primaryKey: true, defaultValue: { type: 'AUTOINCREMENT' } }
@@ -96,23 +98,10 @@ beforeAll(async () => {
   })
 })
 
-beforeEach(() => api.sql(`truncate ${collections.join(', ')} cascade`))
+beforeEach(() => clear())
 
-const rows = async (table: string) =>
-  (
-    await api.sql(`select to_jsonb(t) - 'updatedAt' - 'userUpdated_Id' as row from "${table}" t order by t.id::text`)
-  ).map(({ row }) => JSON.stringify(row))
-const all = async () => Object.fromEntries(await Promise.all(collections.map(async (name) => [name, await rows(name)])))
-const ok = async (answer: ReturnType<Call>) => {
-  const { status, body, headers, text: words } = await answer
-  if (status >= 300) throw new Error(`${status} ${words}`)
-  return { data: body?.data, id: String(headers['x-request-id']) }
-}
-const make = async (collection: string, values: object) =>
-  (await ok(api.admin('POST', `/items/${collection}`, values))).data.id
 const grants = (collection: string, actions: string[], more: object = {}) =>
   actions.map((action) => ({ collection, action, fields: ['*'], ...more }))
-const undo = (body: object, call: Call = api.admin) => call('POST', '/log/undo', body)
 
 /** Does something and undoes it: everything is as it was; then undoes the undo: everything is as it was in between. */
 async function thereAndBack(act: () => Promise<string>, more: object = {}): Promise<any> {
