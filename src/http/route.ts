@@ -31,13 +31,13 @@ export type Declaration = {
 export const chapters = {
   Items: 'Rows of collections: lists, single items, writes one by one and in bulk, imports and exports.',
   Reports: 'Groups and sums of items.',
-  History: 'What changed: the past of an item, deleted items, requests and what they wrote, undo.',
+  History: 'The past of an item, deleted items, requests and what they wrote, undo.',
   Log: 'The log as a whole: its export, its newest seal and the key that signs them.',
   Changes: 'The changes of items after a cursor, for programs that follow a collection.',
   Files: 'Stored files: upload, resumable upload, download and their records.',
   Assets: 'Stored images in another size or format.',
   Schemas: 'Collections, their fields, indexes and relations.',
-  Permissions: 'What each role may do, and named rules.',
+  Permissions: 'The rights of each role, and named rules.',
   'Signing in': 'Registration and sign-in: with a password, by a link in a mail or by another service.',
   Account: 'The account of the caller: its data, its password, its address, and mails that confirm them.',
   Sessions:
@@ -48,7 +48,7 @@ export const chapters = {
   OAuth: 'Clients that users let in, and their tokens.',
   Tenants: 'Invitations to a tenant, and the tenant that a session works in.',
   Settings:
-    'What the installation is called and how it behaves, what a frontend needs before a sign-in, and kept views of lists.',
+    'The name of the installation and its behaviour, the facts that a frontend needs before a sign-in, and kept views of lists.',
   Templates: 'Templates of mails.',
   Notifications: 'Messages to users inside the application.',
   Webhooks: 'Addresses that are told of changes.',
