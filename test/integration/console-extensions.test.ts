@@ -282,6 +282,7 @@ describeWithBrowser('extensions of the console', () => {
     expect(await shown.locator('iframe').count()).toBe(0)
     await expectAccessible(shown)
     await shown.getByRole('button', { name: 'Load it again' }).click()
+    await expect.poll(() => inside.evaluate('globalThis.results?.done')).toBe('yes')
     await inside.evaluate('location.href = "https://example.com/?stolen"')
     await shown.getByRole('alert').getByText('has left its page').waitFor()
     await shown.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Data', exact: true }).click()

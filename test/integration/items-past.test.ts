@@ -195,7 +195,9 @@ describe('asOf', () => {
   })
 
   it('takes as long as what has changed since: the newer events by index, the rest of the table by its own', async () => {
-    await api.sql(`insert into book (id, title, price) select 10000 + n, 'n' || n, 1 from generate_series(1, 5000) n`)
+    await api.sql(
+      `insert into book (id, title, price) select (select max(id) from book) + n, 'n' || n, 1 from generate_series(1, 5000) n`,
+    )
     await api.sql('analyze book')
     await api.sql('analyze "svc_AuditLog"')
     const point = await cursor()

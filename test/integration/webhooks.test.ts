@@ -450,7 +450,7 @@ describe('simultaneous changes', () => {
     ])
     expect(answers.map(({ status }) => status)).toEqual([200, 200, 200])
     const changed = { name: 'another', actions: ['create'], fields: ['id'], url: to.url }
-    expect(answers[2]!.body.data).toMatchObject(changed)
+    expect(answers.map(({ body }) => body.data)).toContainEqual(expect.objectContaining(changed))
     expect((await api.admin('GET', `/webhooks/${id}`)).body.data).toMatchObject(changed)
     const facts = (await api.log(before)).map(({ entity, action }) => `${entity} ${action}`)
     expect(facts).toEqual(Array(3).fill('svc_Webhook update'))

@@ -7,8 +7,8 @@ export type LockedRow = { readonly table: string; readonly id: string }
 
 /**
  * Sends requests one after the other while another connection has the row locked, and gives their answers. Each of them has
- * come as far as the row by then, and they get it in their order: what the first does, the second finds done by a request
- * that was not there when it was checked.
+ * come as far as the row by then, and the first gets it first: what it does, the others find done by a request that was not
+ * there when they were checked. In which order the others get it is up to PostgreSQL.
  */
 export async function inTurn(
   { database, sql }: Pick<Api, 'database' | 'sql'>,
