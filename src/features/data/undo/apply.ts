@@ -17,7 +17,7 @@ import {
   type StoredValues,
 } from '../items/items.ts'
 import { type OrderedMove, orderOf } from './order.ts'
-import { isServers, type PastRows, type PlannedRow, positionsOf } from './plan.ts'
+import { isServers, type PastRows, type PlannedRow, positionsOf } from './planned-rows.ts'
 import { type RowBefore, rowsMarked, rowsWithin } from './queries.ts'
 
 /** Writes a plan by the pipeline of items, as its caller's own changes. */

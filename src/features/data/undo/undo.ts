@@ -10,24 +10,19 @@ import { parsePoint } from '../../../query/past.ts'
 import { readableFields, resolveCondition, resolveEnv } from '../../../query/resolve.ts'
 import { inTransaction, isScoped, isTenanted, type Requester } from '../items/items.ts'
 import { applyPlan, clearedOf, requireUndoable } from './apply.ts'
+import { withConflicts } from './conflicts.ts'
 import {
   type ExcludedRows,
   isProtected,
-  isSettled,
   largestUndo,
   lockAll,
-  type PastRows,
-  type PlannedRow,
-  pastOfLog,
   planReversals,
   planUndo,
-  type Reason,
   type RowReversal,
   reversalsOf,
-  settableFields,
   type UndoPlan,
-  withReferences,
 } from './plan.ts'
+import { isSettled, type PastRows, type PlannedRow, pastOfLog, type Reason, settableFields } from './planned-rows.ts'
 import {
   causedBy,
   changesOf,
@@ -480,7 +475,7 @@ async function planState(deps: UndoReads, tx: Tx, part: RestoredPart, state: Pas
       ? await fromLog(deps, tx, part, state.at)
       : await fromBackup(deps, tx, part, await state.load(tx))
   const { rows, kept } = await planReversals(deps, tx, found.reversals, found.past, { compared: true })
-  return { ...found, rows: await withReferences(tx, deps.catalog.current(), rows, found.past), kept }
+  return { ...found, rows: await withConflicts(tx, deps.catalog.current(), rows, found.past), kept }
 }
 
 type Found = { readonly reversals: readonly RowReversal[]; readonly past: PastRows; readonly at: string }
@@ -577,7 +572,7 @@ async function withoutImpossible(
     if (impossible.length === 0) return { left, skipped }
     skipped.push(...impossible)
     const possible = left.filter((row) => !isImpossible(row)).map(withoutRelations)
-    left = await withReferences(db, deps.catalog.current(), possible, past)
+    left = await withConflicts(db, deps.catalog.current(), possible, past)
   }
 }
 
