@@ -37,7 +37,7 @@ export const commands: Readonly<Record<string, ListedCommand>> = {
     load: () => import('./doctor.ts'),
   },
   erase: {
-    about: 'erases the images of one item from the log, for ever',
+    about: 'erases the recorded values of one item from the log, permanently',
     load: async () => (await import('./history.ts')).erase,
   },
   'export-tenant': {

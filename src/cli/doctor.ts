@@ -9,7 +9,7 @@ export const usage = `Usage: daybook doctor [--json]
 Exit codes: 0 everything works, 1 something does not.
 `
 
-/** Says what an installation lacks and how to mend it, one line a check; exit code 1 when something does not work. */
+/** Says what an installation lacks and how to fix it, one line a check; exit code 1 when something does not work. */
 export const run: Command = async (args) => {
   const { json } = parseArgs({ args: [...args], options: { json: { type: 'boolean' } } }).values
   const findings = await findingsHere()

@@ -4,10 +4,10 @@ import { type CommandModule, readOptions } from './command.ts'
 import { withRuntime } from './installation.ts'
 
 const eraseUsage = `Usage: daybook erase --collection NAME --id ID
-  Erases the images of one item from the log, for ever. The item itself is not touched.
+  Erases the recorded values of one item from the log, permanently. The item itself is not touched.
 `
 
-/** Erases the images of one item from the log (docs/history.md). The actor is the platform: the caller has the database. */
+/** Erases the recorded values of one item from the log (docs/history.md). The actor is the platform: the caller has the database. */
 export const erase: CommandModule = {
   usage: eraseUsage,
   run: (args) => {

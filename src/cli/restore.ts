@@ -223,7 +223,7 @@ export const resume: CommandModule = {
     parseArgs({ args: [...args], options: {} })
     return withRuntime(async (runtime) => {
       const wasHeld = await resumeEffects(runtime)
-      process.stdout.write(wasHeld ? 'resumed\n' : 'nothing was held\n')
+      process.stdout.write(wasHeld ? 'resumed\n' : 'nothing is held\n')
     })
   },
 }

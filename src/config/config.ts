@@ -300,7 +300,6 @@ function checkRules(draft: CheckedDraft, reading: ConfigReading, options: RuleOp
   checkSecretKeys(draft, reading, options)
   checkAdmin(draft, reading)
   checkRoles(draft, reading)
-  checkMetricsToken(draft, reading)
   checkPasswordHashCost(draft, reading)
   checkMcpPath(draft, reading)
   checkNeeds(draft, reading, options)
@@ -347,13 +346,6 @@ function checkAdmin({ parsed }: CheckedDraft, reading: ConfigReading): void {
     complain(reading, 'ADMIN_PASSWORD', 'repeats the e-mail address of the account')
   else if (password.length < passwordLength.min || password.length > passwordLength.max)
     complain(reading, 'ADMIN_PASSWORD', `is not ${passwordLength.min} to ${passwordLength.max} characters long`)
-}
-
-/** Nothing counts the guesses at it. */
-function checkMetricsToken({ parsed }: CheckedDraft, reading: ConfigReading): void {
-  const { metricsToken = '' } = parsed.observability
-  if (metricsToken !== '' && !/^\S{16,}$/.test(metricsToken))
-    complain(reading, 'METRICS_TOKEN', 'is not at least 16 characters without blanks')
 }
 
 /** A cheaper hash is for tests: with a stolen table, an attacker tries that many times more passwords. */

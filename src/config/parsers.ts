@@ -46,7 +46,7 @@ export function integer(bounds: { min: number; max?: number; unit?: string }): P
 export function clamped(bounds: { min: number; max: number; unit?: string }): Parser<number> {
   const { values } = integer(bounds)
   return {
-    values: `${values}; others are taken for the nearest`,
+    values: `${values}; other values become the nearest allowed one`,
     parse: (text) => {
       if (!/^-?\d+$/.test(text)) return { problem: `is not a ${values}` }
       const value = Math.min(Math.max(Number(text), bounds.min), bounds.max)

@@ -111,7 +111,7 @@ function readVariable<T>(variable: Variable<T>, reading: ConfigReading, prefix: 
     if (outcome.doubt !== undefined) reading.findings.warnings.push(`${name}: ${quote(text)} ${outcome.doubt}`)
     return outcome.value
   }
-  const shown = variable.secret ? 'its value (not shown)' : quote(outcome.culprit ?? text)
+  const shown = variable.secret ? 'the value (not shown)' : quote(outcome.culprit ?? text)
   addProblem(reading.findings, { variable: name, message: `${shown} ${outcome.problem}`, doc: variable.doc })
   return fallbackValue(variable, reading.environment)
 }

@@ -45,7 +45,7 @@ import { checkBacklog, checkBackups, checkConsumers, checkSchedules, checkTasks,
 
 /**
  * Looks at everything an installation stands on, changes nothing, and says what it found, in the order in which one would
- * mend it. Bad configuration and an absent database are findings like others. No finding holds a secret.
+ * fix it. Bad configuration and an absent database are findings like others. No finding holds a secret.
  */
 export async function examine(env: Env, now: () => number = Date.now): Promise<readonly Finding[]> {
   const { config, findings } = readConfiguration(env)

@@ -12,7 +12,7 @@ export async function checkExtensionFiles(config: Config): Promise<Finding[]> {
     const found = findExtensions(config)
     const files = found.map(({ file }) => file)
     const wrong = files.length === 0 ? [] : await unreadable(files)
-    if (wrong.length > 0) return wrong.map(([file, reason]) => problem(check, `${file}: ${reason}`, mend))
+    if (wrong.length > 0) return wrong.map(([file, reason]) => problem(check, `${file}: ${reason}`, remedy))
     return found.length === 0 ? [] : [ok(check, `${found.length} can be read in EXTENSIONS_DIR`)]
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
@@ -20,7 +20,7 @@ export async function checkExtensionFiles(config: Config): Promise<Finding[]> {
   }
 }
 
-const mend = 'correct the file: no process that loads it starts before (docs/extensions.md)'
+const remedy = 'correct the file: no process that loads it starts before (docs/extensions.md)'
 
 /**
  * In a process of its own, since Node warns of its reader of TypeScript, which is experimental, where it is used. It reads

@@ -5,7 +5,7 @@ export type Finding = {
   readonly status: 'ok' | 'warning' | 'problem'
   /** One line. */
   readonly says: string
-  /** The way to mend it, one line. */
+  /** The way to fix it, one line. */
   readonly remedy?: string
 }
 

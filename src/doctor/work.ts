@@ -62,7 +62,7 @@ export async function checkBacklog(db: Reader): Promise<Finding[]> {
           warning(
             'dead letters',
             `${dead} in ${name}`,
-            'look at GET /ops/jobs?state=dead, mend the cause, then redrive them',
+            'look at GET /ops/jobs?state=dead, fix the cause, then redrive them',
           ),
         ]
       : []),
@@ -103,7 +103,7 @@ export async function checkConsumers(db: Reader): Promise<Finding[]> {
   const states = await consumerStates(db)
   const found = states.flatMap(({ name, state, reason, lagSeconds, setAside }) => [
     ...(state === 'halted'
-      ? [problem('consumers', `${name} has halted: ${reason}`, `mend it, then npx daybook consumers skip ${name}`)]
+      ? [problem('consumers', `${name} has halted: ${reason}`, `fix it, then npx daybook consumers skip ${name}`)]
       : []),
     ...(state === 'stopped'
       ? [problem('consumers', `${name} has stopped: ${reason}`, `npx daybook consumers reset ${name} --to beginning`)]

@@ -483,8 +483,8 @@ function cursorIn(place: string): Cursor {
   try {
     return parseCursor(place)
   } catch (cause) {
-    const known = 'a time such as 2026-03-14T09:26:53Z, a cursor, now and beginning'
-    throw new AppError(400, `${JSON.stringify(place)} is none of ${known}`, { code: 'INVALID_CURSOR', cause })
+    const known = 'a time such as 2026-03-14T09:26:53Z, a cursor, now or beginning'
+    throw new AppError(400, `${JSON.stringify(place)} is not ${known}`, { code: 'INVALID_CURSOR', cause })
   }
 }
 

@@ -106,7 +106,7 @@ describe('POST /auth/password/reset', () => {
 
   it('says what to do about a link that is not trusted, and where none is, and names no address', async () => {
     const body = { email: 'a@example.com', link: 'http://localhost:3000' }
-    const hints = ['Must be the address of a front end in AUTH_APP_URL', 'trusts no front end yet']
+    const hints = ['Must be the address of a frontend in AUTH_APP_URL', 'trusts no frontend yet']
     const answers = [await ask(body), await other.anonymous('POST', '/auth/password/reset', body)]
     for (const [i, answer] of answers.entries()) {
       expect(answer).toMatchObject({ status: 400, body: { message: 'Invalid link' } })
@@ -120,7 +120,7 @@ describe('POST /auth/password/reset', () => {
     for (const mode of [{}, { mode: 'link' }]) {
       const answer = await ask({ email: 'a@example.com', ...mode })
       expect(answer).toMatchObject({ status: 400, body: { message: 'Invalid link' } })
-      expect(answer.body.details).toMatch(/^link is missing\. Must be the address of a front end/)
+      expect(answer.body.details).toMatch(/^link is missing\. Must be the address of a frontend/)
     }
   })
 })

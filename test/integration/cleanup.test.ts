@@ -194,7 +194,7 @@ describe('expired rows', () => {
     expect(await column(`select count(*)::int from "svc_RateLimit" where key like 'many%'`)).toEqual([0])
   })
 
-  /** A table that is added with an expiry belongs into the cleanup, or here with the reason why not. */
+  /** A table that is added with an expiry belongs in the cleanup, or here with the reason why not. */
   it('names every column that ends something', async () => {
     const found = await column(`select table_name || '.' || column_name from information_schema.columns
       where table_schema = 'public' and column_name in ('expiresAt', 'endsAt') order by 1`)

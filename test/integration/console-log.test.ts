@@ -27,7 +27,7 @@ describeWithBrowser('the log explorer', () => {
     onTestFinished(() => page.close())
     await page.clock.install()
     await page.reload()
-    await page.getByText('Nothing happened that fits').waitFor()
+    await page.getByText('No matching events').waitFor()
     await page.getByLabel('Follow').check()
     await waitFor(() => at(page).get('follow') === 'true')
     await make('shelf', 'first')
@@ -80,7 +80,7 @@ describeWithBrowser('the log explorer', () => {
     await page.getByLabel('Time').selectOption('24')
     await waitFor(() => at(page).get('from') === null)
     await drag(0, 5)
-    await page.getByText('Nothing happened that fits').waitFor()
+    await page.getByText('No matching events').waitFor()
     // Somebody else opens the address that was shared, and sees the same.
     const other = await console_.visit(shared.replace(`${console_.address}/console`, ''))
     await requests(other.page).first().waitFor()

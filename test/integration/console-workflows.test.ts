@@ -44,7 +44,7 @@ describeWithBrowser('workflows', () => {
     }
     await nodeOf(page, /^start Trigger/).click()
     await add('Condition')
-    await page.getByLabel('What to mend').getByText('conditions are missing').waitFor()
+    await page.getByLabel('What to fix').getByText('conditions are missing').waitFor()
     const inspector = page.getByLabel('Node condition-1')
     await inspector.getByLabel('Conditions').fill('[{"field": "trigger.name", "operator": "is_not_empty"}]')
     await page.getByText('conditions are missing').waitFor({ state: 'detached' })
@@ -154,8 +154,8 @@ describeWithBrowser('workflows', () => {
     )
     await api.admin('POST', '/workflows', { id: 'watched', name: 'Watched', flow_data: flow })
     const { page, wrong } = await it_.visit('/workflows/watched')
-    await page.getByLabel('What to mend').waitFor({ state: 'detached' })
-    await page.getByText('1 node has something to mend').waitFor()
+    await page.getByLabel('What to fix').waitFor({ state: 'detached' })
+    await page.getByText('1 node has something to fix').waitFor()
     const port = (await canvas(page).getByRole('button', { name: 'Connect fails' }).boundingBox())!
     const free = nodeOf(page, /^free/)
     const target = (await free.boundingBox())!
@@ -163,7 +163,7 @@ describeWithBrowser('workflows', () => {
     await page.mouse.down()
     await page.mouse.move(target.x + 40, target.y + 20, { steps: 5 })
     await page.mouse.up()
-    await page.getByText('1 node has something to mend').waitFor({ state: 'detached' })
+    await page.getByText('1 node has something to fix').waitFor({ state: 'detached' })
     const before = (await free.boundingBox())!
     await page.mouse.move(before.x + 40, before.y + 20)
     await page.mouse.down()
@@ -219,7 +219,7 @@ describeWithBrowser('workflows', () => {
     await page.getByLabel('Node a').getByLabel('Variables').fill('{"a": 2')
     await nodeOf(page, /^b Variables/).click()
     await page.getByLabel('Node b').getByLabel('Name', { exact: true }).fill('Other')
-    await page.getByText(/^To save, mend variables of a: This is no JSON/).waitFor()
+    await page.getByText(/^To save, fix variables of a: This is no JSON/).waitFor()
     await page.getByText('not saved', { exact: true }).waitFor()
     expect(await save.isDisabled()).toBe(true)
     await nodeOf(page, /^a Variables/).click()

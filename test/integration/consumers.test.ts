@@ -388,7 +388,7 @@ describe('a consumer that lags', () => {
     await waitFor(async () => (await handled([1, 2, 3])) >= 2 && (await handled([4, 5])) === 3)
     await stop(2000)
     await expect(moveTo(api.runtime, 'nobody', 'now')).rejects.toThrow('There is no consumer "nobody"')
-    await expect(moveTo(api.runtime, 'told', 'somewhere')).rejects.toThrow('"somewhere" is none of a time such as')
+    await expect(moveTo(api.runtime, 'told', 'somewhere')).rejects.toThrow('"somewhere" is not a time such as')
   })
 })
 

@@ -145,7 +145,7 @@ describe('an S3 service', () => {
     bucket.close()
   })
 
-  it('is checked by doctor, which says what to mend', async () => {
+  it('is checked by doctor, which says what to fix', async () => {
     const look = async (more: Record<string, string>) =>
       (await examine({ ...testEnv(api.database.url), STORAGE_SERVICES_ENABLED: 's3', ...s3.env('S3'), ...more }))
         .filter(({ check }) => check === 'storage')

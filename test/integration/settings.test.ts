@@ -98,7 +98,7 @@ describe('PATCH /settings', () => {
 
   it.each<[unknown, string[]]>([
     [{ default: { web: 'two', mobile: 1.5 } }, ['.default.web: expected a whole', '.default.mobile: expected a whole']],
-    [{ web: 2 }, ['.web: belongs into .default, as default.web']],
+    [{ web: 2 }, ['.web: belongs in .default, as default.web']],
     [{ defaults: {} }, ['.defaults: unknown; there are default and roles']],
     [{ default: { desktop: 1 } }, ['.default.desktop: unknown; there are web and mobile']],
     [{ roles: { user: { web: 1 } } }, ['.roles.user: expected the id of a role']],

@@ -280,7 +280,7 @@ describe('daybook doctor', () => {
     expect(lines).toContain('ok       notifications     NOTIFY reaches LISTEN')
   })
 
-  it('says what does not work and how to mend it, with the exit code 1, and no secret', async () => {
+  it('says what does not work and how to fix it, with the exit code 1, and no secret', async () => {
     const env: Record<string, string> = { ...testEnv('postgres://u:pass9word@127.0.0.1:1/d'), PORT: 'many' }
     const { code, lines } = await run(['doctor', '--json'], env)
     const { findings } = JSON.parse(lines.join('\n'))

@@ -71,14 +71,14 @@ describe('renderTemplate', () => {
 
 Hello Ada,
 
-please confirm that this e-mail address is yours. The link works for 24 hours.
+Please confirm that this e-mail address is yours. The link works for 24 hours.
 
 Confirm e-mail address (https://app.example/auth/verify-email/abc)
 
 If the button does not work, copy this address into your browser:
 https://app.example/auth/verify-email/abc
 
-If you did not create an account at House & Co, do not confirm: ignore this mail.
+If you did not create an account at House & Co, ignore this mail.
 
 House & Co · 2026
 `)

@@ -105,7 +105,7 @@ export function TextField({ label, note, hint, error, ...input }: Around & Omit<
   )
 }
 
-/** Takes the files that were chosen out of the input, so that the same ones can be chosen again, mended. */
+/** Takes the files that were chosen out of the input, so that the same ones can be chosen again, corrected. */
 export function takeFiles(input: HTMLInputElement): readonly File[] {
   const files = [...(input.files ?? [])]
   input.value = ''

@@ -19,7 +19,12 @@ const inProductionOnly = { production: 'true', otherwise: 'false' }
 
 export const auth = group('Accounts and sessions', {
   secretKey: secret(
-    variable('SECRET_KEY', text, '', 'Key that signs tokens; required, at least 32 characters in production'),
+    variable(
+      'SECRET_KEY',
+      text,
+      '',
+      'Key that signs tokens; npm start makes one up, otherwise required; at least 32 characters in production',
+    ),
   ),
   secretKeyPrevious: optionalSecret(
     'SECRET_KEY_PREVIOUS',

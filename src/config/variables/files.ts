@@ -55,7 +55,7 @@ export const files = group('Files', {
     'TUS_EXPIRY_HOURS',
     integer({ min: 1, max: 8760 }),
     '24',
-    'How long a resumable upload may be gone on with',
+    'How long a resumable upload may be continued',
   ),
   retentionDays: variable(
     'FILE_RETENTION_DAYS',

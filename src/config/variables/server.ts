@@ -6,6 +6,7 @@ import {
   integer,
   list,
   mapped,
+  matching,
   milliseconds,
   oneOf,
   pairs,
@@ -47,7 +48,7 @@ export const server = group('Server', {
     'BODY_SIZE_LIMIT',
     size('b'),
     '20mb',
-    'Largest JSON request body; 1mb at most of callers without a session or an API key',
+    'Largest JSON request body; 1mb at most for callers without a session or an API key',
   ),
   exposeErrorDetails: variable(
     'EXPOSE_ERROR_DETAILS',
@@ -140,7 +141,7 @@ export const openapi = group('OpenAPI', {
 /* Logs, metrics and traces. */
 
 export const log = group('Logs and their retention', {
-  level: variable('LOG_LEVEL', oneOf('trace', 'debug', 'info', 'warn', 'error'), 'info', 'Least level that is logged'),
+  level: variable('LOG_LEVEL', oneOf('trace', 'debug', 'info', 'warn', 'error'), 'info', 'Lowest level that is logged'),
   warnStack: variable('LOG_WARN_STACK', boolean, 'false', 'Stack traces on warnings'),
   auditCleanupEnabled: variable('AUDIT_LOG_CLEANUP_ENABLED', boolean, 'false', 'Delete old rows of the change log'),
   auditRetentionDays: variable(
@@ -170,7 +171,7 @@ export const log = group('Logs and their retention', {
   sealFile: optional(
     'LOG_SEAL_FILE',
     text,
-    'File that the workers append the heads of the sealed log to; without one none',
+    'File that the workers append the heads of the sealed log to; without it, none is written',
   ),
   emailCleanupEnabled: variable('EMAIL_LOG_CLEANUP_ENABLED', boolean, 'false', 'Delete old rows of the mail log'),
   emailRetentionDays: variable(
@@ -184,7 +185,7 @@ export const log = group('Logs and their retention', {
 export const observability = group('Metrics and traces', {
   metricsToken: optionalSecret(
     'METRICS_TOKEN',
-    text,
+    matching(/^\S{16,}$/, 'text of at least 16 characters without blanks'),
     'Bearer token that may read the metrics, as administrators may (docs/observability.md)',
   ),
   metricsPort: optional(

@@ -143,7 +143,7 @@ export const workflows = group('Workflows', {
     'WORKFLOW_SCRIPT_PROCESSES',
     count(1, 64),
     '2',
-    'Processes that run scripts, of each process of ours that has any',
+    'Script processes of each web process or worker that runs scripts',
   ),
   concurrency: variable('WORKFLOW_CONCURRENCY', count(1, 1000), '64', 'Executions that one worker runs at a time'),
   executionRetentionDays: variable(

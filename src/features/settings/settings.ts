@@ -512,7 +512,7 @@ function sessionLimitsProblems(value: unknown): readonly string[] {
   const { default: fallback, roles, ...others } = value as Record<string, unknown>
   const unknown = Object.keys(others).map((name) =>
     name === 'web' || name === 'mobile'
-      ? `.${name}: belongs into .default, as default.${name}`
+      ? `.${name}: belongs in .default, as default.${name}`
       : `.${name.slice(0, 64)}: unknown; there are default and roles`,
   )
   if (roles !== undefined && !isObject(roles))

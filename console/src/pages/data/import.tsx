@@ -330,8 +330,8 @@ function Found({ findings: { rows, complete, changes, skipsHooks, failed, errors
       ) : (
         <Note kind="warning">
           {complete ? '' : 'At least '}
-          {failed.toLocaleString()} of {rows.toLocaleString()} rows cannot be imported, so none would be. Mend the file,
-          or leave columns out, and try it again.
+          {failed.toLocaleString()} of {rows.toLocaleString()} rows cannot be imported, so none would be. Correct the
+          file, or leave columns out, and try it again.
         </Note>
       )}
       {skipsHooks && (

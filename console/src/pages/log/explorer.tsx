@@ -98,7 +98,7 @@ export function LogExplorer() {
         <section className={styles.list} aria-label="Requests">
           {requests.error !== null && <Problem error={requests.error} onRetry={() => void requests.refetch()} />}
           {requests.isPending && <Loading />}
-          {requests.isSuccess && entries.length === 0 && <Empty title="Nothing happened that fits" />}
+          {requests.isSuccess && entries.length === 0 && <Empty title="No matching events" />}
           <ul>
             {entries.map((entry) => (
               <li key={entry.requestId ?? entry.position}>

@@ -22,7 +22,7 @@ type SectionInfo = {
 
 const sections: Readonly<Record<SectionName, SectionInfo>> = {
   health: {
-    description: 'What the installation lacks, and how to mend it.',
+    description: 'What the installation lacks, and how to fix it.',
     component: lazy(async () => ({ default: (await import('./health.tsx')).Health })),
   },
   jobs: {

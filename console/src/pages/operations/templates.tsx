@@ -131,7 +131,7 @@ function NewTemplate({ onClose, onMade }: NewProps) {
       </Field>
       <TextField
         label="Type"
-        hint="What mails name it by; the one it begins as unless given"
+        hint="Name of the template. Defaults to the type chosen above."
         value={name}
         onChange={({ target }) => setName(target.value)}
       />

@@ -204,7 +204,7 @@ function Profile({ user }: { readonly user: User }) {
         />
         <TextField label="Phone" type="tel" {...field('phone')} />
         {user.status !== undefined && !isOwn && (
-          <Field label="State" hint="Any but active ends sessions, keys and mailed links for good.">
+          <Field label="State" hint="Any state other than active ends sessions, keys and mailed links for good.">
             {(attributes) => (
               <Select
                 {...attributes}

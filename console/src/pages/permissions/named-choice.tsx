@@ -62,7 +62,7 @@ export function NamedChoice({ chosen, rules, onChoose, onOwn }: NamedChoiceProps
             </p>
           )}
           <p className={styles.hint}>
-            Of several, an item passes that meets one of them, and the fields of all are open.
+            With several rules, an item needs to meet only one, and the fields of all rules are granted.
           </p>
           <Link to="/permissions/rules">Edit named rules</Link>
         </div>

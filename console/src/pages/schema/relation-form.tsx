@@ -141,7 +141,7 @@ export function RelationForm({ collection, taken, isInline = false, action, onDo
         {!isInline && (
           <TextField
             label="Name on the other side"
-            hint="Rows there then show the rows here; empty for none."
+            hint="Adds a relation of this name to the other collection. Leave empty for none."
             value={alias}
             onChange={({ target }) => set({ alias: target.value })}
           />

@@ -164,7 +164,7 @@ function AsMigration({ change }: { readonly change: Change }) {
       <div className={styles.migration}>
         <TextField
           label="Name of the migration"
-          hint="The file belongs into the folder of migrations (MIGRATIONS_DIR); “migrate run” makes the change there. Nothing changes now."
+          hint="The file belongs in the folder of migrations (MIGRATIONS_DIR); “migrate run” makes the change there. Nothing changes now."
           placeholder="add price"
           value={name}
           onChange={({ target }) => setName(target.value)}

@@ -24,7 +24,7 @@ const clickDistance = 4
 /** The name of a node for screen readers, with its state and its faults. */
 export function spoken(node: FlowNode, { findings, states }: Pick<GraphProps, 'findings' | 'states'>): string {
   const problems = findings.filter(({ nodeId }) => nodeId === node.id).length
-  const words = [`${nameOf(node)} ${titleOf(node.type)}`, states.get(node.id), problems > 0 && `${problems} to mend`]
+  const words = [`${nameOf(node)} ${titleOf(node.type)}`, states.get(node.id), problems > 0 && `${problems} to fix`]
   return words.filter((word) => word).join(', ')
 }
 

@@ -41,7 +41,7 @@ export function Inspector(props: InspectorProps) {
         )}
       </header>
       {own.length > 0 && (
-        <ul className={styles.findings} aria-label="What to mend">
+        <ul className={styles.findings} aria-label="What to fix">
           {own.map(({ code, message, isWarning }) => (
             <li key={`${code} ${message}`} data-warning={isWarning}>
               {message}

@@ -159,7 +159,7 @@ function TriggerFields({ draft, set }: TriggerProps) {
           />
           <Choice
             label="Action"
-            hint="With .after once it is done; else within the change, which a failure refuses."
+            hint="`.after` runs once the change is saved. The others run before it, and a failure refuses the change."
             value={draft.trigger_hook_action ?? ''}
             options={['', ...hookActions]}
             onChange={(action) => set({ trigger_hook_action: action })}

@@ -321,7 +321,7 @@ function Broken({ state }: GraphProps) {
     <Note kind="warning">
       {broken.map(({ node, name = 'data', error }) => (
         <div key={`${node} ${name}`}>
-          To save, mend {name} of {named.get(node)}: {error}
+          To save, fix {name} of {named.get(node)}: {error}
         </div>
       ))}
     </Note>
@@ -341,7 +341,7 @@ function General({ findings }: Pick<GraphProps, 'findings'>) {
       ))}
       {nodes > 0 && (
         <div>
-          {nodes} {nodes === 1 ? 'node has' : 'nodes have'} something to mend before the workflow can be active.
+          {nodes} {nodes === 1 ? 'node has' : 'nodes have'} something to fix before the workflow can be active.
         </div>
       )}
     </Note>
@@ -376,7 +376,7 @@ function NodeList(props: GraphProps) {
               })}
           </span>
           {props.states.has(node.id) && <Badge tone="info">{props.states.get(node.id)}</Badge>}
-          {props.findings.some(({ nodeId }) => nodeId === node.id) && <Badge tone="warn">to mend</Badge>}
+          {props.findings.some(({ nodeId }) => nodeId === node.id) && <Badge tone="warn">to fix</Badge>}
         </li>
       ))}
     </ol>

@@ -260,8 +260,8 @@ function isPathAt(origin: string, address: string): boolean {
 function untrusted(deps: Configuration & CurrentSettings, refusal: string, isMissing = false): AppError {
   const wanted =
     trustedAddresses(deps).length === 0
-      ? 'This installation trusts no front end yet: name the address of yours in AUTH_APP_URL, or as app_url in the settings'
-      : 'Must be the address of a front end in AUTH_APP_URL or in the settings (app_url, project_url), or a path there'
+      ? 'This installation trusts no frontend yet: name the address of yours in AUTH_APP_URL, or as app_url in the settings'
+      : 'Must be the address of a frontend in AUTH_APP_URL or in the settings (app_url, project_url), or a path there'
   const details = isMissing ? `link is missing. ${wanted}` : wanted
   return new AppError(400, refusal, { details, members: { details } })
 }

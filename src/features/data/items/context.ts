@@ -164,7 +164,7 @@ export type LastingEffect = {
   readonly count: number
 }
 
-/** Values of columns that no payload sets, and what belongs into the transaction that writes them. */
+/** Values of columns that no payload sets, and what belongs in the transaction that writes them. */
 export type Restoration = { readonly values: PlatformValues['values']; readonly during: (tx: Tx) => Promise<void> }
 
 /** The grant that opens a field: one that names it, `*` too, or none at all. */

@@ -44,7 +44,7 @@ async function statementsOf(text: string): Promise<readonly (ParsedStatement | {
       object: '',
       lock: 'none',
       why: error.message,
-      safeWay: 'Mend the statement.',
+      safeWay: 'Fix the statement.',
     }
     return [{ problem }]
   }
@@ -338,7 +338,7 @@ type LockRule = {
 
 /** Every rule. Locks and rewrites are proven against PostgreSQL in `test/integration/migrations-lint.test.ts`. */
 export const rules = {
-  syntax: { lock: 'none', why: 'The statement does not parse.', safeWay: 'Mend the statement.' },
+  syntax: { lock: 'none', why: 'The statement does not parse.', safeWay: 'Fix the statement.' },
   'index-not-concurrent': {
     lock: 'SHARE',
     why: 'Writes wait until the whole table is indexed.',

@@ -187,7 +187,7 @@ const reasons: Readonly<Record<MigrationStatus, string>> = {
   running: 'it is running',
   completed: 'it is completed',
   failed:
-    'it has failed; when its cause is mended, retry it by daybook migrate retry or set its status to pending, or mark it as completed where its changes are there',
+    'it has failed; when its cause is fixed, retry it by daybook migrate retry or set its status to pending, or mark it as completed where its changes are there',
   skipped: 'it is skipped',
 }
 

@@ -224,7 +224,7 @@ async function keep(
   return { delivery: { outcome: 'accepted', response: 'kept' }, subject: recordedSubject }
 }
 
-/** A broken template does not mend itself between attempts, and a file that is gone does not come back. */
+/** A broken template does not fix itself between attempts, and a file that is gone does not come back. */
 async function composeOrFail(
   deps: MailReads,
   toSend: MailToSend,

@@ -147,22 +147,22 @@ export const builtInTemplates: Readonly<Record<TemplateType, Template>> = {
       heading: 'Confirm your e-mail address',
       content: `
 <p>Hello{% if name != '' %} {{ name }}{% endif %},</p>
-<p>please confirm that this e-mail address is yours. The link works for 24 hours.</p>
+<p>Please confirm that this e-mail address is yours. The link works for 24 hours.</p>
 ${button('{{ verificationLink }}', 'Confirm e-mail address')}
-<p class="quiet">If you did not create an account at {{ project_name }}, do not confirm: ignore this mail.</p>`,
+<p class="quiet">If you did not create an account at {{ project_name }}, ignore this mail.</p>`,
     }),
   },
   email_change: {
     subject: 'Confirm your new e-mail address for {{ project_name }}',
     body: page({
-      preheader: 'Confirm that your account is to have this e-mail address.',
+      preheader: 'Confirm the new e-mail address of your account.',
       heading: 'Confirm your new e-mail address',
       content: `
 <p>Hello{% if name != '' %} {{ name }}{% endif %},</p>
-<p>the account{% if oldEmail != '' %} with the address {{ oldEmail }}{% endif %} at {{ project_name }} is to have this e-mail address from now on. It is signed in to,
-and gets its mail, by this address when you confirm. The link works for 24 hours.</p>
+<p>You asked to change the e-mail address of your account{% if oldEmail != '' %} ({{ oldEmail }}){% endif %} at {{ project_name }} to this one. After you confirm, you sign in with this
+address and receive mail here. The link works for 24 hours.</p>
 ${button('{{ verificationLink }}', 'Confirm new e-mail address')}
-<p class="quiet">If you did not ask for this, do not confirm, or the account of somebody else has your address: ignore this mail.</p>`,
+<p class="quiet">If you did not ask for this, ignore this mail. If you confirm, somebody else's account gets your address.</p>`,
     }),
   },
   email_change_notice: {
@@ -172,8 +172,8 @@ ${button('{{ verificationLink }}', 'Confirm new e-mail address')}
       heading: 'Your e-mail address is being changed',
       content: `
 <p>Hello{% if name != '' %} {{ name }}{% endif %},</p>
-<p>your account at {{ project_name }} is to have the e-mail address {{ newEmail }} instead of this one, as soon as that is confirmed.</p>
-<p class="quiet">If it was not you, set a new password at once: that ends the change, and all sessions of your account.</p>`,
+<p>Somebody asked to change the e-mail address of your account at {{ project_name }} to {{ newEmail }}. The change takes effect once the new address is confirmed.</p>
+<p class="quiet">If it was not you, set a new password at once. That cancels the change and ends all sessions of your account.</p>`,
     }),
   },
   magic_link: {
@@ -183,11 +183,11 @@ ${button('{{ verificationLink }}', 'Confirm new e-mail address')}
       heading: 'Sign in',
       content: `
 <p>Hello{% if name != '' %} {{ name }}{% endif %},</p>
-{% if magicCode != '' %}<p>type this code to sign in. It works once, for 15 minutes.</p>
+{% if magicCode != '' %}<p>Type this code to sign in. It works once, for 15 minutes.</p>
 ${code('{{ magicCode }}')}
-{% else %}<p>follow this link to sign in. It works once, for an hour.</p>
+{% else %}<p>Follow this link to sign in. It works once, for an hour.</p>
 ${button('{{ magicLink }}', 'Sign in')}
-{% endif %}<p class="quiet">If you did not ask to sign in, ignore this mail and give it to nobody.</p>`,
+{% endif %}<p class="quiet">If you did not ask to sign in, ignore this mail and do not pass it on.</p>`,
     }),
   },
   password_reset: {
@@ -197,11 +197,11 @@ ${button('{{ magicLink }}', 'Sign in')}
       heading: 'Set a new password',
       content: `
 <p>Hello{% if name != '' %} {{ name }}{% endif %},</p>
-{% if resetPasswordCode != '' %}<p>type this code to set a new password. It works once, for 15 minutes.</p>
+{% if resetPasswordCode != '' %}<p>Type this code to set a new password. It works once, for 15 minutes.</p>
 ${code('{{ resetPasswordCode }}')}
-{% else %}<p>follow this link to set a new password. It works once, for an hour.</p>
+{% else %}<p>Follow this link to set a new password. It works once, for an hour.</p>
 ${button('{{ resetPasswordLink }}', 'Set a new password')}
-{% endif %}<p class="quiet">If you did not ask for a new password, ignore this mail: yours stays as it is.</p>`,
+{% endif %}<p class="quiet">If you did not ask for a new password, ignore this mail. Your password stays as it is.</p>`,
     }),
   },
   invite: {
@@ -211,7 +211,7 @@ ${button('{{ resetPasswordLink }}', 'Set a new password')}
       heading: 'You are invited to {{ tenant.name }}',
       content: `
 <p>Hello{% if name != '' %} {{ name }}{% endif %},</p>
-<p>you are invited to join {{ tenant.name }} at {{ project_name }}. {% if existing != '' %}Sign in with your account to
+<p>You are invited to join {{ tenant.name }} at {{ project_name }}. {% if existing != '' %}Sign in with your account to
 accept.{% else %}Create your account to accept.{% endif %} The link works for 7 days.</p>
 ${button('{{ inviteLink }}', 'Accept the invitation')}
 <p class="quiet">If you do not know {{ tenant.name }}, you can ignore this mail.</p>`,
@@ -224,7 +224,7 @@ ${button('{{ inviteLink }}', 'Accept the invitation')}
       heading: 'Welcome to {{ project_name }}',
       content: `
 <p>Hello{% if name != '' %} {{ name }}{% endif %},</p>
-<p>your account with the e-mail address {{ user.email }} has been created.</p>
+<p>Your account with the e-mail address {{ user.email }} has been created.</p>
 {% if loginLink != '' %}${button('{{ loginLink }}', 'Sign in')}{% endif %}`,
     }),
   },

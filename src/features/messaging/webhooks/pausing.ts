@@ -11,7 +11,7 @@ export type DeliveryWrites = SightReads & Writes
 /** Pauses a webhook and tells its owner, by mail and by a notification. Its place in the log is kept. */
 export async function pause(deps: DeliveryWrites, webhook: Webhook, reason: string): Promise<void> {
   const { id } = webhook
-  const message = `is paused: ${reason}. Changes are kept for it; resume it when this is mended.`
+  const message = `is paused: ${reason}. Changes are kept for it; resume it when this is fixed.`
   const isPaused = await commit(deps, systemActor, async (tx) => {
     if (!(await setStatus(tx, id, 'paused', reason))) return { result: false }
     return { result: true, events: await tellOwner(tx, webhook, 'is paused', message) }

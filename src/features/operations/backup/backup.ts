@@ -397,7 +397,7 @@ async function judge(
   const lost =
     lostOf(header, { hasKey, hasFormer })
       .map(({ what, count }) => `${count} ${what}`)
-      .join(', ') || 'any session; no stored value is lost'
+      .join(', ') || 'any session (every stored value can be read)'
   const fromBackup = hasKeys ? ', take the one in the backup with --keys-to FILE and the passphrase' : ''
   if (hasKey)
     throw new AppError(

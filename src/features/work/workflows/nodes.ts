@@ -314,7 +314,7 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
     members: ['workflowId', 'passData', 'dataMapping', 'waitForCompletion', 'timeout'],
     effect: 'wait',
     notBefore: ({ waitForCompletion }) =>
-      waitForCompletion === false ? 'a workflow that is not waited for belongs into the .after action' : undefined,
+      waitForCompletion === false ? 'a workflow that is not waited for belongs in the .after action' : undefined,
     raw: ['dataMapping'],
     check(data, report) {
       needs('workflowId')(data, report)
