@@ -12,7 +12,7 @@ import {
   userRules,
 } from '../features/accounts/identity/identity.ts'
 import { checkRuleCells, checkRuleDelete } from '../features/accounts/permissions/permissions.ts'
-import type { Rules, WriteAction } from '../features/data/items/context.ts'
+import type { Rules, Run, WriteAction } from '../features/data/items/context.ts'
 import {
   type Cell,
   type CollectionRules,
@@ -121,6 +121,14 @@ export const openSystemRules = (deps: RenderedSamples): Rules =>
 
 const decisions = () => import('../features/work/workflows/save.ts')
 
+/** To be done after the workflows were deleted. */
+const cancelling =
+  ({ tx }: Pick<Run, 'tx'>, ids: readonly string[]) =>
+  async () => {
+    const { cancelExecutionsOf } = await import('../features/work/workflows/queries.ts')
+    await cancelExecutionsOf(tx, ids)
+  }
+
 /** Columns whose change is decided upon. */
 const decided: ReadonlySet<string> = new Set([
   ...['flow_data', 'variables', 'options', 'allowed_roles', 'status', 'deletedAt', 'tenant_Id'],
@@ -140,7 +148,8 @@ const workflowRules = (own: Workflows): CollectionRules => ({
     return saved(context, cells, await decideSave({ ...deps, ...own }, context.access, undefined, row as never))
   },
   guard: {
-    applies: (action, cells) => action === 'update' && cells.some(({ field }) => decided.has(field.name)),
+    applies: (action, cells) => action === 'delete' || cells.some(({ field }) => decided.has(field.name)),
+    deletes: async (run, _context, ids) => cancelling(run, ids),
     updates: async ({ deps, tx }, context, changes) => {
       const { decideSave } = await decisions()
       const params = createParams()
@@ -155,11 +164,11 @@ const workflowRules = (own: Workflows): CollectionRules => ({
       const guarded = []
       for (const { id, cells } of changes) {
         const before = rows.find((row) => row.id === id)
-        const found =
-          before && (await decideSave({ ...deps, ...own }, context.access, before, { ...before, ...valuesOf(cells) }))
+        const row = before && { ...before, ...valuesOf(cells) }
+        const found = row && (await decideSave({ ...deps, ...own }, context.access, before, row))
         guarded.push({
           cells: found === undefined ? [] : saved(context as never, [], found),
-          after: async () => undefined,
+          after: row?.deletedAt == null ? async () => undefined : cancelling({ tx }, [id]),
         })
       }
       return guarded

@@ -367,6 +367,71 @@ describe('an execution', () => {
     expect(await rows('order', `state = 'never'`)).toEqual([])
   })
 
+  it('is cancelled when its workflow is deleted, stays readable, and does not come back with the workflow', async () => {
+    const waiting = chain(node('wait', 'delay', { delay: 3_600_000 }), creating({ state: 'never' }))
+    const child = await make(waiting)
+    const parent = await make(chain(node('call', 'workflow', { workflowId: child, timeout: 3_600_000 })))
+    const waits = (execution: string) =>
+      waitFor(async () => {
+        const { status, due_at } = await executionOf(execution)
+        return status === 'running' && due_at > Date.now() + 60_000
+      })
+    const called = await execute(parent)
+    const own = await execute(child)
+    await Promise.all([waits(called), waits(own)])
+    const inner = (await of(child)).find(({ parent_Id }) => parent_Id === called).id
+    await waits(inner)
+    const queued = await execute(child)
+    await api.sql(`update "svc_WorkflowExecution" set due_at = now() + interval '1 hour' where id = $1`, [queued])
+    const position = await api.position()
+    const { status, headers } = await api.admin('DELETE', `/workflows/${child}`)
+    expect(status).toBe(200)
+    expect((await of(child)).map(({ status: is, due_at, completedAt }) => [is, due_at, completedAt === null])).toEqual(
+      Array(3).fill(['cancelled', null, false]),
+    )
+    const events = (await api.log(position)).filter(({ changes }) => changes.after.status !== 'failed')
+    expect(events.map(({ entity, entityId, action }) => [entity, action, entityId]).sort()).toEqual(
+      [
+        ['svc_Workflow', 'update', child],
+        ...[own, inner, queued].map((one) => ['svc_WorkflowExecution', 'update', one]),
+      ].sort(),
+    )
+    expect(await over(called)).toMatchObject({ status: 'failed', errorMessage: 'call: The workflow was cancelled' })
+
+    const at = (path: string) => api.admin('GET', `/workflows/${child}${path}`)
+    expect((await at('/executions')).body).toMatchObject({ totalCount: 3 })
+    expect((await at(`/executions/${own}`)).body.data).toMatchObject({ id: own, status: 'cancelled' })
+    expect((await at(`/executions/${own}/logs`)).body.totalCount).toBe(2)
+    expect((await at('/stats')).body.byStatus).toMatchObject({ cancelled: 3, running: 0, queued: 0 })
+    const act = (what: string) => api.admin('POST', `/workflows/${child}/executions/${own}/${what}`)
+    expect((await act('cancel')).body.error.message).toBe('Workflow execution is cancelled already')
+    expect((await act('retry')).status).toBe(404)
+    expect((await api.admin('POST', `/workflows/${child}/execute`, {})).status).toBe(404)
+
+    const undone = await api.admin('POST', '/log/undo', { requestId: headers['x-request-id'] })
+    expect(undone.status, undone.text).toBe(200)
+    expect((await api.admin('GET', `/workflows/${child}`)).body.data).toMatchObject({ id: child, status: 'active' })
+    expect((await of(child)).map(({ status: is }) => is)).toEqual(Array(3).fill('cancelled'))
+    expect(await rows('order', `state = 'never'`)).toEqual([])
+  })
+
+  it('of a workflow that SQL or an update has put into the trash ends as well', async () => {
+    const bySql = await make(chain(creating({ state: 'never' })))
+    const execution = await execute(bySql)
+    await api.sql(`update "svc_WorkflowExecution" set due_at = now() + interval '1 hour' where id = $1`, [execution])
+    await api.sql(`update "svc_Workflow" set "deletedAt" = now() where id = $1`, [bySql])
+    expect((await executionOf(execution)).status).toBe('queued')
+    await api.sql(`update "svc_WorkflowExecution" set due_at = now() where id = $1`, [execution])
+    await api.sql(`select pg_notify('svc_executions', '')`)
+    expect(await over(execution)).toMatchObject({ status: 'cancelled', result_data: {} })
+    const byUpdate = await make(chain(node('wait', 'delay', { delay: 3_600_000 })))
+    const waiting = await execute(byUpdate)
+    const { status, text } = await api.admin('PATCH', `/workflows/${byUpdate}`, { deletedAt: new Date().toISOString() })
+    expect(status, text).toBe(200)
+    expect((await executionOf(waiting)).status).toBe('cancelled')
+    expect(await rows('order', `state = 'never'`)).toEqual([])
+  })
+
   it('goes on in another process without doing anything twice', async () => {
     const receiver = await startReceiver()
     const id = await make(

@@ -67,6 +67,7 @@ export const deleteRoute = route({
   ...dynamic,
   summary: 'Delete a workflow',
   scope: 'admin',
+  description: 'Cancels its executions that are not over; they stay readable.',
   params: ofOne,
   response: { 200: WrittenShape },
 })

@@ -110,11 +110,14 @@ export type ClaimedExecution = ExecutionStart & {
   /** Claimed for the first time: nothing is kept of it yet. */
   readonly isNew: boolean
   readonly ageSeconds: number
+  /** Its workflow is in the trash: by SQL, or it was deleted while this one was queued. */
+  readonly isOfDeleted: boolean
 }
 
 const claimedColumns = `e.id, e.claim_token as token, e."workflow_Id", e.version, e.trigger, e.trigger_data, e."tenant_Id",
   e."triggered_by_Id", e."caller_Id", e.caller_scope, e.cause, e."parent_Id", e."retry_of_Id",
-  extract(epoch from now() - e."startedAt")::float8 as "ageSeconds"`
+  extract(epoch from now() - e."startedAt")::float8 as "ageSeconds",
+  exists (select from "svc_Workflow" w where w.id = e."workflow_Id" and w."deletedAt" is not null) as "isOfDeleted"`
 
 /** Due executions, by the index of unclaimed ones: the statement reads nothing else, however many wait. */
 export const dueSql = (limit: string): string => `select id, status from "svc_WorkflowExecution"
@@ -255,32 +258,46 @@ export async function triggerable(db: Reader, id: string): Promise<Triggerable |
   )
 }
 
+/** The tenant of a workflow, also of one in the trash: its executions can still be looked at. */
+export async function tenantOfWorkflow(
+  db: Reader,
+  id: string,
+): Promise<{ readonly tenant_Id: string | null } | undefined> {
+  return db.maybeOne(rawQuery('select "tenant_Id" from "svc_Workflow" where id = $1', [id]))
+}
+
 /**
  * Ends an execution before its next node, with those that it waits for, and wakes the one that waits for it; false when it is
  * over already.
  */
 export async function cancelExecution(tx: Tx, id: string): Promise<boolean> {
-  const rows = await tx.any(
-    rawQuery(
-      `with recursive all_of_it as (
-         select id from "svc_WorkflowExecution" where id = $1::uuid
-         union all select e.id from "svc_WorkflowExecution" e join all_of_it a on e."parent_Id" = a.id),
-       ended as (
-         update "svc_WorkflowExecution" e set status = 'cancelled', claim_token = null, due_at = null, "completedAt" = now(),
-           "durationMs" = (extract(epoch from now() - e."startedAt") * 1000)::int, "updatedAt" = now()
-         from all_of_it a where e.id = a.id and e.status in ('queued', 'running')
-         returning e.id, e."parent_Id", e.watched),
-       woken as (
-         update "svc_WorkflowExecution" p set due_at = clock_timestamp() from ended
-         where ended.id = $1::uuid and p.id = ended."parent_Id" and p.status = 'running' and p.claim_token is null returning p.id)
-       select ended.id, case when ended.watched then pg_notify('svc_execution', ended.id::text)::text end as told,
-         (select count(pg_notify('svc_executions', '')::text) from woken) as woken
-       from ended`,
-      [id],
-    ),
-  )
-  return rows.length > 0
+  return (await tx.any(rawQuery(cancelSql('id = $1::uuid'), [id]))).length > 0
 }
+
+/** The same for all executions of workflows that are not over. */
+export async function cancelExecutionsOf(tx: Tx, workflowIds: readonly string[]): Promise<void> {
+  await tx.any(
+    rawQuery(cancelSql(`"workflow_Id" = any($1::text[]) and status in ('queued', 'running')`), [workflowIds]),
+  )
+}
+
+/** An execution is never updated twice: of two that end, the one that waits for the other is not woken. */
+const cancelSql = (which: string) => `
+  with recursive all_of_it as (
+    select id from "svc_WorkflowExecution" where ${which}
+    union select e.id from "svc_WorkflowExecution" e join all_of_it a on e."parent_Id" = a.id),
+  ended as (
+    update "svc_WorkflowExecution" e set status = 'cancelled', claim_token = null, due_at = null, "completedAt" = now(),
+      "durationMs" = (extract(epoch from now() - e."startedAt") * 1000)::int, "updatedAt" = now()
+    from all_of_it a where e.id = a.id and e.status in ('queued', 'running')
+    returning e.id, e."parent_Id", e.watched),
+  woken as (
+    update "svc_WorkflowExecution" p set due_at = clock_timestamp() from ended
+    where p.id = ended."parent_Id" and p.id not in (select id from all_of_it) and p.status = 'running' and p.claim_token is null
+    returning p.id)
+  select ended.id, case when ended.watched then pg_notify('svc_execution', ended.id::text)::text end as told,
+    (select count(pg_notify('svc_executions', '')::text) from woken) as woken
+  from ended`
 
 /** Whether the caller could change this workflow: by a permission, its conditions and the tenant. */
 export async function mayChange(deps: WorkflowWrites, access: Access, id: string): Promise<boolean> {

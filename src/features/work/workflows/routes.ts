@@ -69,10 +69,10 @@ import {
   cancel,
   executionFor,
   isOfTenant,
-  knownWorkflow,
   mayTrigger,
   queue,
   RepeatedMessage,
+  requireKnown,
   retry,
   runNodeAlone,
   startByHand,
@@ -166,7 +166,7 @@ function executionRoutes(app: App, deps: WorkflowWrites): void {
     return listItems(deps, requesterOf(request), collection, { sort, ...query, filter: both })
   }
   app.get('/workflows/:id/executions', executionsRoute, async (request, reply) => {
-    await knownWorkflow(deps, askerOf(request), request.params.id)
+    await requireKnown(deps, askerOf(request), request.params.id)
     const list = await listed(request, executions, { workflow_Id: request.params.id }, '-createdAt')
     return reply.type(json).send(list)
   })
@@ -192,7 +192,7 @@ function executionRoutes(app: App, deps: WorkflowWrites): void {
     execution: await retry(deps, askerOf(request), request.params.id, request.params.execution),
   }))
   app.get('/workflows/:id/stats', statsRoute, async (request) => {
-    await knownWorkflow(deps, askerOf(request), request.params.id)
+    await requireKnown(deps, askerOf(request), request.params.id)
     return statisticsOf(deps, requesterOf(request), request.params.id)
   })
 }
@@ -203,7 +203,7 @@ async function executionOf(
   request: FastifyRequest,
   { id, execution }: { readonly id: string; readonly execution: string },
 ): Promise<{ readonly id: string }> {
-  await knownWorkflow(deps, askerOf(request), id)
+  await requireKnown(deps, askerOf(request), id)
   const row = JSON.parse((await readItem(deps, requesterOf(request), executions, execution, {})).body).data
   if (row.workflow_Id !== id) throw errors.itemDenied('read')
   return row

@@ -23,6 +23,7 @@ import {
   queueRefusal,
   type Triggerable,
   type TriggerKind,
+  tenantOfWorkflow,
   triggerable,
 } from './queries.ts'
 import { workflowNotFound } from './save.ts'
@@ -74,6 +75,12 @@ export async function knownWorkflow(
   const workflow = await triggerable(deps.reserved, id)
   if (workflow === undefined || !isOfTenant(deps, caller, workflow.tenant_Id)) throw workflowNotFound()
   return workflow
+}
+
+/** The same, also for a workflow in the trash: for what is asked about its executions. */
+export async function requireKnown(deps: WorkflowWrites, { caller }: WorkflowCaller, id: string): Promise<void> {
+  const workflow = await tenantOfWorkflow(deps.reserved, id)
+  if (workflow === undefined || !isOfTenant(deps, caller, workflow.tenant_Id)) throw workflowNotFound()
 }
 
 type OfTenant = { readonly admin: boolean; readonly tenantId: string | undefined }
@@ -275,7 +282,7 @@ async function resultAlone(run: NodeRun): Promise<unknown> {
 /** An execution for its actions: open to the user who triggered it and to users who may change the workflow. */
 async function ownExecution(deps: WorkflowWrites, asker: WorkflowCaller, id: string, executionId: string) {
   const { caller } = asker
-  await knownWorkflow(deps, asker, id)
+  await requireKnown(deps, asker, id)
   const execution = await deps.reserved.maybeOne<
     Shown & { triggered_by_Id: string | null; tenant_Id: string | null; version: number }
   >(

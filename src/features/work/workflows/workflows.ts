@@ -5,6 +5,7 @@ import { clientError, isPassing } from '../../../db/errors.ts'
 import type { Reader } from '../../../db/sql.ts'
 import { inFull } from '../../../errors.ts'
 import { type Actor, systemActor } from '../../../events/actor.ts'
+import { commit } from '../../../events/commit.ts'
 import { isObject } from '../../../query/guards.ts'
 import { inTransaction } from '../../data/items/items.ts'
 import { type Authority, authorityOf, platform } from './authority.ts'
@@ -25,6 +26,7 @@ import { isScript, longestDelayMs, mapped, NodeError, withoutPlace } from './nod
 import {
   type ClaimedExecution,
   ClaimLost,
+  cancelExecution,
   definitionFor,
   endOfExecution,
   graphFor,
@@ -37,6 +39,7 @@ import {
   queueRefusal,
   requireKeepable,
   type Standing,
+  workflowsActor,
 } from './queries.ts'
 import { calledWorkflow, causeOfNext, refusedChain } from './starting.ts'
 import { begin, goOn, type NodeResult, type State, type StepCommand, step } from './step.ts'
@@ -94,6 +97,10 @@ export async function runExecution(
   claim: ClaimedExecution,
   signal: AbortSignal,
 ): Promise<'over' | 'waiting' | 'stopped'> {
+  if (claim.isOfDeleted) {
+    await commit(deps, workflowsActor, async (tx) => ({ result: await cancelExecution(tx, claim.id) }))
+    return 'over'
+  }
   const opened = await open(deps, commitInGroup, claim, signal)
   if ('refusal' in opened) {
     await endUnopened(deps, commitInGroup, claim, opened.refusal)
