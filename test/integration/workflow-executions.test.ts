@@ -482,6 +482,43 @@ describe('an execution', () => {
     expect((await over(execution)).result_data.tell).toMatchObject({ status: 204, statusText: 'No Content' })
     await receiver.close()
   })
+
+  it('fails where an address refuses to the last, which a try catches and a retry of the execution repeats', async () => {
+    const receiver = await startReceiver()
+    const { answer } = receiver
+    receiver.answer = (_request, response) => response.writeHead(503).end()
+    const telling = (id: string, retries: number) => node(id, 'http', { url: receiver.url, retries, retryDelay: 1 })
+    const id = await make(chain(telling('tell', 2), creating({ state: 'told {{outputs.tell.status}}' })))
+    const failed = await over(await execute(id))
+    expect([failed.status, failed.errorMessage]).toEqual([
+      'failed',
+      'tell: The address answered 503 (after 3 attempts)',
+    ])
+    expect(receiver.received).toHaveLength(3)
+    expect(await rows('order', `state like 'told %'`)).toEqual([])
+    const once = await make(chain(telling('tell', 0), creating({ state: 'told {{outputs.tell.status}}' })))
+    expect((await over(await execute(once))).result_data.tell).toMatchObject({ status: 503 })
+    const caught = await make(
+      flowOf(
+        [
+          ...[node('try', 'try'), telling('tell', 1)],
+          node('sorry', 'service', { operation: 'create', collection: 'note', data: { state: '{{error.message}}' } }),
+        ],
+        [
+          ['start', 'try'],
+          ['try', 'tell', 'try'],
+          ['try', 'sorry', 'catch'],
+        ],
+      ),
+    )
+    expect((await over(await execute(caught))).status).toBe('completed')
+    expect(await rows('note', `state like 'The address answered 503 (after 2 attempts)'`)).toHaveLength(1)
+    receiver.answer = answer
+    const { body } = await api.admin('POST', `/workflows/${id}/executions/${failed.id}/retry`)
+    expect((await over(body.execution.id)).status).toBe('completed')
+    expect((await rows('order', `state like 'told %'`)).map(({ state }) => state)).toEqual(['told 503', 'told 204'])
+    await receiver.close()
+  })
 })
 
 describe('rights of an execution', () => {

@@ -141,7 +141,7 @@ export const kinds: Readonly<Record<string, Kind>> = {
       json('headers', 'Headers'),
       value('body', 'Body'),
       number('timeout', 'Wait at most', 'Milliseconds.'),
-      number('retries', 'Try again', 'Times, up to 10.'),
+      number('retries', 'Try again', 'Times, up to 10. After the last the node fails.'),
       number('retryDelay', 'Between them', 'Milliseconds.'),
     ],
   },

@@ -271,7 +271,7 @@ const defaultTimeoutMs = 30_000
 const largestAnswer = 1_000_000
 const withBody: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
 
-/** Calls an address. An answer of any status is an output, unless it says that it may be tried again. */
+/** Calls an address. An answer of any status is an output; with `retries`, 429 and 5xx are failures. */
 export async function callHttp(run: NodeRun): Promise<unknown> {
   const { deps, input } = run
   const secrets = await openSecrets(run)
@@ -313,7 +313,7 @@ export async function callHttp(run: NodeRun): Promise<unknown> {
       data: dataOf(content, shown),
     }
     const isBusy = answer.status === 429 || answer.status >= 500
-    if (isBusy && Number(input.retries ?? 0) > 0) throw new Retryable(`The address answered ${answer.status}`, output)
+    if (isBusy && Number(input.retries ?? 0) > 0) throw new Retryable(`The address answered ${answer.status}`)
     return output
   } catch (error) {
     if (!(error instanceof UrlFetchError)) throw error
@@ -322,14 +322,8 @@ export async function callHttp(run: NodeRun): Promise<unknown> {
   }
 }
 
-/** A failure that passes, perhaps; `output` is what to go on with where it does not. */
-export class Retryable extends NodeError {
-  readonly output: unknown
-  constructor(message: string, output?: unknown) {
-    super(message)
-    this.output = output
-  }
-}
+/** A failure that passes, perhaps. */
+export class Retryable extends NodeError {}
 
 /** JSON as what it says, where it says that it is JSON. */
 function dataOf(content: string, headers: Readonly<Record<string, string>>): unknown {

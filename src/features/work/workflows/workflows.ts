@@ -363,15 +363,15 @@ async function outside(
     return give(execution, done, { output }, performance.now() - startedAt)
   } catch (error) {
     const attempt = attemptOf(kept) + 1
-    if (error instanceof Retryable && attempt <= Number(input.retries ?? 0)) {
+    const passes = error instanceof Retryable
+    if (passes && attempt <= Number(input.retries ?? 0)) {
       const inMs = Math.min(Number(input.retryDelay ?? 1000) * 2 ** (attempt - 1), longestDelayMs)
       const row = { ...begunRow(command, 'pending', { attempt, error: error.message }) }
       await keep(execution, [row], { is: 'waiting', inMs })
       return 'waiting'
     }
-    if (error instanceof Retryable && error.output !== undefined)
-      return give(execution, done, { output: error.output }, performance.now() - startedAt)
-    return give(execution, done, { error: failureIn(execution, error) }, performance.now() - startedAt)
+    const tried = passes && attempt > 1 ? ` (after ${attempt} attempts)` : ''
+    return give(execution, done, { error: `${failureIn(execution, error)}${tried}` }, performance.now() - startedAt)
   }
 }
 
