@@ -901,7 +901,7 @@ describe('a change that a workflow guards', () => {
   it('is refused by one that cannot be asked, and waits for none too long', async () => {
     const id = await make(
       chain(
-        node('each', 'loop', { loopType: 'count', endIndex: 1000 }),
+        node('each', 'loop', { loopType: 'count', endIndex: 10_000, maxIterations: 10_000 }),
         node('in', 'service', { operation: 'read', collection: 'note' }),
       ),
       guarding('note', 'update'),
@@ -1353,7 +1353,9 @@ describe('a script', () => {
     const position = await api.position()
     const { status, body, headers } = await api.admin('POST', '/items/note', { total: 1 })
     expect([status, body.error.message, headers['retry-after']]).toEqual([
-      ...[503, 'The workflows of this change took too long. Please try again later.', '1'],
+      503,
+      `The workflow ${id} took too long: row 1 of this change has 500 ms (WORKFLOW_BEFORE_BUDGET_MS). Please try again later.`,
+      '1',
     ])
     await waitFor(async () => (await of(id)).length === 1)
     expect((await api.log(position)).map(({ entity }) => entity)).not.toContain('note')

@@ -156,7 +156,7 @@ export const workflows = group('Workflows', {
     'WORKFLOW_BEFORE_BUDGET_MS',
     milliseconds(10),
     '500',
-    'Time that workflows may take within one change, before it is made',
+    'Time that workflows may take for one row before it is changed, or for one read',
   ),
   queueLimit: variable(
     'WORKFLOW_QUEUE_LIMIT',

@@ -139,6 +139,12 @@ function refusalOf(error: unknown): AppError | undefined {
 
 const refusalCode = 'HOOK_REFUSED'
 
+/** The refusal of an operation that has too many rows for its hooks: no single row is to blame. */
+export const tooManyForHooks = (message: string): AppError => new AppError(413, message, { code: 'HOOKS_TOO_SLOW' })
+
+export const isTooManyForHooks = (error: unknown): boolean =>
+  error instanceof AppError && error.code === 'HOOKS_TOO_SLOW'
+
 const refused = (message: string, cause: unknown): AppError => new AppError(400, message, { code: refusalCode, cause })
 
 /** Of an object its message: `[object Object]` says nothing to anybody. */

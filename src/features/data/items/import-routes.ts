@@ -16,7 +16,7 @@ import { type App, actorOf, identifyBody, turnOf } from '../../../http/http.ts'
 import { makeDirectory } from '../../../language/directories.ts'
 import { readBoolean, readString } from '../../../query/parse.ts'
 import { ident } from '../../../query/sql.ts'
-import { openHooks } from '../hooks/hooks.ts'
+import { isTooManyForHooks, openHooks } from '../hooks/hooks.ts'
 import { createTrees } from './apply.ts'
 import { type ItemReads, type ItemWrites, keyCell, type Requester, type Run, withCells } from './context.ts'
 import { importCsvRoute, importJsonRoute } from './declarations.ts'
@@ -498,7 +498,7 @@ async function orFailure<Result>(work: () => Promise<Result>): Promise<Result | 
     return await work()
   } catch (error) {
     const known = clientError(error)
-    if (known === undefined || known.status >= 500) throw error
+    if (known === undefined || known.status >= 500 || isTooManyForHooks(known)) throw error
     return known
   }
 }

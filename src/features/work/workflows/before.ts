@@ -4,7 +4,7 @@ import { AppError, errors, inFull } from '../../../errors.ts'
 import { type Actor, systemActor } from '../../../events/actor.ts'
 import { commit } from '../../../events/commit.ts'
 import { isObject } from '../../../query/guards.ts'
-import type { HookEvent } from '../../data/hooks/hooks.ts'
+import { type HookEvent, isTooManyForHooks } from '../../data/hooks/hooks.ts'
 import {
   type Accountability,
   actorOfHook,
@@ -15,10 +15,11 @@ import {
   scopeOfHook,
 } from '../../data/items/items.ts'
 import { type Authority, partyOf, platform } from './authority.ts'
+import { type HookBudget, withinBudget } from './budget.ts'
 import type { WorkflowDefinition, WorkflowWrites } from './capabilities.ts'
 import { databaseEffects, type NodeRun, nodeRunOf, runScriptNode } from './effects.ts'
 import type { Graph } from './flow.ts'
-import { isScript, mapped, NodeError, nodeTypes, overBudget } from './nodes.ts'
+import { isScript, mapped, NodeError, nodeTypes } from './nodes.ts'
 import {
   definitionFor,
   graphFor,
@@ -50,9 +51,6 @@ export type HookedWorkflow = {
 
 type ChangeContext = { readonly collection: string; readonly [member: string]: unknown }
 
-/** Milliseconds that the workflows of one change have taken so far. */
-const spent = new WeakMap<object, number>()
-
 /** Runs the workflows one after the other; gives what they leave of `data` or `query`. Throws what refuses the change. */
 export async function runBefore(
   deps: WorkflowWrites,
@@ -60,9 +58,13 @@ export async function runBefore(
   event: string,
   context: ChangeContext,
 ): Promise<object> {
-  const left: Record<string, unknown> = {}
-  for (const workflow of workflows) Object.assign(left, await runOne(deps, workflow, event, { ...context, ...left }))
-  return left
+  const key = scopeOfHook(deps)?.tx ?? context
+  return withinBudget(deps, key, event.startsWith('items.read') ? 'read' : 'row', async (budget) => {
+    const left: Record<string, unknown> = {}
+    for (const workflow of workflows)
+      Object.assign(left, await runOne(deps, workflow, event, { ...context, ...left }, budget))
+    return left
+  })
 }
 
 type HookedChange = {
@@ -70,8 +72,7 @@ type HookedChange = {
   readonly actor: Actor
   readonly authority: Authority
   readonly scope: Run['scope'] | undefined
-  /** When its time is over. */
-  readonly deadline: number
+  readonly budget: HookBudget
   /** Workflows that call each other. */
   readonly depth: number
   readonly notes: LogRow[]
@@ -86,10 +87,9 @@ async function runOne(
   workflow: HookedWorkflow,
   event: string,
   context: ChangeContext,
+  budget: HookBudget,
 ): Promise<object> {
   const scope = scopeOfHook(deps)
-  const key = scope?.tx ?? context
-  const startedAt = performance.now()
   const trigger = triggerOf(event, context)
   const writer = context.accountability == null ? undefined : requesterFor(context.accountability as Accountability)
   const asker = actorOfHook(deps) ?? systemActor
@@ -109,9 +109,8 @@ async function runOne(
     definition = await definitionFor(deps, { workflow_Id: workflow.id, version: workflow.version })
     if (definition === undefined) throw new NodeError('The version of the workflow is gone')
     const authority = await authorityBefore(deps, definition, writer)
-    const deadline = startedAt + Math.max(0, deps.config.workflows.beforeBudgetMs - (spent.get(key) ?? 0))
     const state = await walk(
-      { deps, actor, authority, scope, deadline, depth: 1, notes, statuses: new Map(), isPreview },
+      { deps, actor, authority, scope, budget, depth: 1, notes, statuses: new Map(), isPreview },
       definition,
       workflow,
       trigger,
@@ -124,8 +123,6 @@ async function runOne(
     if (!isPreview)
       recordLater(deps, workflow, { actor, trigger, notes, error: refusal?.message ?? 'Internal error', writer })
     throw refusal ?? error
-  } finally {
-    spent.set(key, (spent.get(key) ?? 0) + performance.now() - startedAt)
   }
 }
 
@@ -134,11 +131,14 @@ function refusalOf(error: unknown): AppError | undefined {
   if (error instanceof NodeError)
     return new AppError(error.status ?? 400, error.message, { code: 'HOOK_REFUSED', cause: error })
   const known = clientError(error)
-  if (known === undefined || known.status >= 500 || isPreviewRefusal(known)) return known
+  if (known === undefined || known.status >= 500 || endsAll(known)) return known
   return new AppError(400, known.message, { code: 'HOOK_REFUSED', details: known.details, cause: error })
 }
 
 const isPreviewRefusal = (error: unknown) => error instanceof AppError && error.code === errors.previewOnly().code
+
+/** Refusals that are no node's own, and stay what they are: no node catches them. */
+const endsAll = (error: unknown) => isPreviewRefusal(error) || isTooManyForHooks(error)
 
 /** Workflows of a tenant, and those for some roles, do not concern the changes of others. */
 function isMeant({ config }: WorkflowWrites, workflow: HookedWorkflow, writer: Requester | undefined): boolean {
@@ -191,7 +191,7 @@ async function walk(
     const last = commands.at(-1)!
     if (last.kind === 'complete') return state
     if (last.kind === 'fail') throw new NodeError(last.error.message, change.statuses.get(last.error.nodeId))
-    if (performance.now() > change.deadline) throw overBudget()
+    if (performance.now() > change.budget.deadline) throw change.budget.over(id)
     if (last.kind === 'pause') [state, commands] = goOn(graph, state)
     else if (last.kind === 'run') [state, commands] = step(graph, state, await resultOf(change, id, last))
   }
@@ -208,9 +208,10 @@ async function resultOf(
     const refusal = known === undefined ? 'nodes of extensions run after the change alone' : known.notBefore?.(input)
     if (refusal !== undefined) throw new NodeError(`${node.type}: ${refusal}`)
     if (node.type === 'workflow') return { output: await called(change, input, scope) }
-    const msLeft = Math.max(1, change.deadline - performance.now())
+    const { budget } = change
+    const msLeft = Math.max(1, budget.deadline - performance.now())
     const run = (open: Run['scope'] | undefined): NodeRun =>
-      nodeRunOf({ ...change, workflowId }, command, newId(), { scope: open, msLeft })
+      nodeRunOf({ ...change, workflowId }, command, newId(), { scope: open, msLeft, budget })
     const output = await within(change, (open) =>
       isScript(node.type, node.data)
         ? runScriptNode(run(open))
@@ -226,7 +227,7 @@ async function resultOf(
     const refused = clientError(error)
     // The transaction is broken, the caller has to try again, or may write nothing: no node can go on with that.
     const isNodes = refused !== undefined && refused.status < 500 && error instanceof AppError
-    if (!isNodes || isPreviewRefusal(error)) throw error
+    if (!isNodes || endsAll(error)) throw error
     return { error: inFull(refused) }
   }
 }

@@ -24,10 +24,11 @@ import { isPlainAddress, queueMail, senderAddress } from '../../messaging/mail/m
 import { newNotificationOf, sendNotifications } from '../../messaging/notifications/notifications.ts'
 import type { ItemsMethod, ScriptRequest } from '../scripts/scripts.ts'
 import { type Authority, anonymous, platform } from './authority.ts'
+import type { HookBudget } from './budget.ts'
 import { sealedForWorkflows, type WorkflowWrites } from './capabilities.ts'
 import { fill, parsePath, pathsIn, resolve, type TemplateScope, textOf } from './expressions.ts'
 import type { FlowNode } from './flow.ts'
-import { isFilled, type NodeData, NodeError, overBudget, placed, statsOperations, statsQuery } from './nodes.ts'
+import { isFilled, type NodeData, NodeError, placed, statsOperations, statsQuery } from './nodes.ts'
 
 /** The effects of database nodes: part of the transaction that keeps their output. */
 
@@ -44,7 +45,7 @@ export type NodeRun = {
   /** The same whenever this place of this execution is done. */
   readonly idempotencyKey: string
   /** The change that it is part of, before that is made: then nothing outside can be called. */
-  readonly change?: { readonly scope: Run['scope'] | undefined; readonly msLeft: number }
+  readonly change?: { readonly scope: Run['scope'] | undefined; readonly msLeft: number; readonly budget: HookBudget }
 }
 
 /** The run of a node at a place (`step`) of an execution; `change` where it is part of one that is yet to be made. */
@@ -447,11 +448,15 @@ export async function runScriptNode(run: NodeRun): Promise<unknown> {
   } catch (error) {
     if (!(error instanceof ScriptError)) throw error
     const { fault, message, stack = [], status } = error.failure
-    if (fault === 'time' && change !== undefined && change.msLeft < longestScriptMs) throw overBudget()
+    if (change !== undefined && isOver(change, fault)) throw change.budget.over(workflowId)
     const isRefusal = status !== undefined && status >= 400 && status <= 499
     throw new NodeError(isRefusal ? message : placed(message, stack[0]), isRefusal ? status : undefined, error)
   }
 }
+
+/** Also where what it had called took all of the time, as the workflow of a row that it wrote. */
+const isOver = ({ msLeft, budget }: Required<NodeRun>['change'], fault: string | undefined): boolean =>
+  fault === 'time' ? msLeft < longestScriptMs : performance.now() > budget.deadline
 
 /** Functions of extensions. Before a change what they do with their context is part of it. */
 function modulesFor({ deps, change, workflowId }: NodeRun) {

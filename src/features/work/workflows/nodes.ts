@@ -1,4 +1,3 @@
-import { errors } from '../../../errors.ts'
 import { isObject } from '../../../query/guards.ts'
 import {
   type Condition,
@@ -67,10 +66,6 @@ export class NodeError extends Error {
     this.status = status
   }
 }
-
-/** The answer to a change or a read whose workflows have used up its time: no node catches it. */
-export const overBudget = () =>
-  errors.unavailable('The workflows of this change took too long. Please try again later.')
 
 /** The message of a script's failure, with the place in the script for those who maintain it. */
 export const placed = (message: string, place: string | undefined): string =>
