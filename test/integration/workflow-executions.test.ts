@@ -432,6 +432,32 @@ describe('an execution', () => {
     expect(await rows('order', `state = 'never'`)).toEqual([])
   })
 
+  it('cancels the execution that it waits for when that takes too long, and a retry begins another', async () => {
+    const child = await make(chain(node('wait', 'delay', { delay: 3_600_000 }), creating({ state: 'too late' })))
+    const middle = await make(chain(node('call', 'workflow', { workflowId: child, timeout: 3_600_000 })))
+    const parent = await make(chain(node('call', 'workflow', { workflowId: middle, timeout: 300 })))
+    const position = await api.position()
+    const failed = await over(await execute(parent))
+    const [called] = await of(middle)
+    expect(failed).toMatchObject({
+      status: 'failed',
+      errorMessage: `call: The workflow did not end in time (execution ${called.id}): it was cancelled`,
+    })
+    expect(called).toMatchObject({ status: 'cancelled', parent_Id: failed.id })
+    const cancelled = async () =>
+      (await api.log(position)).flatMap(({ entity, entityId, changes }) =>
+        entity === 'svc_WorkflowExecution' && changes.after.status === 'cancelled' ? [entityId] : [],
+      )
+    const ended = [...(await of(middle)), ...(await of(child))]
+    expect(new Set(ended.map(({ status }) => status))).toEqual(new Set(['cancelled']))
+    expect((await cancelled()).sort()).toEqual(ended.map(({ id }) => id).sort())
+    const { body } = await api.admin('POST', `/workflows/${parent}/executions/${failed.id}/retry`)
+    expect((await over(body.execution.id)).status).toBe('failed')
+    const both = await of(middle)
+    expect(both.map(({ status }) => status)).toEqual(['cancelled', 'cancelled'])
+    expect(await rows('order', `state = 'too late'`)).toEqual([])
+  })
+
   it('goes on in another process without doing anything twice', async () => {
     const receiver = await startReceiver()
     const id = await make(

@@ -404,12 +404,7 @@ async function callWorkflow(
   kept: KeptNode | undefined,
 ): Promise<StepProgress | 'waiting'> {
   const { deps, claim } = execution
-  if (kept?.status === 'pending')
-    return give(
-      execution,
-      progress,
-      await resultOfCall(deps, String((kept.outputData as { executionId: string }).executionId)),
-    )
+  if (kept?.status === 'pending') return give(execution, progress, await resultOfCall(execution, keptCallOf(kept)))
   const child = { ...(await calledBy(execution, command, deps.reserved)), parent_Id: claim.id }
   const rows = [...progress.unkept, begunRow(command, 'pending', { executionId: child.id })]
   const inMs = Number(command.input.timeout ?? defaultWaitMs)
@@ -462,15 +457,25 @@ function dataForCall(
     : { ...(isObject(scope.trigger) ? scope.trigger : {}), ...own }
 }
 
-async function resultOfCall({ reserved }: WorkflowWrites, executionId: string): Promise<NodeResult> {
-  const ended = await endOfExecution(reserved, executionId)
+const keptCallOf = ({ outputData }: KeptNode) => String((outputData as { executionId: string }).executionId)
+
+/** A workflow that has not ended in time is cancelled: nobody waits for it, and a retry begins it anew. */
+async function resultOfCall({ deps, actor }: Execution, executionId: string): Promise<NodeResult> {
+  const ended = await endOfExecution(deps.reserved, executionId)
   if (ended === undefined) return { error: 'The execution of the workflow is gone' }
-  const { status, result_data: result, errorMessage } = ended
+  const isCancelled =
+    !isOver(ended.status) &&
+    (await commit(deps, actor, async (tx) => ({ result: await cancelExecution(tx, executionId) })))
+  if (isCancelled) return { error: `The workflow did not end in time (execution ${executionId}): it was cancelled` }
+  // It may have ended just now.
+  const last = isOver(ended.status) ? ended : await endOfExecution(deps.reserved, executionId)
+  if (last === undefined) return { error: 'The execution of the workflow is gone' }
+  const { status, result_data: result, errorMessage } = last
   if (status === 'completed') return { output: { success: true, executionId, status, result } }
-  if (status === 'queued' || status === 'running')
-    return { error: `The workflow did not end in time (execution ${executionId})` }
   return {
     error:
       errorMessage === null ? `The workflow was ${status}` : `The workflow failed at ${withoutPlace(errorMessage)}`,
   }
 }
+
+const isOver = (status: string) => status !== 'queued' && status !== 'running'
