@@ -17,7 +17,10 @@ export type Registration = {
 /** A registration may have to be confirmed before anybody can sign in. */
 export type Registered = Partial<SignedIn> & { readonly requiresEmailVerification?: boolean }
 
-export type Credentials = { readonly email: string; readonly password: string; readonly tenant_Id?: string }
+/** With the token of an invitation to the address of the account, signing in accepts the invitation. */
+export type Invited = { readonly inviteToken?: string }
+
+export type Credentials = Invited & { readonly email: string; readonly password: string; readonly tenant_Id?: string }
 
 /** What is mailed: a code, or a link that leads to `link`, an address of a trusted frontend. */
 export type Mailed =
@@ -37,13 +40,13 @@ export type Auth = {
   /** Has a link or a code mailed to sign in with. */
   sendMagicLink(email: string, how: Mailed): Promise<void>
   /** With the token of the link, or with the code and the address that it was sent to. */
-  loginByMagicLink(tokenOrCode: string, email?: string): Promise<SignInResult>
+  loginByMagicLink(tokenOrCode: string, email?: string, invited?: Invited): Promise<SignInResult>
   /** Asks the browser for a passkey. */
-  loginByPasskey(): Promise<SignInResult>
+  loginByPasskey(invited?: Invited): Promise<SignInResult>
   /** Adds a passkey of this browser to the account. `proof`: a fresh password or code, where the session is by cookie. */
   addPasskey(name?: string, proof?: object): Promise<void>
   /** The address to send the browser to; it comes back to `callbackURL`, there call `completeSocialLogin`. */
-  socialLogin(provider: string, callbackURL: string): Promise<string>
+  socialLogin(provider: string, callbackURL: string, invited?: Invited): Promise<string>
   /**
    * Takes the token that a social sign-in has brought back, out of the address of this page. A user whose role may not read users
    * is known by its ids alone.
@@ -99,9 +102,9 @@ function signInsByText(
     async sendMagicLink(email, how) {
       await post('/auth/magiclink', { email, ...how }, true)
     },
-    async loginByMagicLink(tokenOrCode, email) {
+    async loginByMagicLink(tokenOrCode, email, invited = {}) {
       const path = `/auth/magiclink/${encodeURIComponent(tokenOrCode)}`
-      const query = { authMode, authType: 'web', email }
+      const query = { authMode, authType: 'web', email, ...invited }
       return session.take(await http.ask<SignInResult>(path, { query, isAnonymous: true }))
     },
   }
@@ -109,12 +112,12 @@ function signInsByText(
 
 function passkeys(post: Post, signIn: SignIn): Part<'loginByPasskey' | 'addPasskey'> {
   return {
-    async loginByPasskey() {
+    async loginByPasskey(invited = {}) {
       type Begun = { options: PublicKeyCredentialRequestOptionsJSON; challengeId: string }
       const { options, challengeId } = await post<Begun>('/auth/passkey/authenticate/options', {}, true)
       const publicKey = PublicKeyCredential.parseRequestOptionsFromJSON(options)
       const response = credentialOf(await navigator.credentials.get({ publicKey }))
-      return signIn<SignInResult>('/auth/passkey/authenticate/verify', { challengeId, response })
+      return signIn<SignInResult>('/auth/passkey/authenticate/verify', { challengeId, response, ...invited })
     },
     async addPasskey(name, proof = {}) {
       const options = await post<PublicKeyCredentialCreationOptionsJSON>('/auth/passkey/register/options', proof)
@@ -128,8 +131,8 @@ function passkeys(post: Post, signIn: SignIn): Part<'loginByPasskey' | 'addPassk
 function socialSignIns(http: Http, session: Session, post: Post): Part<'socialLogin' | 'completeSocialLogin'> {
   const { authMode } = session
   return {
-    async socialLogin(provider, callbackURL) {
-      const body = { authMode, provider, callbackURL, authType: 'web' }
+    async socialLogin(provider, callbackURL, invited = {}) {
+      const body = { authMode, provider, callbackURL, authType: 'web', ...invited }
       return (await post<{ url: string }>('/auth/social/signin', body, true)).url
     },
     async completeSocialLogin(address = location.href) {

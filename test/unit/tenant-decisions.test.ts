@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import type { Role } from '../../src/access/store.ts'
 import { AppError } from '../../src/errors.ts'
+import { decideAcceptance } from '../../src/features/accounts/auth/decisions.ts'
 import type { Membership } from '../../src/features/accounts/auth/queries.ts'
 import type { Invite } from '../../src/features/accounts/membership/membership.ts'
 import {
-  decideAcceptance,
   decideInvitedRole,
   decideInvitedTenant,
   decideSwitch,

@@ -21,8 +21,8 @@ export function signInPage(main, invitation) {
         {},
         h('h1', {}, 'Sign in'),
         form([email(), password('current-password')], 'Sign in', async (values) => {
-          await client.auth.login(values)
-          await go(invitation === null ? '/' : `/accept-invite?token=${invitation}`)
+          await client.auth.login({ ...values, ...(invitation !== null && { inviteToken: invitation }) })
+          await go('/')
         }),
       ),
       h(
@@ -40,7 +40,7 @@ export function signInPage(main, invitation) {
   )
 }
 
-/** For somebody who has an account already. */
+/** For somebody who is signed in already. */
 export function acceptInvitation(main, inviteToken) {
   main.replaceChildren(
     h('h1', {}, 'You are invited'),

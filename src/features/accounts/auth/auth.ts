@@ -61,7 +61,7 @@ export {
 } from './browser.ts'
 export { type AuthWrites, afterwards } from './capabilities.ts'
 export { queueVerification } from './credentials.ts'
-export { sessionOver, signInRefusal } from './decisions.ts'
+export { decideAcceptance, sessionOver, signInRefusal } from './decisions.ts'
 export {
   endAccess,
   holdsProof,
@@ -102,9 +102,11 @@ export {
 export {
   checkMaySignIn,
   type FirstFactor,
+  invitationOf,
   login,
   membershipOf,
   type PendingSignIn,
+  placeOf,
   requestMagicLink,
   type SignInAnswer,
   signIn,

@@ -4,6 +4,7 @@ import type { CodeOutcome } from '../../../db/unlogged/secrets.ts'
 import { AppError, errors } from '../../../errors.ts'
 import type { DomainEvent } from '../../../events/types.ts'
 import { isObject } from '../../../query/guards.ts'
+import { type Invite, invalidInvite } from '../membership/membership.ts'
 import type { Account, Membership, VerificationState } from './queries.ts'
 import type { SessionType } from './session-store.ts'
 
@@ -61,6 +62,23 @@ export function chooseMembership(
     403,
     asked === undefined ? 'No role is assigned to this account' : 'Access denied for specified tenant',
   )
+}
+
+/**
+ * The invitation, and the role that it brings, for the user with this address.
+ *
+ * @throws {AppError} 400 when the invitation is over or its role is gone, 403 when it was sent to another address
+ */
+export function decideAcceptance(
+  invite: Invite | undefined,
+  email: unknown,
+  roles: ReadonlyMap<string, Role>,
+): { readonly invite: Invite; readonly role: Role } {
+  if (invite === undefined) throw invalidInvite()
+  if (invite.email !== email) throw new AppError(403, "The email address doesn't match the invitation")
+  const role = roles.get(invite.roleId)
+  if (role === undefined) throw invalidInvite()
+  return { invite, role }
 }
 
 /** Everything that is known when an account asks for another address. */

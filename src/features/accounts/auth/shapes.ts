@@ -76,8 +76,22 @@ export const ProofBody = Type.Object(Proof, {
 })
 export type ProofInput = Static<typeof ProofBody>
 
+const InviteMember = Type.Optional(
+  Type.String({
+    minLength: 1,
+    examples: [linkToken],
+    lenient: true,
+    description: 'Of an invitation to the address of the account: signing in accepts it and leads to its tenant.',
+  }),
+)
+
 /** How the caller wants to be signed in. */
-export const SignIn = { authMode: AuthModeMember, authType: SessionTypeMember, tenant_Id: TenantMember }
+export const SignIn = {
+  authMode: AuthModeMember,
+  authType: SessionTypeMember,
+  tenant_Id: TenantMember,
+  inviteToken: InviteMember,
+}
 
 export const AuthModeBody = Type.Object({ authMode: AuthModeMember })
 
@@ -88,6 +102,7 @@ export const LoginBody = Type.Object({
   password: Secret(password, bothNeeded),
   authType: SessionTypeMember,
   tenant_Id: TenantMember,
+  inviteToken: InviteMember,
 })
 
 const personNeeded = 'Email, password, and firstName are required'
@@ -122,6 +137,7 @@ export const MagicLinkQuery = Type.Object({
   authType: SessionTypeMember,
   email: Type.Optional(Text(email, { description: 'With a code.', refusal: 'Invalid email address' })),
   tenant_Id: TenantMember,
+  inviteToken: InviteMember,
 })
 
 export const FirstSignInBody = Type.Object({

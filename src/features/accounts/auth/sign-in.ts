@@ -7,16 +7,24 @@ import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
 import { type Reads, withoutWaiting } from '../../../db/pools.ts'
 import type { Reader, Tx } from '../../../db/sql.ts'
-import { AppError } from '../../../errors.ts'
+import { AppError, errors } from '../../../errors.ts'
 import { commit, type WorkResult, type Writes } from '../../../events/commit.ts'
-import type { Actor } from '../../../events/types.ts'
+import type { Actor, DomainEvent } from '../../../events/types.ts'
 import { actorOf } from '../../../http/http.ts'
 import { queueMail } from '../../messaging/mail/mail.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
+import { findTenant, invalidInvite, inviteOf, joinByInvite, openInvite } from '../membership/membership.ts'
 import { challengeSecondFactor } from '../proofs/proofs.ts'
 import { personBody, roleAndPermissions, tenantBody } from './browser.ts'
 import { type AuthReads, type AuthWrites, afterwards } from './capabilities.ts'
-import { chooseMembership, decidePassword, type PasswordDecision, signInRefusal, wrongPassword } from './decisions.ts'
+import {
+  chooseMembership,
+  decideAcceptance,
+  decidePassword,
+  type PasswordDecision,
+  signInRefusal,
+  wrongPassword,
+} from './decisions.ts'
 import { endAccess, type RedemptionResult, redeem } from './ownership.ts'
 import { type Account, findAccount, type Membership, membershipsOf, setPassword } from './queries.ts'
 import type { SessionType } from './session-store.ts'
@@ -37,12 +45,20 @@ import {
 /**
  * Signs in with e-mail and password. An unknown address, an account without
  * a password and a wrong one are answered alike and in the same time; what stands against an account is said only to
- * a person who knows its password. An account with a second factor is asked for it before there is a session.
+ * a person who knows its password. An account with a second factor is asked for it before there is a session. With the
+ * token of an invitation the sign-in accepts it.
  */
 export async function login(
   deps: AuthWrites,
   request: FastifyRequest,
-  { email, password, tenant_Id: tenantId, authType: type = 'default', authMode = 'jwt' }: Static<typeof LoginBody>,
+  {
+    email,
+    password,
+    tenant_Id: tenantId,
+    inviteToken,
+    authType: type = 'default',
+    authMode = 'jwt',
+  }: Static<typeof LoginBody>,
 ): Promise<SignInAnswer> {
   const { account, matches } = await inTurn(async () => {
     const account = await findAccount(withoutWaiting(deps), emailOf(email))
@@ -50,7 +66,9 @@ export async function login(
   })
   const decided = decidePassword(account, matches, deps.config.auth)
   if (decided.refusal !== undefined) throw refuseLogin(deps, request, decided)
-  const membership = await membershipOf(deps, withoutWaiting(deps), decided.account.id, tenantId)
+  // Only now: whoever does not know the password learns nothing of an invitation.
+  const inviteId = await invitationOf(deps, inviteToken)
+  const membership = await placeOf(deps, withoutWaiting(deps), decided.account, { tenantId, inviteId })
   const answer = await commit(deps, actorOf(request), (tx) =>
     signIn(deps, tx, request, { account: decided.account, membership, type, authMode }),
   )
@@ -79,18 +97,24 @@ export function checkMaySignIn({ config }: Configuration, account: Account): voi
   if (refusal !== undefined) throw refusal
 }
 
+/** Where a sign-in ends: in a role that the user has, or, with `inviteId`, in the one of an invitation that it accepts. */
+type Place = Pick<Membership, 'role' | 'tenantId' | 'tenant'> & { readonly inviteId?: string }
+
 /** The result of a first factor: the user, and the requested session. */
 export type FirstFactor = {
   /** As it was when the factor was checked: the session is not opened when the password changed since. */
   readonly account: Account
-  readonly membership: Membership
+  readonly membership: Place
   readonly type: SessionType
   /** How its token is wanted. */
   readonly authMode: AuthMode
 }
 
 /** The request of a sign-in, kept while its second factor is awaited. */
-export type PendingSignIn = Pick<FirstFactor, 'type' | 'authMode'> & { readonly tenantId: string | null }
+export type PendingSignIn = Pick<FirstFactor, 'type' | 'authMode'> & {
+  readonly tenantId: string | null
+  readonly inviteId?: string
+}
 
 /** The common answer of everything that signs a user in, and its token for `deliver`; no token with a challenge. */
 export type SignInAnswer = {
@@ -111,7 +135,8 @@ export async function signIn(
   factor: FirstFactor,
 ): Promise<WorkResult<SignInAnswer | undefined>> {
   const { account, membership, type, authMode } = factor
-  const pending: PendingSignIn = { tenantId: membership.tenantId, type, authMode }
+  const { tenantId, inviteId } = membership
+  const pending: PendingSignIn = { tenantId, type, authMode, ...(inviteId !== undefined && { inviteId }) }
   const token = await challengeSecondFactor(deps, tx, account, pending)
   if (token === undefined) return signInAtOnce(deps, tx, request, factor)
   return {
@@ -131,19 +156,56 @@ export async function signInAtOnce(
   const { account, membership, type } = factor
   const { id: userId, password: passwordHash } = account
   const { role, tenantId } = membership
+  const joined = await join(tx, userId, membership)
   const token = await openSession(deps, tx, request, { userId, roleId: role.id, tenantId, type, passwordHash })
+  if (token === undefined && joined.length > 0) throw errors.conflict('The account has changed. Please sign in again.')
   if (token === undefined) return { result: undefined }
   return {
     result: { token, body: bodyOf(deps, account, membership) },
-    events: [{ type: 'auth.login', data: { userId } }],
+    events: [...joined, { type: 'auth.login', data: { userId } }],
     actor: signingIn(request, factor),
   }
+}
+
+async function join(tx: Tx, userId: string, { inviteId, role, tenantId }: Place): Promise<readonly DomainEvent[]> {
+  if (inviteId === undefined || tenantId === null) return []
+  return [await joinByInvite(tx, userId, { inviteId, roleId: role.id, tenantId })]
 }
 
 /** The user itself, at the tenant that it signs in to. */
 export function signingIn(request: FastifyRequest, { account, membership }: FirstFactor): Actor {
   const { role, tenantId } = membership
   return actorOf(request, { userId: account.id, tenantId: tenantId ?? undefined, role })
+}
+
+/**
+ * The invitation that a sign-in is to accept, by its token: its id. It is the way in for an account that has no role.
+ * Undefined where no token is given. 400 where it is over.
+ */
+export async function invitationOf(deps: Reads & Writes, token: string | undefined): Promise<string | undefined> {
+  if (token === undefined) return undefined
+  const invite = deps.config.tenancy.enabled ? await openInvite(deps, token) : undefined
+  if (invite === undefined) throw invalidInvite()
+  return invite.id
+}
+
+/**
+ * Where an account signs in: in the role that the invitation brings, if there is one; else where it has one.
+ *
+ * @throws {AppError} 400 for an invitation that is over; 403 for one of another address, and where there is no role
+ */
+export async function placeOf(
+  deps: Configuration & CurrentAccess & CurrentCatalog,
+  db: Reader,
+  { id, email }: Pick<Account, 'id' | 'email'>,
+  { tenantId, inviteId }: { readonly tenantId: string | null | undefined; readonly inviteId: string | undefined },
+): Promise<Place> {
+  if (inviteId === undefined) return membershipOf(deps, db, id, tenantId ?? undefined)
+  const invite = await inviteOf(db, inviteId)
+  const { roles } = invite === undefined ? deps.access.current() : await deps.access.knowing(invite.roleId)
+  const accepted = decideAcceptance(invite, email, roles)
+  const tenant = (await findTenant(db, deps.catalog.current(), accepted.invite.tenantId)) ?? null
+  return { tenantId: accepted.invite.tenantId, role: accepted.role, tenant, inviteId }
 }
 
 /**
@@ -164,7 +226,7 @@ function challengeBody(twoFactorToken: string) {
   return { twoFactorRequired: true, twoFactorToken, code: 'TWO_FACTOR_REQUIRED' } as const
 }
 
-function bodyOf(deps: Configuration & CurrentAccess, account: Account, { role, tenant }: Membership) {
+function bodyOf(deps: Configuration & CurrentAccess, account: Account, { role, tenant }: Place) {
   return { user: personBody(account), ...roleAndPermissions(deps, role), tenant: tenantBody(deps, tenant) }
 }
 
@@ -195,20 +257,21 @@ export async function requestMagicLink(
 /**
  * Signs in with a mailed link or code, once. The address is verified by
  * that. 400 when it opens nothing, 403 when the account has no role (at the tenant that was asked for); then it may be
- * tried again.
+ * tried again; 400 for an invitation that is over, 403 for one of another address.
  */
 export async function signInByMagicLink(
   deps: AuthWrites,
   request: FastifyRequest,
   typed: string,
-  { authMode = 'jwt', authType: type = 'default', email, tenant_Id }: Static<typeof MagicLinkQuery>,
+  { authMode = 'jwt', authType: type = 'default', email, tenant_Id, inviteToken }: Static<typeof MagicLinkQuery>,
 ): Promise<SignInAnswer> {
+  const inviteId = await invitationOf(deps, inviteToken)
   const presented = { purpose: 'magic-link', typed, email: optionalEmailOf(email) } as const
   const { redeemed, answer } = await commit<SignInResult>(deps, actorOf(request), async (tx) => {
     const redeemed = await redeem(deps, tx, request, presented, opensNothing)
     if (redeemed.refusal !== undefined) return { result: { redeemed }, events: redeemed.events }
     const { account, events } = redeemed
-    const membership = await membershipOf(deps, tx, account.id, tenant_Id)
+    const membership = await placeOf(deps, tx, account, { tenantId: tenant_Id, inviteId })
     const entered = await signIn(deps, tx, request, { account, membership, type, authMode })
     return { ...entered, result: { redeemed, answer: entered.result }, events: [...events, ...(entered.events ?? [])] }
   })

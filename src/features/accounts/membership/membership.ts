@@ -5,11 +5,11 @@ import type { Catalog } from '../../../catalog/catalog.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Clock } from '../../../db/clock.ts'
 import { type Reads, withoutWaiting } from '../../../db/pools.ts'
-import { type Reader, rawQuery, sql, type Tx } from '../../../db/sql.ts'
-import { AppError } from '../../../errors.ts'
+import { type Reader, rawQuery, type SqlFragment, sql, type Tx } from '../../../db/sql.ts'
+import { AppError, errors } from '../../../errors.ts'
 import { commit, commitRow, type Writes } from '../../../events/commit.ts'
 import { actorCte } from '../../../events/log.ts'
-import { systemActor } from '../../../events/types.ts'
+import { type DomainEvent, systemActor } from '../../../events/types.ts'
 import { projectionList } from '../../../query/compile-rows.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
 
@@ -20,11 +20,14 @@ import type { CurrentSettings } from '../../settings/settings.ts'
 export async function openInvite(deps: Reads & Writes, token: string | undefined): Promise<Invite | undefined> {
   if (token === undefined || !/^[0-9a-f]{64}$/.test(token)) return undefined
   const tokenHash = hashSecret(token)
-  const found = await findInvite(withoutWaiting(deps), tokenHash)
+  const found = await findInvite(withoutWaiting(deps), sql`i.token = ${tokenHash}`)
   if (found === undefined)
     await commit(deps, systemActor, async (tx) => ({ result: await expireInvites(tx, { tokenHash }) }))
   return found
 }
+
+/** An invitation whose token was shown before; undefined when it can no longer be accepted. */
+export const inviteOf = (db: Reader, id: string) => findInvite(db, sql`i.id = ${id}`)
 
 export const invalidInvite = (members?: { valid: false }) =>
   new AppError(400, 'Invalid or expired invitation', members && { members })
@@ -82,13 +85,13 @@ export type Invite = {
   readonly userExists: boolean
 }
 
-/** The invitation of a token, while it can be accepted. */
-function findInvite(db: Reader, tokenHash: string): Promise<Invite | undefined> {
+/** An invitation, while it can be accepted. */
+function findInvite(db: Reader, condition: SqlFragment): Promise<Invite | undefined> {
   return db.maybeOne<Invite>(sql`
     select i.id, i.email, i."role_Id" as "roleId", i."tenant_Id" as "tenantId", t.name as "tenantName",
       exists (select from "svc_User" u where u.email = i.email) as "userExists"
     from "svc_Invite" i join "svc_Tenant" t on t.id = i."tenant_Id"
-    where i.token = ${tokenHash} and i.status = 'pending' and i."expiresAt" > now()`)
+    where ${condition} and i.status = 'pending' and i."expiresAt" > now()`)
 }
 
 /** Accepts an invitation for a user; of any number of simultaneous uses one succeeds. */
@@ -97,6 +100,22 @@ export async function acceptInvite(tx: Tx, inviteId: string, userId: string): Pr
     update "svc_Invite" set status = 'accepted', "acceptedBy_Id" = ${userId}, "acceptedAt" = now(), "updatedAt" = now()
     where id = ${inviteId} and status = 'pending' and "expiresAt" > now() returning id`)
   return accepted !== undefined
+}
+
+/**
+ * Accepts an invitation for a user who has an account: the user gets its role at its tenant. The event of that.
+ *
+ * @throws {AppError} 400 when the invitation is over, and for a member of the tenant
+ */
+export async function joinByInvite(
+  tx: Tx,
+  userId: string,
+  { inviteId, roleId, tenantId }: { inviteId: string; roleId: string; tenantId: string },
+): Promise<DomainEvent> {
+  if (!(await acceptInvite(tx, inviteId, userId))) throw invalidInvite()
+  if (!(await insertMembership(tx, { userId, roleId, tenantId })))
+    throw errors.badBody('User is already a member of this tenant')
+  return { type: 'auth.invite_accepted', data: { userId, inviteId } }
 }
 
 /** Says of pending invitations whose time is over that it is: the one of a token, or those of an address at a tenant. */

@@ -22,10 +22,11 @@ import {
   authRoutes,
   deliver,
   type FirstFactor,
+  invitationOf,
   lockCaller,
-  membershipOf,
   ProofBody,
   type ProofInput,
+  placeOf,
   prepare,
   requireFreshProof,
   SignedInShape,
@@ -189,13 +190,14 @@ async function beginAuthentication(deps: Writes, request: FastifyRequest) {
 async function finishAuthentication(
   deps: PasskeyWrites,
   request: FastifyRequest,
-  { challengeId, response, authType: type = 'default', tenant_Id }: Static<typeof AuthenticateBody>,
+  { challengeId, response, authType: type = 'default', tenant_Id, inviteToken }: Static<typeof AuthenticateBody>,
   authMode: AuthMode,
 ): Promise<SignInAnswer> {
   const { stored, assertion } = await proven(deps, request, { challengeId, response })
   const account = await accountOf(withoutWaiting(deps), stored.userId)
   if (account === undefined || signInRefusal(account, deps.config.auth) !== undefined) throw authenticationFailed()
-  const membership = await membershipOf(deps, withoutWaiting(deps), account.id, tenant_Id)
+  const inviteId = await invitationOf(deps, inviteToken)
+  const membership = await placeOf(deps, withoutWaiting(deps), account, { tenantId: tenant_Id, inviteId })
   const factor = { account, membership, type, authMode }
   const answer = await commit(deps, signingIn(request, factor), (tx) =>
     openWith(deps, tx, request, { stored, assertion, factor }),
@@ -258,6 +260,7 @@ const AuthenticateBody = Type.Object({
   response: ResponseShape(bothNeeded),
   authType: SignIn.authType,
   tenant_Id: SignIn.tenant_Id,
+  inviteToken: SignIn.inviteToken,
 })
 
 const RegisterPasskeyBody = Type.Object({

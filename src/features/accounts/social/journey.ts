@@ -23,6 +23,8 @@ export type Journey = {
   readonly authMode: AuthMode
   readonly type: SessionType
   readonly tenantId: string | null
+  /** The invitation that the sign-in accepts. */
+  readonly inviteId: string | undefined
   /** Only the browser that it began in may end it. */
   readonly bound: boolean
 }

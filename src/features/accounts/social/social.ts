@@ -16,6 +16,7 @@ import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { SocialProvider } from '../../../config/families.ts'
 import type { Clock } from '../../../db/clock.ts'
+import type { Reads } from '../../../db/pools.ts'
 import { type Reader, sql, type Tx } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { commit, type Writes } from '../../../events/commit.ts'
@@ -30,9 +31,10 @@ import {
   defaultLink,
   deliveryTo,
   findAccount,
+  invitationOf,
   lockAccount,
-  membershipOf,
   type ProvenAccount,
+  placeOf,
   proveOwnership,
   queueVerification,
   registeredRole,
@@ -64,8 +66,8 @@ export type Start = { readonly url: string; readonly cookie: string | undefined 
  *
  * @throws {AppError} 400 for an unknown provider or an address that is not trusted; 502 when the provider is out of reach
  */
-export function startByRequest(
-  deps: Writes & CurrentSettings,
+export async function startByRequest(
+  deps: Reads & Writes & CurrentSettings,
   request: FastifyRequest,
   body: Static<typeof SocialBody>,
 ): Promise<Start> {
@@ -78,7 +80,7 @@ export function startByRequest(
     deps,
     request,
     configured,
-    { ...wantedOf(request, body), redirectUri, returnTo: null, errorTo },
+    { ...(await wantedOf(deps, request, body)), redirectUri, returnTo: null, errorTo },
     body.scopes,
   )
 }
@@ -86,8 +88,8 @@ export function startByRequest(
 /**
  * Begins a sign-in by a link, which ends at `redirect_url`. Throws as above.
  */
-export function startByLink(
-  deps: Writes & CurrentSettings,
+export async function startByLink(
+  deps: Reads & Writes & CurrentSettings,
   request: FastifyRequest,
   provider: string,
   query: Static<typeof SocialLinkQuery>,
@@ -99,7 +101,7 @@ export function startByLink(
     deps,
     request,
     configured,
-    { ...wantedOf(request, query), redirectUri, returnTo, errorTo: returnTo },
+    { ...(await wantedOf(deps, request, query)), redirectUri, returnTo, errorTo: returnTo },
     query.scopes,
   )
 }
@@ -112,7 +114,14 @@ export function startForPage(
   returnTo: string,
 ): Promise<Start> {
   const configured = namedProvider(deps, provider)
-  const wanted = { authMode: 'cookie', type: 'default', tenantId: null, returnTo, errorTo: returnTo } as const
+  const wanted = {
+    authMode: 'cookie',
+    type: 'default',
+    tenantId: null,
+    inviteId: undefined,
+    returnTo,
+    errorTo: returnTo,
+  } as const
   return start(deps, request, configured, { ...wanted, redirectUri: callbackOf(deps, configured.id) }, undefined)
 }
 
@@ -200,11 +209,13 @@ async function start(
   return { url: address.href, cookie: bound ? journeyCookie(deps.config, id, state) : undefined }
 }
 
-function wantedOf(
+async function wantedOf(
+  deps: Reads & Writes,
   request: FastifyRequest,
-  { authMode = 'jwt', authType: type = 'default', tenant_Id }: Static<typeof SocialLinkQuery>,
+  { authMode = 'jwt', authType: type = 'default', tenant_Id, inviteToken }: Static<typeof SocialLinkQuery>,
 ) {
-  return { authMode: deliveryTo(request, authMode), type, tenantId: tenant_Id ?? null }
+  const inviteId = await invitationOf(deps, inviteToken)
+  return { authMode: deliveryTo(request, authMode), type, tenantId: tenant_Id ?? null, inviteId }
 }
 
 /** Of configured values only: no header of a request has a say in it. */
@@ -344,7 +355,7 @@ function saidBy(words: string): string {
 export async function signInByIdToken(
   deps: SocialWrites,
   request: FastifyRequest,
-  { provider, idToken = {}, authType: type = 'default', tenant_Id }: Static<typeof SocialBody>,
+  { provider, idToken = {}, authType: type = 'default', tenant_Id, inviteToken }: Static<typeof SocialBody>,
   authMode: AuthMode,
 ): Promise<SignInAnswer> {
   const configured = namedProvider(deps, provider)
@@ -362,7 +373,8 @@ export async function signInByIdToken(
     scope: undefined,
     expiresIn: undefined,
   }
-  const wanted = { authMode, type, tenantId: tenant_Id ?? null }
+  const inviteId = await invitationOf(deps, inviteToken)
+  const wanted = { authMode, type, tenantId: tenant_Id ?? null, inviteId }
   return enter(deps, request, { provider: client.id, profile, grant }, wanted)
 }
 
@@ -380,7 +392,7 @@ async function verified(request: FastifyRequest, client: ProviderClient, token: 
 const invalidIdToken = () => new AppError(401, 'Invalid ID token')
 
 /** The session that is wanted. */
-type WantedSession = Pick<Journey, 'authMode' | 'type' | 'tenantId'>
+type WantedSession = Pick<Journey, 'authMode' | 'type' | 'tenantId' | 'inviteId'>
 
 /**
  * Signs an identity in: finds or makes its account and ends like every first factor. One transaction. 403 where it may not.
@@ -400,7 +412,7 @@ async function enter(
       return { result: { refusal: notVerified(mailed.length > 0) }, events: [...events, ...mailed] }
     }
     checkMaySignIn(deps, account)
-    const membership = await membershipOf(deps, tx, account.id, wanted.tenantId ?? undefined)
+    const membership = await placeOf(deps, tx, account, wanted)
     const { authMode, type } = wanted
     const entered = await signIn(deps, tx, request, { account, membership, type, authMode })
     return { ...entered, result: { answer: entered.result }, events: [...events, ...(entered.events ?? [])] }
@@ -432,7 +444,7 @@ function notVerified(isMailed: boolean): AppError {
 }
 
 /** The capabilities that changes of this folder need. */
-export type SocialWrites = Writes & Clock & CurrentAccess & CurrentCatalog & CurrentSettings & IdSource
+export type SocialWrites = Reads & Writes & Clock & CurrentAccess & CurrentCatalog & CurrentSettings & IdSource
 
 /** The tokens that the provider issued beside the profile. */
 type ProviderGrant = {

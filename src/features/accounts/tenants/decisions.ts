@@ -3,7 +3,6 @@ import type { Caller } from '../../../access/principal.ts'
 import type { Role } from '../../../access/store.ts'
 import { AppError, errors } from '../../../errors.ts'
 import type { Membership } from '../auth/auth.ts'
-import { type Invite, invalidInvite } from '../membership/membership.ts'
 
 // Decisions about invitations and tenants, without a database: callers bring what is stored.
 
@@ -38,23 +37,6 @@ export function inviteeRefusal(state: {
 }): AppError | undefined {
   if (state.isMember) return errors.badBody('User is already a member of this tenant')
   return state.isInvited ? errors.badBody('An invitation is already pending for this email') : undefined
-}
-
-/**
- * The invitation, and the role that it brings, for the user with this address.
- *
- * @throws {AppError} 400 when the invitation is over or its role is gone, 403 when it was sent to another address
- */
-export function decideAcceptance(
-  invite: Invite | undefined,
-  email: unknown,
-  roles: ReadonlyMap<string, Role>,
-): { readonly invite: Invite; readonly role: Role } {
-  if (invite === undefined) throw invalidInvite()
-  if (invite.email !== email) throw new AppError(403, "The email address doesn't match the invitation")
-  const role = roles.get(invite.roleId)
-  if (role === undefined) throw invalidInvite()
-  return { invite, role }
 }
 
 export type AtTenant = Membership & {

@@ -7,7 +7,7 @@ import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Reads } from '../../../db/pools.ts'
 import type { Tx } from '../../../db/sql.ts'
-import { AppError, errors } from '../../../errors.ts'
+import { AppError } from '../../../errors.ts'
 import { commit, type Writes } from '../../../events/commit.ts'
 import { type App, actorOf } from '../../../http/http.ts'
 import { Anything, Filled, Id, Text } from '../../../http/shapes.ts'
@@ -15,6 +15,7 @@ import { isUuid } from '../../../language/text.ts'
 import { inviteLifetimeSeconds, queueMail } from '../../messaging/mail/mail.ts'
 import {
   authRoutes,
+  decideAcceptance,
   defaultLink,
   deliver,
   emailOf,
@@ -35,20 +36,18 @@ import {
   trustedLink,
 } from '../auth/auth.ts'
 import {
-  acceptInvite,
   expireInvites,
   findTenant,
   type Invite,
   insertInvite,
-  insertMembership,
   invalidInvite,
+  joinByInvite,
   lockInvitee,
   openInvite,
   type TenantWrites,
 } from '../membership/membership.ts'
 import {
   type AtTenant,
-  decideAcceptance,
   decideInvitedRole,
   decideInvitedTenant,
   decideSwitch,
@@ -165,14 +164,12 @@ async function acceptInvitation(deps: TenantWrites, request: FastifyRequest, inv
   const { id: inviteId, tenantId, roleId } = invite
   const actor = actorOf(request, { userId, tenantId, role })
   const { token, tenant } = await commit(deps, actor, async (tx) => {
-    if (!(await acceptInvite(tx, inviteId, userId))) throw invalidInvite()
-    if (!(await insertMembership(tx, { userId, roleId, tenantId })))
-      throw errors.badBody('User is already a member of this tenant')
+    const accepted = await joinByInvite(tx, userId, { inviteId, roleId, tenantId })
     const moved = await moveSession(deps, tx, request, { roleId, tenantId, type: undefined })
     const joined = (await findTenant(tx, deps.catalog.current(), tenantId)) ?? null
     return {
       result: { token: moved, tenant: joined },
-      events: [{ type: 'auth.invite_accepted', data: { userId, inviteId } }],
+      events: [accepted],
     }
   })
   const about = {

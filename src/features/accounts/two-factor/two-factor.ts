@@ -25,9 +25,9 @@ import {
   deliveryTo,
   type FirstFactor,
   lockCaller,
-  membershipOf,
   type PendingSignIn,
   type ProofInput,
+  placeOf,
   refuseForeignPage,
   requireFreshProof,
   SignIn,
@@ -59,7 +59,8 @@ const triesAtMost = 5
  * opens one session; wrong codes are bounded per challenge and per account. The refusal does not distinguish a wrong
  * code, a wrong challenge, and a password that has changed since.
  *
- * @throws {AppError} 401 for a wrong code or challenge, 403 for an account that is not active
+ * @throws {AppError} 401 for a wrong code or challenge, 403 for an account that is not active; 400 where the
+ *   invitation that the sign-in accepts is over
  */
 export async function verifyTwoFactor(
   deps: SecondFactorWrites,
@@ -88,7 +89,8 @@ async function challengedFactor(
   const pending = challenge.data as PendingSignIn & { readonly passwordMark: string }
   if (pending.passwordMark !== passwordMark(account)) throw wrongCode()
   checkMaySignIn(deps, account)
-  const membership = await membershipOf(deps, withoutWaiting(deps), account.id, pending.tenantId ?? undefined)
+  const { tenantId, inviteId } = pending
+  const membership = await placeOf(deps, withoutWaiting(deps), account, { tenantId, inviteId })
   return { account, membership, type: pending.type, authMode: authMode ?? pending.authMode }
 }
 
