@@ -107,6 +107,109 @@ describe('a node that calls a workflow', () => {
   })
 })
 
+describe('a node that bypasses permissions', () => {
+  const raised = (name: string, data: object) => node(name, 'service', { ...data, bypassPermissions: true })
+  const deals = { collection: 'deal', fields: ['step', 'tenant_Id'] }
+  const nodes = [
+    raised('make', { ...deals, operation: 'create', data: { step: 'made' } }),
+    raised('read', { ...deals, operation: 'read', sort: 'id' }),
+    raised('own', { ...deals, operation: 'read', filter: { tenant_Id: '$CURRENT_TENANT' }, sort: 'id' }),
+    raised('tenants', { operation: 'read', collection: 'svc_Tenant', fields: ['name'] }),
+    raised('people', { operation: 'read', collection: 'svc_User', fields: ['email'] }),
+  ]
+  const reading = chain(...nodes)
+  const all = chain(...nodes, raised('none', { operation: 'read', collection: 'svc_Account' }))
+  let tenant: string
+  let limited: TenantUser
+
+  beforeAll(async () => {
+    ;[{ tenant_Id: tenant }] = await api.sql('select "tenant_Id" from "svc_UserRole" where "user_Id" = $1', [ada.id])
+    // May execute, and nothing else.
+    limited = await createUser(api, await createRole(api, { isTenantSpecific: true }), tenant)
+    expect((await bo.call('POST', '/items/deal', { step: 'secret of bo' })).status).toBe(201)
+  })
+
+  const expectInside = ({ status, errorMessage, result_data }: Awaited<ReturnType<typeof run>>) => {
+    expect([status, errorMessage]).toEqual(['completed', null])
+    expect(result_data.make.data).toEqual({ step: 'made', tenant_Id: tenant })
+    const rows: { step: string; tenant_Id: string }[] = result_data.read.data
+    expect([...new Set(rows.map(({ tenant_Id }) => tenant_Id))]).toEqual([tenant])
+    expect(result_data.own.data).toEqual(rows)
+    expect(result_data.tenants.data).toEqual([{ name: 'Engines' }])
+    const emails = result_data.people.data.map(({ email }: { email: string }) => email)
+    expect(emails).toContain(ada.email)
+    expect(emails).not.toContain(bo.email)
+  }
+
+  it('stays at the tenant of the workflow, whoever runs it', async () => {
+    await save('bypass-ada', reading, { tenant_Id: tenant })
+    for (const call of [limited.call, api.admin]) expectInside(await run('bypass-ada', call))
+  })
+
+  it('stays at the tenant of the user who runs a workflow without one', async () => {
+    await save('bypass-any', reading)
+    expectInside(await run('bypass-any', limited.call))
+  })
+
+  it('leaves alone what belongs to users', async () => {
+    await save('bypass-people', all, { tenant_Id: tenant })
+    expect((await run('bypass-people', limited.call)).errorMessage).toMatch(/^none: /)
+  })
+
+  it('changes rows of no other tenant, and moves none to it', async () => {
+    const [{ id, tenant_Id }] = await api.sql(`select id, "tenant_Id" from deal where step = 'secret of bo'`)
+    const changing = (name: string, data: object) => chain(raised(name, { collection: 'deal', ...data }))
+    await save('bypass-change', changing('c', { operation: 'update', itemId: id, data: { step: 'x' } }), {
+      tenant_Id: tenant,
+    })
+    await save('bypass-delete', changing('d', { operation: 'delete', itemId: id }), { tenant_Id: tenant })
+    await save('bypass-move', changing('m', { operation: 'create', data: { step: 'moved', tenant_Id } }), {
+      tenant_Id: tenant,
+    })
+    for (const name of ['change', 'delete', 'move'])
+      expect((await run(`bypass-${name}`, limited.call)).status, name).toBe('failed')
+    expect(await api.sql('select step from deal where id = $1', [id])).toEqual([{ step: 'secret of bo' }])
+    expect(await api.sql(`select 1 from deal where step = 'moved'`)).toEqual([])
+  })
+
+  it('stays at the tenant of the change that a hook is about, before and after it', async () => {
+    const hook = (event: string) => ({
+      ...{ trigger_type: 'hook', trigger_hook_collection: 'deal', trigger_hook_action: event },
+    })
+    const counting = chain(raised('read', { ...deals, operation: 'read' }))
+    const secrets = {
+      collection: 'deal',
+      operation: 'count',
+      filter: { step: 'secret of bo' },
+      bypassPermissions: true,
+    }
+    const mapping = { 'data.step': 'saw {{outputs.known.stats.result}}' }
+    await save(
+      'bypass-before',
+      chain(node('known', 'stats', secrets), node('fill', 'transform', { transformType: 'mapping', mapping })),
+      hook('items.create'),
+    )
+    await save('bypass-after', counting, hook('items.create.after'))
+    expect((await ada.call('POST', '/items/deal?fields=step', { step: 'hooked' })).body.data.step).toBe('saw 0')
+    const execution = await waitFor(async () => {
+      const [found] = await api.sql(`select * from "svc_WorkflowExecution" where "workflow_Id" = 'bypass-after'`)
+      return found?.status === 'completed' || found?.status === 'failed' ? found : undefined
+    })
+    expect(execution).toMatchObject({ status: 'completed', tenant_Id: tenant })
+    const tenants = execution.result_data.read.data.map(({ tenant_Id }: { tenant_Id: string }) => tenant_Id)
+    expect([...new Set(tenants)]).toEqual([tenant])
+    for (const id of ['bypass-before', 'bypass-after'])
+      expect((await api.admin('DELETE', `/workflows/${id}`)).status).toBe(200)
+  })
+
+  it('sees every tenant in an execution that has none', async () => {
+    const { status, result_data } = await run('bypass-any', api.admin)
+    expect(status).toBe('completed')
+    expect(result_data.make.data).toEqual({ step: 'made', tenant_Id: null })
+    expect(new Set(result_data.read.data.map(({ tenant_Id }: { tenant_Id: string }) => tenant_Id)).size).toBe(3)
+  })
+})
+
 describe('the roles of a webhook', () => {
   const webhook = (path: string, allowed_roles: readonly string[]) => ({
     ...{ trigger_type: 'webhook', trigger_webhook_path: path, trigger_webhook_method: 'POST', allowed_roles },

@@ -5,8 +5,9 @@ import {
   principalOf,
   principalSql,
 } from '../../../access/principal.ts'
+import type { Collection } from '../../../catalog/catalog.ts'
 import { rawQuery } from '../../../db/sql.ts'
-import { type Access, systemAccess } from '../../../query/access.ts'
+import { type Access, type Grant, systemAccess } from '../../../query/access.ts'
 import type { WorkflowWrites } from './capabilities.ts'
 import { NodeError } from './nodes.ts'
 
@@ -37,6 +38,7 @@ export type Authority = {
   /** The user whose rights these are, if any: the caller of the workflows that it calls. */
   readonly userId: string | null
   readonly user: Readonly<Record<string, unknown>> | undefined
+  /** The tenant of the execution: of its workflow, or else of what triggered it. */
   readonly tenantId: string | undefined
   /** Whether an administrator saved it: then nodes may bypass permissions where they say so. */
   readonly mayBypass: boolean
@@ -58,7 +60,9 @@ export async function authorityOf(deps: WorkflowWrites, behind: Behind): Promise
     throw new NodeError('The user who triggered the workflow is not active any more, or has no role')
   // A program's call gives the workflow no more rights than the program has.
   const access = caller_scope == null ? caller.access : { ...caller.access, scope: caller_scope }
-  return { ...caller, access, userId: caller_Id, mayBypass: true }
+  // An administrator has no tenant; the workflow may have one.
+  const tenantId = deps.config.tenancy.enabled ? (tenant_Id ?? caller.tenantId) : undefined
+  return { ...caller, tenantId, access, userId: caller_Id, mayBypass: true }
 }
 
 type ActingParty = Pick<Authority, 'access' | 'user' | 'tenantId'>
@@ -77,6 +81,43 @@ export function anonymous(deps: WorkflowWrites, tenantId?: string): Omit<Authori
 
 /** The platform's own rights. */
 export const platform: Access = systemAccess
+
+/**
+ * The rights of a node that bypasses permissions: the platform's own, but in an execution of a tenant no more than every
+ * permission there, so that it reads and writes the rows of that tenant alone.
+ */
+export function bypassing(deps: WorkflowWrites, { tenantId, access }: Authority): Access {
+  if (tenantId === undefined) return platform
+  const { catalog } = deps.access.current()
+  return {
+    ...{ admin: false, roleId: '', userId: undefined, tenantId, tenantSpecific: true },
+    grant: (name) => {
+      const collection = catalog.collections.get(name)
+      return collection === undefined ? undefined : everythingAt(tenantId, collection)
+    },
+    variable: (name, path) => {
+      if (name !== 'CURRENT_TENANT') return undefined
+      return path.length === 0 ? tenantId : access.tenantId === tenantId ? access.variable(name, path) : undefined
+    },
+  }
+}
+
+const deepest = 8
+
+/**
+ * Undefined for what belongs to users and not to tenants. Fields that a wildcard leaves out are named: the platform may
+ * set them.
+ */
+function everythingAt(tenantId: string, { name, system, fields }: Collection): Grant | undefined {
+  if (system && fields.has('user_Id') && !fields.has('tenant_Id')) return undefined
+  const wildcards = Array.from({ length: deepest }, (_, i) =>
+    Array(i + 1)
+      .fill('*')
+      .join('.'),
+  )
+  const conditions = name === 'svc_Tenant' ? { id: tenantId } : null
+  return { fields: [...fields.keys(), ...wildcards], conditions, relConditions: null, defaultValues: null }
+}
 
 type KeptParty = { readonly party: Promise<ActingParty | undefined>; readonly rules: object; readonly until: number }
 

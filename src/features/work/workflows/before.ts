@@ -164,7 +164,7 @@ async function authorityBefore(
     access: { ...access, byKey: true },
     user,
     userId: access.userId ?? null,
-    tenantId: access.tenantId,
+    tenantId: deps.config.tenancy.enabled ? (tenant_Id ?? access.tenantId) : undefined,
     mayBypass: true,
   }
 }

@@ -23,7 +23,7 @@ import {
 import { isPlainAddress, queueMail, senderAddress } from '../../messaging/mail/mail.ts'
 import { newNotificationOf, sendNotifications } from '../../messaging/notifications/notifications.ts'
 import type { ItemsMethod, ScriptRequest } from '../scripts/scripts.ts'
-import { type Authority, anonymous, platform } from './authority.ts'
+import { type Authority, anonymous, bypassing } from './authority.ts'
 import type { HookBudget } from './budget.ts'
 import { sealedForWorkflows, type WorkflowWrites } from './capabilities.ts'
 import { fill, parsePath, pathsIn, resolve, type TemplateScope, textOf } from './expressions.ts'
@@ -65,7 +65,7 @@ function requesterOf({ deps, node, authority, actor }: NodeRun, scope: Run['scop
   // As saved: no template may raise a node, or lower it.
   const { executeAsAnonymous, bypassPermissions } = node.data
   if (executeAsAnonymous === true) return { actor, access: anonymous(deps, authority.tenantId).access, scope }
-  if (bypassPermissions === true && authority.mayBypass) return { actor, access: platform, scope }
+  if (bypassPermissions === true && authority.mayBypass) return { actor, access: bypassing(deps, authority), scope }
   return { actor, access: authority.access, user: authority.user, scope }
 }
 

@@ -229,7 +229,8 @@ export async function runNodeAlone(
   context: Readonly<Record<string, unknown>>,
 ) {
   const { caller, actor } = asker
-  await requireChangeable(deps, asker, await knownWorkflow(deps, asker, id))
+  const workflow = await knownWorkflow(deps, asker, id)
+  await requireChangeable(deps, asker, workflow)
   const { flow_data } = await deps.reserved.one<{ flow_data: unknown }>(
     rawQuery('select flow_data from "svc_Workflow" where id = $1', [id]),
   )
@@ -239,14 +240,15 @@ export async function runNodeAlone(
   const isAdmin = caller.admin && hasScope(caller.access, 'admin')
   if (!isAdmin && (known === undefined || known.needsAdmin?.(node.data) !== undefined)) throw notAllowed()
   const scope = { trigger: context.trigger ?? context, outputs: {}, variables: {}, ...context }
+  const tenantId = deps.config.tenancy.enabled ? (workflow.tenant_Id ?? caller.tenantId) : undefined
   const own =
     caller.userId === undefined
-      ? anonymous(deps, caller.tenantId)
+      ? anonymous(deps, tenantId)
       : {
           access: { ...caller.access, byKey: true },
           userId: caller.userId,
           user: caller.user,
-          tenantId: caller.tenantId,
+          tenantId,
         }
   const authority = { ...own, mayBypass: isAdmin }
   try {

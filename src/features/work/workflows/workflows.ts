@@ -439,7 +439,7 @@ async function calledBy(
   return {
     ...{ id: deps.newId(), workflow_Id: called.id, version: called.version, trigger: 'workflow', cause },
     trigger_data: dataForCall(input, scope),
-    tenant_Id: authority.tenantId ?? claim.tenant_Id,
+    tenant_Id: called.tenant_Id ?? authority.tenantId ?? claim.tenant_Id,
     triggered_by_Id: claim.triggered_by_Id,
     caller_Id: authority.userId,
     caller_scope: authority.access.scope ?? null,
