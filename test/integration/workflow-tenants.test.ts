@@ -242,6 +242,27 @@ describe('the roles of a webhook', () => {
       expect((await call('POST', '/webhook/bo/open', {})).body).toEqual({ said: 'yes' })
   })
 
+  it('that are not named let a user of another tenant in as nobody', async () => {
+    const [{ tenant_Id }] = await api.sql('select "tenant_Id" from "svc_UserRole" where "user_Id" = $1', [bo.id])
+    const [{ id: everybody }] = await api.sql(`select id from "svc_Role" where name = 'public'`)
+    await grant(api, everybody, ...grants('deal', 'create'))
+    await save('in-admin', writing('by webhook'), { ...webhook('bo/admin', []), tenant_Id })
+    for (const [call, userId] of [
+      [ada.call, null],
+      [api.anonymous, null],
+      [bo.call, bo.id],
+    ] as const) {
+      const { status, body } = await call('POST', '/webhook/bo/admin', {})
+      expect(status).toBe(200)
+      const execution = await waitFor(async () => {
+        const [found] = await api.sql('select * from "svc_WorkflowExecution" where id = $1', [body.execution.id])
+        return ['completed', 'failed'].includes(found.status) ? found : undefined
+      })
+      expect(execution).toMatchObject({ status: 'completed', errorMessage: null, triggered_by_Id: userId, tenant_Id })
+    }
+    expect(await api.sql(`select distinct "tenant_Id" from deal where step = 'by webhook'`)).toEqual([{ tenant_Id }])
+  })
+
   it('may be the one of everybody', async () => {
     const [{ id }] = await api.sql(`select id from "svc_Role" where name = 'public'`)
     await save('in-public', answering, webhook('bo/public', [id]), bo.call)

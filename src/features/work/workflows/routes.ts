@@ -264,11 +264,13 @@ export function workflowWebhookRoutes(app: App, deps: WorkflowWrites): void {
 
 async function answer(deps: WorkflowWrites, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const { method } = request
-  const caller = callerOf(deps, request)
+  const credential = callerOf(deps, request)
   const path = webhookPath((request.params as { '*': string })['*'])
   const workflow = await workflowAt(deps, method, path)
-  if (workflow === undefined || !isMeant(deps, workflow, caller))
+  if (workflow === undefined || !isMeant(deps, workflow, credential))
     throw new AppError(404, `Webhook not found for ${method} ${path} or workflow is not active`)
+  // Open to everybody, it is open to users of other tenants; what they are there says nothing at its own.
+  const caller = isOfTenant(deps, credential, workflow.tenant_Id) ? credential : nobody(deps, credential)
   const raw = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0)
   const message = await verify(deps, workflow, request, raw)
   requireRole(workflow, request, caller)
@@ -315,10 +317,13 @@ async function answerWith(
 
 /** Other sites can have a browser call here: its cookie says nothing about the caller. */
 function callerOf(deps: WorkflowWrites, { caller }: FastifyRequest): Caller {
-  if (caller.access.byCookie !== true) return caller
+  return caller.access.byCookie === true ? nobody(deps, caller) : caller
+}
+
+function nobody(deps: WorkflowWrites, caller: Caller): Caller {
   const { access } = anonymous(deps)
-  const nobody = { userId: undefined, tenantId: undefined, sessionId: undefined, keyId: undefined, user: undefined }
-  return { ...caller, ...nobody, role: deps.access.current().publicRole, admin: false, access }
+  const stranger = { userId: undefined, tenantId: undefined, sessionId: undefined, keyId: undefined, user: undefined }
+  return { ...caller, ...stranger, role: deps.access.current().publicRole, admin: false, access }
 }
 
 /**
