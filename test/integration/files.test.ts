@@ -499,6 +499,49 @@ describe('a file', () => {
     expect(await held()).toBe(holds)
   })
 
+  it('is changed and deleted only in the version that If-Match names', async () => {
+    const { body } = await send([file('old', 'old.txt')])
+    const id = body.data
+    const tag = async () => ({ 'if-match': String((await api.admin('GET', `/files/${id}`)).headers.etag) })
+    const first = await tag()
+    const changed = (headers: Record<string, string>, parts = [file('new', 'new.txt')]) =>
+      upload(api, admin, `/files/${id}`, parts, headers, 'PATCH')
+    expect((await api.admin('PATCH', `/files/${id}`, { title: 'two' }, first)).status).toBe(200)
+    const refused = { status: 412, body: { error: { code: 'PRECONDITION_FAILED' } } }
+    for (const stale of [first, { 'if-match': '"something else"' }])
+      for (const attempt of [
+        () => api.admin('PATCH', `/files/${id}`, { title: 'three' }, stale),
+        () => changed(stale),
+        // Not stored and discarded: the body is not read at all.
+        () => changed(stale, [file('x'.repeat(1_100_000))]),
+        () => changed({ ...stale, 'idempotency-key': 'stale' }),
+        () => changed(stale, [field('title', 'three')]),
+        () => api.admin('DELETE', `/files/${id}`, undefined, stale),
+      ])
+        await leavesNothing(attempt, refused)
+    const once = { ...(await tag()), 'idempotency-key': 'replaced-once' }
+    expect((await changed(once)).status).toBe(200)
+    expect((await changed(once)).status).toBe(200)
+    expect(await read(id)).toMatchObject({ title: 'two', originalFilename: 'new.txt' })
+    expect((await changed(await tag(), [field('title', 'three')])).status).toBe(200)
+    expect((await changed({ 'if-match': '*' })).status).toBe(200)
+    expect((await api.admin('DELETE', `/files/${id}`, undefined, await tag())).status).toBe(200)
+  })
+
+  it('is changed by one of three forms that name the same version', async () => {
+    const { body } = await send([file('old', 'old.txt')])
+    const { headers } = await api.admin('GET', `/files/${body.data}`)
+    const [position, holds, contents] = [await api.position(), await held(), (await keysIn('local')).length]
+    const answers = await Promise.all(
+      ['one', 'two', 'three'].map((name) =>
+        upload(api, admin, `/files/${body.data}`, [file(name, name)], { 'if-match': String(headers.etag) }, 'PATCH'),
+      ),
+    )
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, 412, 412])
+    expect((await api.log(position)).map(({ action }) => action)).toEqual(['update'])
+    expect([await held(), (await keysIn('local')).length]).toEqual([holds, contents + 1])
+  })
+
   it('of others is refused, and not found where it may not be read: neither JSON nor a form, whose body is not stored', async () => {
     const { body } = await send([file('mine')])
     const own = await api.user([

@@ -83,7 +83,15 @@ export {
   streamRows,
 } from './reads.ts'
 export { answerItem, answerList, queryOf, requesterOf } from './routes.ts'
-export { canonicalKey, keyCondition, mayChangeTrash, parameters, ruleSql } from './statements.ts'
+export {
+  anotherVersion,
+  canonicalKey,
+  keyCondition,
+  mayChangeTrash,
+  parameters,
+  ruleSql,
+  type Versions,
+} from './statements.ts'
 
 /** The rights of a caller on the items of a collection, as far as they are known without looking at items. */
 export type Rights = {

@@ -84,10 +84,13 @@ export type ChangedId = { readonly id: string | null; readonly found?: boolean }
 export function changedId(action: 'update' | 'delete', rows: readonly ChangedId[]): string {
   const [row] = rows
   if (row === undefined || row.found === false) throw errors.itemDenied(action)
-  if (row.id === null)
-    throw new AppError(412, 'The item has changed since it was read', { code: 'PRECONDITION_FAILED' })
+  if (row.id === null) throw anotherVersion()
   return row.id
 }
+
+/** 412 for an item that has none of the versions that the caller named. */
+export const anotherVersion = (): AppError =>
+  new AppError(412, 'The item has changed since it was read', { code: 'PRECONDITION_FAILED' })
 
 /** Deletes (or, with `paranoid`, marks) exactly these items, or ends with 403. */
 export function deleteStatement(

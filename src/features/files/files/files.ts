@@ -13,12 +13,15 @@ import { keepable } from '../../../http/json-values.ts'
 import { aloneOrValue } from '../../../language/exact-json.ts'
 import { isUuid } from '../../../language/text.ts'
 import {
+  anotherVersion,
   changeItems,
   inTransaction,
   openWrite,
   type Requester,
   readPayload,
   requesterOf,
+  type Versions,
+  versionsOf,
 } from '../../data/items/items.ts'
 import {
   type ContentLocation,
@@ -122,14 +125,17 @@ export async function replaceFile(
 
 /**
  * Changes what is said of a file, and its content where a form holds one. 403 for a file that the caller may read and not
- * change, 404 for any other one.
+ * change, 404 for any other one, 412 for one that has none of the versions of `If-Match`.
  */
 export async function changeFile(deps: FileWrites, request: FastifyRequest, id: string): Promise<string> {
   const requester = requesterOf(request)
   const row = await fileToChange(deps, requester, id)
-  if (!request.isMultipart()) return update(deps, requester, row, request.body)
+  const ifMatch = versionsOf(request.headers['if-match'])
+  if (!request.isMultipart()) return update(deps, requester, row, request.body, ifMatch)
+  // A request that is repeated has changed the row itself: its Idempotency-Key is looked up when its body is known.
+  if (request.repeatable === undefined && ifMatch?.includes(row.version) === false) throw anotherVersion()
   await requireRoom(deps, requester, declaredSize(request))
-  const upload = replacement(deps, row)
+  const upload = replacement(deps, row, ifMatch)
   try {
     const { fields, stored } = await readForm(request, upload.store)
     identifyBody(request, JSON.stringify([stored?.hash, ...fields]))
@@ -140,6 +146,7 @@ export async function changeFile(deps: FileWrites, request: FastifyRequest, id: 
       requesterOf(request),
       row,
       payloadOf(deps.catalog.current().collections.get(collection)!, fields),
+      ifMatch,
     )
   } catch (error) {
     await upload.discard()
@@ -157,14 +164,21 @@ async function fileToChange(deps: FileWrites, requester: Requester, id: string):
   throw new AppError(404, 'File not found')
 }
 
-/** Deletes the row; its content follows by the log. */
+/** Deletes the row; its content follows by the log. 412 as above. */
 export async function deleteFile(deps: FileWrites, request: FastifyRequest, id: string): Promise<void> {
-  await changeItems(deps, requesterOf(request), collection, { action: 'delete', ids: [id] })
+  const ifMatch = versionsOf(request.headers['if-match'])
+  await changeItems(deps, requesterOf(request), collection, { action: 'delete', ids: [id], ifMatch })
 }
 
-async function update(deps: FileWrites, requester: Requester, { id }: FileRow, payload: unknown): Promise<string> {
+async function update(
+  deps: FileWrites,
+  requester: Requester,
+  { id }: FileRow,
+  payload: unknown,
+  ifMatch: Versions | undefined,
+): Promise<string> {
   await withFreshCatalog(deps.catalog, () =>
-    changeItems(deps, requester, collection, { action: 'update', changes: [{ id, payload }] }),
+    changeItems(deps, requester, collection, { action: 'update', changes: [{ id, payload }], ifMatch }),
   )
   return id
 }
@@ -232,7 +246,7 @@ function newUpload(deps: FileWrites, requester: Requester, { id: given, during }
   }
 }
 
-function replacement(deps: FileWrites, row: FileRow): Upload {
+function replacement(deps: FileWrites, row: FileRow, ifMatch?: Versions): Upload {
   let filename: string | undefined
   return openUpload(deps, {
     placeOf: (originalFilename, fields) => {
@@ -241,7 +255,7 @@ function replacement(deps: FileWrites, row: FileRow): Upload {
       const chosen = fields.get('storage') ? fields : new Map(fields).set('storage', row.storage)
       return { ...serviceFor(deps, chosen, owner), filename }
     },
-    commit: (by, stored, fields) => commitReplacement(deps, by, row.id, stored, fields),
+    commit: (by, stored, fields) => commitReplacement(deps, by, { id: row.id, ifMatch }, stored, fields),
   })
 }
 
@@ -275,7 +289,7 @@ async function commitNew(
 async function commitReplacement(
   deps: FileWrites,
   requester: Requester,
-  id: string,
+  { id, ifMatch }: { readonly id: string; readonly ifMatch: Versions | undefined },
   stored: StoredContent,
   fields: Fields,
 ): Promise<string> {
@@ -286,7 +300,7 @@ async function commitReplacement(
   return inTransaction(deps, requester, async ({ tx, scope }) => {
     await release(tx, stored)
     const before = await lockedFile(tx, id)
-    const change = { action: 'update', changes: [{ id, payload }] } as const
+    const change = { action: 'update', changes: [{ id, payload }], ifMatch } as const
     await changeItems(deps, { ...requester, platform, scope }, collection, change)
     if (before !== undefined && stored.size > Number(before.size)) await requireQuota(deps, tx, id)
     return id

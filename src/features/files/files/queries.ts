@@ -14,9 +14,11 @@ export type FileRow = {
   readonly tenant_Id: string | null
   readonly userCreated_Id: string | null
   readonly size: string | number
+  /** What an entity tag of the row names it by (see `Versions` of items). */
+  readonly version: string
 }
 
-const columns = 'id, storage, storage_folder, filename, "tenant_Id", "userCreated_Id", size'
+const columns = 'id, storage, storage_folder, filename, "tenant_Id", "userCreated_Id", size, xmin::text as version'
 
 /** The row, where the caller may change it so. */
 export async function changeableFile(db: Reader, context: WriteContext, id: string): Promise<FileRow | undefined> {

@@ -165,7 +165,8 @@ const changeRoute = route(
   {
     summary: 'Change a file',
     scope: 'write',
-    description: 'JSON for what is said of it, a form to replace its content as well.',
+    description:
+      'JSON for what is said of it, a form to replace its content as well. With `If-Match` only the version that it names.',
     tag,
     params: Params,
     body: Type.Object(
@@ -180,7 +181,7 @@ const changeRoute = route(
 const deleteRoute = route({
   summary: 'Delete a file',
   scope: 'write',
-  description: 'With its content and everything that was made of it.',
+  description: 'With its content and everything that was made of it. With `If-Match` only the version that it names.',
   tag,
   params: Params,
   response: { 200: Said('File deleted successfully') },
