@@ -651,6 +651,35 @@ describe('uploads', () => {
     expect(after.headers.etag).not.toBe(small.headers.etag)
   })
 
+  it('that replace others keep their own metadata, and none of the content before', async () => {
+    const { token } = await api.user(
+      ['create', 'read', 'update'].map((action) => ({ collection: 'svc_File', action, fields: ['*'] })),
+    )
+    const text = { name: 'file', filename: 'plain.txt', type: 'text/plain', content: 'plain' }
+    const image = { name: 'file', filename: 'shown.png', type: 'image/png', content: picture }
+    const sound = { name: 'file', filename: 'silence.wav', type: 'audio/wav', content: wav(2) }
+    const said = (metadata: string) => ({ name: 'metadata', value: metadata })
+    const create = async (...parts: Part[]) => (await upload(api, token, '/files', parts)).body.data as string
+    const replaced = async (id: string, ...parts: Part[]) => {
+      expect((await upload(api, token, `/files/${id}`, parts, {}, 'PATCH')).status).toBe(200)
+      return JSON.parse((await api.admin('GET', `/files/${id}?fields=metadata`)).text).data.metadata
+    }
+    const facts = expect.objectContaining({ format: 'png', channels: expect.any(Number) })
+    const plain = await create(image)
+    expect(await replaced(plain, sound)).toMatchObject({ duration: 2 })
+    expect(await replaced(plain, image)).toEqual(facts)
+    expect(await replaced(plain, image)).not.toHaveProperty('duration')
+    expect(await replaced(plain, text)).toBeNull()
+    const own = await create(said('{"camera":"box","pages":7}'), text)
+    expect(await replaced(own, text)).toEqual({ camera: 'box', pages: 7 })
+    expect(await replaced(own, image)).toMatchObject({ camera: 'box', format: 'png' })
+    expect(await replaced(own, sound)).toMatchObject({ camera: 'box', duration: 2 })
+    expect(await replaced(own, text)).toEqual({ camera: 'box' })
+    expect(await replaced(own, image, said('{"format":"own"}'))).toEqual({ format: 'own' })
+    expect(await replaced(own, text, said('[1]'))).toEqual([1])
+    expect(await replaced(own, image)).toEqual([1])
+  })
+
   it('keep what their sender says of them, and are taken where nothing can be read', async () => {
     const { token } = await api.user(
       ['create', 'read'].map((action) => ({ collection: 'svc_File', action, fields: ['*'] })),

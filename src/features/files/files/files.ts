@@ -35,6 +35,7 @@ import {
   tookTooLong,
   tooLarge,
 } from './content.ts'
+import { metadataAfter } from './metadata.ts'
 import { type FileOwner, folderOf, nameOfReplacement, newName, shownName } from './move.ts'
 import { changeableFile, type FileRow, isReadableFile, lockedFile, usedBytes } from './queries.ts'
 import { quotaExceeded, requireQuota } from './rules.ts'
@@ -294,12 +295,14 @@ async function commitReplacement(
   fields: Fields,
 ): Promise<string> {
   const payload = payloadFrom(deps, fields)
-  const { title: _title, ...said } = named(payload, stored)
-  const values = { ...said, ...columnsOf(stored) }
-  const platform = { collection, values }
+  const { originalFilename, metadata } = stored
+  const said = { ...nameUnlessSaid(payload, originalFilename), ...columnsOf(stored) }
   return inTransaction(deps, requester, async ({ tx, scope }) => {
     await release(tx, stored)
     const before = await lockedFile(tx, id)
+    const isKept = before === undefined || payload.metadata !== undefined
+    const values = { ...said, ...(!isKept && { metadata: metadataAfter(before, metadata) }) }
+    const platform = { collection, values }
     const change = { action: 'update', changes: [{ id, payload }], ifMatch } as const
     await changeItems(deps, { ...requester, platform, scope }, collection, change)
     if (before !== undefined && stored.size > Number(before.size)) await requireQuota(deps, tx, id)
@@ -322,9 +325,12 @@ function named(payload: Readonly<Record<string, unknown>>, { originalFilename, m
   return {
     ...(payload.metadata === undefined && metadata !== undefined && { metadata }),
     ...(payload.title === undefined && { title: originalFilename }),
-    ...((payload.originalFilename ?? '') === '' && { originalFilename }),
+    ...nameUnlessSaid(payload, originalFilename),
   }
 }
+
+const nameUnlessSaid = (payload: Readonly<Record<string, unknown>>, originalFilename: string) =>
+  (payload.originalFilename ?? '') === '' ? { originalFilename } : {}
 
 const columnsOf = ({ filename, storage, folder, size, type, typeProven, hash, width, height }: StoredContent) => ({
   filename,

@@ -4,6 +4,7 @@ import { compileCondition } from '../../../query/compile.ts'
 import { resolveCondition } from '../../../query/resolve.ts'
 import { createParams } from '../../../query/sql.ts'
 import { keyCondition, ruleSql, type WriteContext } from '../../data/items/items.ts'
+import type { Described } from './metadata.ts'
 
 /** The columns of a row for the place of its content and its owner. */
 export type FileRow = {
@@ -41,8 +42,11 @@ export async function isReadableFile(
 }
 
 /** The row as it is, until the end of the transaction. */
-export function lockedFile(tx: Tx, id: string): Promise<FileRow | undefined> {
-  return tx.maybeOne<FileRow>(rawQuery(`select ${columns} from "svc_File" where id = $1 for update`, [id]))
+export function lockedFile(tx: Tx, id: string): Promise<(FileRow & Described) | undefined> {
+  const described = 'type, "typeProven", metadata::text as metadata'
+  return tx.maybeOne<FileRow & Described>(
+    rawQuery(`select ${columns}, ${described} from "svc_File" where id = $1 for update`, [id]),
+  )
 }
 
 /** The total size of each tenant's files in each service; null for those without a tenant. */

@@ -49,6 +49,17 @@ export type MediaDescription = {
   readonly metadata?: Partial<ImageFacts & MediaFacts>
 }
 
+const facts: Readonly<Record<Exclude<keyof (ImageFacts & MediaFacts), 'width' | 'height'>, true>> = {
+  ...{ format: true, space: true, channels: true, hasAlpha: true, depth: true, density: true },
+  ...{ orientation: true, pages: true, container: true, duration: true, bitrate: true, streams: true },
+}
+
+/** The members of the metadata that {@link MediaDescription} may have. */
+export const factNames: ReadonlySet<string> = new Set(Object.keys(facts))
+
+/** Whether headers are read of content whose type this is, and proven. */
+export const isDescribed = (type: string): boolean => headerTypes.test(type) || mediaTypes.test(type)
+
 export type Images = {
   /**
    * Makes a transform of an image in a temporary file, and gives its path to `use`; the file is gone afterwards. 400 for an
