@@ -274,6 +274,20 @@ describe('an upload', () => {
     expect(await readdir(base)).toEqual(expect.not.arrayContaining(['x.sh']))
   })
 
+  it('with a long name keeps its extension, and the type by it', async () => {
+    const longest = 'b'.repeat(252)
+    for (const [name, shown, type] of [
+      [`${'漢'.repeat(90)}.csv`, `${'漢'.repeat(83)}.csv`, 'text/csv'],
+      [`${longest}.md`, `${longest}.md`, 'text/markdown'],
+      [`${longest}b.md`, `${longest}.md`, 'text/markdown'],
+      // Cut, this one would be a page.
+      [`${'b'.repeat(250)}.html${'b'.repeat(30)}`, `${'b'.repeat(250)}.html`, 'application/octet-stream'],
+    ] as const) {
+      const { body } = await send([file('x', name, '')])
+      expect(await read(body.data)).toMatchObject({ originalFilename: shown, title: shown, type })
+    }
+  })
+
   it('of nothing is a file of nothing', async () => {
     const { body } = await send([file('', 'empty.txt'), field('isPublic', ''), field('folder', '')])
     expect(await read(body.data)).toMatchObject({ size: 0, isPublic: false, folder: '' })

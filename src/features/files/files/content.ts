@@ -9,6 +9,7 @@ import { AppError, errors } from '../../../errors.ts'
 import type { ItemWrites } from '../../data/items/items.ts'
 import type { FileContent as Described, ImageProcessing, MediaDescription } from '../images/images.ts'
 import { keyOf, type StorageServices } from '../storage/storage.ts'
+import { sentName, shownName } from './names.ts'
 
 /** Content that is stored and held, and that no row names yet. */
 export type StoredContent = ContentLocation &
@@ -71,10 +72,10 @@ export async function storeContent(
   }
   try {
     const { head, whole } = await beginningOf(measured())
-    const found = typeOf({ proven: await provenType(head), declared, extended: await usualType(name) })
+    const found = typeOf({ proven: await provenType(head), declared, extended: await usualType(sentName(name)) })
     await service.write(held.key, whole, { type: found.type })
     const described = found.typeProven ? await describe(deps, held, found.type, size) : {}
-    return { ...place, ...found, ...described, size, hash: digest.digest('hex'), originalFilename: name }
+    return { ...place, ...found, ...described, size, hash: digest.digest('hex'), originalFilename: shownName(name) }
   } catch (error) {
     await discardContent(deps, place)
     throw error

@@ -36,7 +36,8 @@ import {
   tooLarge,
 } from './content.ts'
 import { metadataAfter } from './metadata.ts'
-import { type FileOwner, folderOf, nameOfReplacement, newName, shownName } from './move.ts'
+import { type FileOwner, folderOf } from './move.ts'
+import { nameOfReplacement, newName, shownName } from './names.ts'
 import { changeableFile, type FileRow, isReadableFile, lockedFile, usedBytes } from './queries.ts'
 import { quotaExceeded, requireQuota } from './rules.ts'
 
@@ -203,9 +204,8 @@ function openUpload(deps: FileWrites, { placeOf, commit }: UploadTarget): Upload
   let stored: StoredContent | undefined
   return {
     store: async (incoming, fields) => {
-      const name = shownName(incoming.name)
-      const place = placeOf(name, fields)
-      stored = await storeContent(deps, place, { ...incoming, name }, deps.config.files.maxUploadFileSize)
+      const place = placeOf(shownName(incoming.name), fields)
+      stored = await storeContent(deps, place, incoming, deps.config.files.maxUploadFileSize)
       return stored
     },
     finish: async (requester, fields) => {

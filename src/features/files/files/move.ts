@@ -1,4 +1,4 @@
-import { createHash, randomBytes, randomUUID } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import { goneSignal } from '../../../admission/asker.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { rawQuery, sql } from '../../../db/sql.ts'
@@ -9,6 +9,7 @@ import { commit } from '../../../events/commit.ts'
 import type { Actor } from '../../../events/types.ts'
 import { keyOf } from '../storage/storage.ts'
 import { type ContentLocation, contentOf, copyContent, discardContent, type FileWrites } from './content.ts'
+import { nameOfReplacement } from './names.ts'
 
 /** Which files are moved, and where to. Moved again, a file is none of them. */
 type FileMove = {
@@ -200,37 +201,4 @@ export type FileOwner = { readonly tenantId: string | undefined; readonly userId
 export function folderOf({ tenantId, userId }: FileOwner): string {
   const user = userId === undefined ? 'system' : `users/${userId}`
   return tenantId === undefined ? user : `tenants/${tenantId}/${user}`
-}
-
-/** A new id and the name of its content, from what it was sent as. */
-export function newName(originalFilename: string): { readonly id: string; readonly filename: string } {
-  // Not made of the time: an id is part of a key that must not be guessed.
-  const id = randomUUID()
-  return { id, filename: `${id}-${leafOf(originalFilename)}` }
-}
-
-/** The name of content that takes the place of other content; never that of any other. */
-export function nameOfReplacement(id: string, originalFilename: string): string {
-  return `${id}-${randomBytes(4).toString('hex')}-${leafOf(originalFilename)}`
-}
-
-/** 40 characters of the name that every system takes, and its extension. */
-function leafOf(originalFilename: string): string {
-  const [, name = '', extension = ''] = /^(.*?)(\.[A-Za-z0-9]{1,10})?$/su.exec(baseOf(originalFilename)) ?? []
-  const plain = name.replaceAll(/[^A-Za-z0-9._-]+/g, '_').slice(0, 40)
-  return `${plain}${extension}`
-}
-
-/** Of a path, in either system's spelling, the last part. */
-const baseOf = (name: string): string => name.split(/[/\\]/).at(-1) ?? ''
-
-/** The name under which a file was sent, fit to be kept and shown: no path, no control characters, at most 255 bytes. */
-export function shownName(name: string): string {
-  const clean = baseOf(name)
-    .toWellFormed()
-    .replaceAll(/[\x00-\x1f\x7f]/g, '')
-    .trim()
-  let shown = clean
-  while (Buffer.byteLength(shown) > 255) shown = [...shown].slice(0, -1).join('')
-  return shown === '' ? 'file' : shown
 }
