@@ -150,6 +150,7 @@ function NewKey({ onClose }: { readonly onClose: () => void }) {
         />
         <TextField
           label="Works until"
+          note={Intl.DateTimeFormat().resolvedOptions().timeZone}
           hint="Without a time it has no end."
           type="datetime-local"
           value={until}

@@ -9,7 +9,7 @@ import { notifyError } from '../../ui/toast.tsx'
 import styles from './as-of.module.css'
 import { isCursor, placeOf, type Reach, timeAt } from './moments.ts'
 import { type FindSteps, reachQuery, type Steps, type Subject, useSteps } from './steps.ts'
-import { textOf, timeText } from './values.ts'
+import { textOf, timeText, zoneAt } from './values.ts'
 
 type AsOfProps = { readonly value: string | undefined; readonly onChange: (asOf: string | undefined) => void }
 
@@ -234,12 +234,3 @@ function TimeField({ value, onChange, reach }: TimeFieldProps) {
 }
 
 type TimeFieldProps = Pick<PastProps, 'value' | 'onChange'> & { readonly reach: Reach }
-
-/** `Europe/Zurich, UTC+1`, as it was at that time. */
-function zoneAt(time: Date): string {
-  const name = Intl.DateTimeFormat().resolvedOptions().timeZone
-  const minutes = -time.getTimezoneOffset()
-  if (minutes === 0) return name === 'UTC' ? 'UTC' : `${name}, UTC+0`
-  const [hours, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60]
-  return `${name}, UTC${minutes < 0 ? '−' : '+'}${hours}${rest === 0 ? '' : `:${String(rest).padStart(2, '0')}`}`
-}

@@ -1,5 +1,5 @@
 import { Braces } from 'lucide-react'
-import { type ReactNode, useState } from 'react'
+import { type ReactNode, useId, useState } from 'react'
 import type { Field } from '../../app/catalog.ts'
 import { looks } from '../../ui/button.tsx'
 import { Input, Select, TextArea } from '../../ui/field.tsx'
@@ -7,7 +7,7 @@ import { Menu } from '../../ui/menu.tsx'
 import type { FilterCondition } from './filter.ts'
 import styles from './filter-builder.module.css'
 import type { Operator } from './operators.ts'
-import { parseValue, textOf } from './values.ts'
+import { attempt, parseValue, sameValue, textOf, zoneAt } from './values.ts'
 
 /** A variable for a value of the caller or of the moment, such as `$CURRENT_USER`. */
 export type Variable = { readonly name: string; readonly label: string }
@@ -21,8 +21,11 @@ type OperandProps = {
 }
 
 /** The control for what a condition compares with, as its operator takes it. */
-export function OperandControl({ field, operator, condition, variables = [], onChange }: OperandProps) {
-  const { operand } = condition
+export function OperandControl({ field: of, operator, condition, variables: given = [], onChange }: OperandProps) {
+  const { operand, cast } = condition
+  // What is compared as another type is typed as that type has it.
+  const field = cast === undefined ? of : undefined
+  const variables = momentKinds.has(kindOf(field)) ? [...given, ...momentsBeside(given)] : given
   const set = (next: unknown) => onChange({ ...condition, operand: next })
   if (operator.operand === 'flag')
     return (
@@ -43,7 +46,7 @@ export function OperandControl({ field, operator, condition, variables = [], onC
   if (operator.operand === 'pair') {
     const [low, high] = Array.isArray(operand) ? operand : [operand, '']
     return (
-      <div className={styles.pair}>
+      <div className={styles.pair} data-long={isTime(field)}>
         <OneValue {...shared} label="From" value={low} onChange={(next) => set([next, high])} />
         <OneValue {...shared} label="To" value={high} onChange={(next) => set([low, next])} />
       </div>
@@ -59,11 +62,29 @@ type ValueProps = {
   readonly onChange: (value: unknown) => void
 }
 
+/** Of a field, or of the members of one. */
+const kindOf = (field: Field | undefined) => field?.element ?? field?.kind ?? 'text'
+
+const momentKinds: ReadonlySet<Field['kind']> = new Set(['date', 'datetime', 'datetime without zone'])
+
+const isTime = (field: Field | undefined): boolean => momentKinds.has(kindOf(field)) && kindOf(field) !== 'date'
+
+/** Moments that are reckoned when the condition is read. */
+const moments: readonly Variable[] = [
+  { name: '$NOW', label: 'this moment' },
+  { name: '$NOW-DAYS_7', label: 'a week ago' },
+]
+
+const momentsBeside = (given: readonly Variable[]): readonly Variable[] =>
+  moments.filter(({ name }) => !given.some((one) => one.name === name))
+
 /** Values by commas; one variable alone may stand for a list. */
 function ListOfValues({ field, variables, value, onChange }: ValueProps) {
-  const text = Array.isArray(value) ? value.map((one) => String(one)).join(', ') : String(value ?? '')
+  const text = Array.isArray(value) ? value.map((one) => memberText(field, one)).join(', ') : String(value ?? '')
+  const partsOf = (typedText: string) =>
+    typedText.split(',').flatMap((part) => (part.trim() === '' ? [] : [part.trim()]))
   const read = (typedText: string): unknown => {
-    const parts = typedText.split(',').flatMap((part) => (part.trim() === '' ? [] : [part.trim()]))
+    const parts = partsOf(typedText)
     return parts.length === 1 && isVariable(parts[0]) ? parts[0] : parts.map((part) => valueIn(field, part))
   }
   return (
@@ -72,8 +93,14 @@ function ListOfValues({ field, variables, value, onChange }: ValueProps) {
         <TypedInput
           key={key}
           label="Values"
-          placeholder="one, two"
+          placeholder={kindOf(field) === 'datetime' ? '2026-01-31 09:00, …' : 'one, two'}
           initial={text}
+          zone={kindOf(field) === 'datetime' ? browserZone() : undefined}
+          problemOf={(next) =>
+            partsOf(next)
+              .map((part) => problemWith(field, part))
+              .find((one) => one !== undefined)
+          }
           onText={(next) => onChange(read(next))}
         />
       )}
@@ -81,11 +108,22 @@ function ListOfValues({ field, variables, value, onChange }: ValueProps) {
   )
 }
 
+/** In the browser's zone, where that is the same time again. */
+function memberText(field: Field | undefined, member: unknown): string {
+  if (kindOf(field) !== 'datetime' || typeof member !== 'string') return String(member)
+  const text = textOf({ kind: 'datetime' }, member)
+  const back = attempt(() => parseValue({ kind: 'datetime' }, text))
+  return 'value' in back && sameValue(back.value, member) ? text.replace('T', ' ') : member
+}
+
+const browserZone = () => Intl.DateTimeFormat().resolvedOptions().timeZone
+
 const isVariable = (value: unknown): boolean => typeof value === 'string' && value.startsWith('$')
 
 function OneValue({ field, variables, label, value, onChange }: ValueProps & { readonly label: string }) {
   const isChosen = (field?.kind === 'enum' || field?.kind === 'boolean') && !isVariable(value)
-  const isDate = field?.kind === 'date' && !isVariable(value)
+  const text = initialText(field, value)
+  const type = controlOf(field, value, text)
   return (
     <WithVariables variables={variables} onChoose={onChange}>
       {(key) =>
@@ -101,17 +139,38 @@ function OneValue({ field, variables, label, value, onChange }: ValueProps & { r
           <TypedInput
             key={key}
             label={label}
-            type={isDate ? 'date' : 'text'}
-            placeholder={field?.kind === 'datetime' ? '2026-01-31T09:00 or $NOW-DAYS_7' : ''}
-            initial={
-              typeof value === 'string' ? value : field === undefined ? String(value ?? '') : textOf(field, value)
-            }
-            onText={(text) => onChange(valueIn(field, text))}
+            type={type}
+            initial={text}
+            zone={kindOf(field) === 'datetime' && !isVariable(value) ? zoneOf(value) : undefined}
+            problemOf={(next) => problemWith(field, next)}
+            onText={(next) => onChange(valueIn(field, next))}
           />
         )
       }
     </WithVariables>
   )
+}
+
+function initialText(field: Field | undefined, value: unknown): string {
+  if (typeof value === 'string')
+    return isTime(field) && !isVariable(value) ? textOf({ kind: kindOf(field) }, value) : value
+  return field === undefined ? String(value ?? '') : textOf(field, value)
+}
+
+/** What the control of a time can show: of a year beyond 9999, or of a day alone, it would show nothing. */
+const shownAsTime = /^(?:\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?)?$/
+
+/** A variable is typed. */
+function controlOf(field: Field | undefined, value: unknown, text: string): 'date' | 'datetime-local' | 'text' {
+  if (isVariable(value)) return 'text'
+  if (isTime(field)) return shownAsTime.test(text) ? 'datetime-local' : 'text'
+  return field?.kind === 'date' ? 'date' : 'text'
+}
+
+/** The browser's zone as it is at that time. */
+function zoneOf(value: unknown): string {
+  const time = new Date(String(value))
+  return Number.isNaN(time.getTime()) ? browserZone() : zoneAt(time)
 }
 
 type WithVariablesProps = {
@@ -158,36 +217,60 @@ type TypedInputProps = {
   readonly initial: string
   readonly placeholder?: string
   readonly type?: string
+  /** In which what is typed is meant. */
+  readonly zone?: string | undefined
+  readonly problemOf: (text: string) => string | undefined
   readonly onText: (text: string) => void
 }
 
 /** Keeps what is typed as it is, while its value is read from it. */
-function TypedInput({ label, initial, placeholder, type = 'text', onText }: TypedInputProps) {
+function TypedInput({ label, initial, placeholder, type = 'text', zone, problemOf, onText }: TypedInputProps) {
+  const id = useId()
   const [text, setText] = useState(initial)
+  const problem = problemOf(text)
   return (
-    <Input
-      size="s"
-      type={type}
-      aria-label={label}
-      placeholder={placeholder}
-      value={text}
-      onChange={({ target }) => {
-        setText(target.value)
-        onText(target.value)
-      }}
-    />
+    <div className={styles.typed}>
+      <Input
+        size="s"
+        type={type}
+        {...(type === 'datetime-local' && { step: 1 })}
+        // Its form is not sent with it.
+        ref={(input) => input?.setCustomValidity(problem ?? '')}
+        aria-label={label}
+        aria-describedby={zone === undefined ? undefined : id}
+        aria-invalid={problem === undefined ? undefined : true}
+        placeholder={placeholder}
+        value={text}
+        onChange={({ target }) => {
+          setText(target.value)
+          onText(target.value)
+        }}
+      />
+      {zone !== undefined && <small id={id}>{zone}</small>}
+      {problem !== undefined && <small role="alert">{problem}</small>}
+    </div>
   )
 }
 
-/** As the field has it; variables, columns and what does not fit go as they were typed, and the server says what is wrong. */
+/** Whether a text is a value of the field: of what is compared with a list, of its members. */
+const readIn = (field: Field | undefined, text: string) =>
+  field === undefined || text.startsWith('$') || text === ''
+    ? { value: text }
+    : attempt(() => parseValue({ kind: kindOf(field) }, text))
+
+/** Why a text is no time. The server would take some of what is none here for one of UTC. */
+function problemWith(field: Field | undefined, text: string): string | undefined {
+  const read = readIn(field, text)
+  return isTime(field) && 'error' in read ? read.error.message : undefined
+}
+
+/**
+ * As the field has it, and nothing yet for what is no time; variables, columns and all else go as they were typed, and the server says
+ * what is wrong.
+ */
 function valueIn(field: Field | undefined, text: string): unknown {
-  if (field === undefined || text.startsWith('$') || text === '') return text
-  try {
-    // What a list is compared with are its members.
-    return parseValue({ kind: field.element ?? field.kind }, text)
-  } catch {
-    return text
-  }
+  const read = readIn(field, text)
+  return 'value' in read ? read.value : isTime(field) ? '' : text
 }
 
 function JsonOperand({ value, onChange }: { readonly value: unknown; readonly onChange: (value: unknown) => void }) {

@@ -70,13 +70,13 @@ export function parseValue(field: Typed, text: string): unknown {
     case 'boolean':
       if (trimmed !== 'true' && trimmed !== 'false') throw new Error('This must be true or false.')
       return trimmed === 'true'
-    case 'datetime': {
-      const time = new Date(trimmed)
-      if (Number.isNaN(time.getTime())) throw new Error('This must be a date and a time.')
-      return time.toISOString()
+    case 'datetime':
+      return instantOf(momentIn(trimmed)).toISOString()
+    case 'datetime without zone': {
+      const { day, clock, zone } = momentIn(trimmed)
+      if (zone !== undefined && zone !== 'Z') throw new Error('This must be a date and a time without a zone.')
+      return `${day}T${clock.length === 5 ? `${clock}:00` : clock}Z`
     }
-    case 'datetime without zone':
-      return `${trimmed.length === 16 ? `${trimmed}:00` : trimmed}Z`
     default:
       return trimmed
   }
@@ -120,9 +120,31 @@ function parsed(text: string, reviver?: Reviver): unknown {
   }
 }
 
-/** In the browser's zone, as `datetime-local` takes it, with seconds. */
+type Moment = { readonly day: string; readonly clock: string; readonly zone: string | undefined }
+
+const moment = /^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?) ?(Z|[+-]\d\d(?::?\d\d)?)?$/i
+
+/** The parts of a moment of ISO 8601: of what is written otherwise, each browser makes something else. */
+function momentIn(text: string): Moment {
+  const [, day = '', clock = '', zone] = moment.exec(text) ?? []
+  const midnight = new Date(`${day}T00:00Z`)
+  // A browser takes the 30th of February for a day of March.
+  const isDay = !Number.isNaN(midnight.getTime()) && midnight.toISOString().startsWith(day)
+  if (!isDay || Number.isNaN(Date.parse(`${day}T${clock}Z`)))
+    throw new Error('This must be a date and a time, such as 2026-01-31 09:00.')
+  return { day, clock, zone: zone?.toUpperCase() }
+}
+
+/** In the browser's zone, unless another is written. */
+function instantOf({ day, clock, zone = '' }: Moment): Date {
+  // A browser reads offsets with a colon alone.
+  const written = zone.replace(/^([+-]\d\d):?(\d\d)?$/, (_all, hours, minutes = '00') => `${hours}:${minutes}`)
+  return new Date(`${day}T${clock}${written}`)
+}
+
+/** In the browser's zone, as `datetime-local` takes it, with seconds. Without a zone it is of UTC, as the server reads it. */
 function localTime(value: string): string {
-  const time = new Date(value)
+  const time = new Date(/^\d{4}-\d\d-\d\d[T ][\d:.]+$/.test(value) ? `${value}Z` : value)
   if (Number.isNaN(time.getTime())) return value
   return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 19)
 }
@@ -143,6 +165,15 @@ export function shortText(field: Pick<Field, 'kind'>, value: unknown): string {
 export function timeText(value: string): string {
   const text = localTime(value)
   return text.replace('T', ' ')
+}
+
+/** The browser's zone as it was at that time: `Europe/Zurich, UTC+1`. */
+export function zoneAt(time: Date): string {
+  const name = Intl.DateTimeFormat().resolvedOptions().timeZone
+  const minutes = -time.getTimezoneOffset()
+  if (minutes === 0) return name === 'UTC' ? 'UTC' : `${name}, UTC+0`
+  const [hours, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60]
+  return `${name}, UTC${minutes < 0 ? '−' : '+'}${hours}${rest === 0 ? '' : `:${String(rest).padStart(2, '0')}`}`
 }
 
 export const sameValue = (a: unknown, b: unknown): boolean => a === b || JSON.stringify(a) === JSON.stringify(b)

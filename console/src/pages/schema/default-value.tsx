@@ -1,4 +1,5 @@
-import { kindsOf, optionsOf } from '../../app/definition.ts'
+import type { ComponentProps } from 'react'
+import { type FieldKind, kindsOf, optionsOf } from '../../app/definition.ts'
 import { Field, Select, TextArea, TextField } from '../../ui/field.tsx'
 import { isStructured, parseValue, textOf } from '../data/values.ts'
 import { type Entry, objectOf, withMember } from './definitions.ts'
@@ -92,6 +93,7 @@ export function DefaultValue({ entry, stated, problem, onChange }: DefaultValueP
       {((stated.how === 'value' && options === undefined && !isList) || stated.how === 'SQL') && (
         <TextField
           label={stated.how === 'SQL' ? 'Default expression' : 'Default value'}
+          {...(stated.how === 'value' && controlOf(kind, stated.text))}
           error={problem}
           value={stated.text}
           onChange={change}
@@ -99,4 +101,11 @@ export function DefaultValue({ entry, stated, problem, onChange }: DefaultValueP
       )}
     </div>
   )
+}
+
+/** A time is chosen, in the browser's zone, unless what is stored is none that its control could show. */
+function controlOf(kind: FieldKind, text: string): Partial<ComponentProps<typeof TextField>> {
+  if (kind !== 'datetime' && kind !== 'datetime without zone') return {}
+  const note = kind === 'datetime' ? { note: Intl.DateTimeFormat().resolvedOptions().timeZone } : {}
+  return text === '' || /^\d{4}-\d\d-\d\dT/.test(text) ? { type: 'datetime-local', step: 1, ...note } : note
 }
