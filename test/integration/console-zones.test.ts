@@ -56,6 +56,25 @@ describeWithBrowser('times in the console, in the zone of the browser', () => {
     expect(wrong).toEqual([])
   })
 
+  it('keeps the hour of a time that clocks show twice, in the form and in the grid', async () => {
+    const at = '2026-10-25T01:30:00.000Z'
+    const { id } = (await console_.api.admin('POST', '/items/visit', { name: 'Autumn', at })).body.data
+    const stored = async () => (await console_.api.admin('GET', `/items/visit/${id}`)).body.data.at
+    const { page, wrong } = await console_.visit(`/data/visit/${id}`, { timezoneId: 'Europe/Berlin' })
+    const field = page.getByLabel(/^at/)
+    expect(await field.inputValue()).toMatch(/^2026-10-25T02:30/)
+    await field.fill('2026-10-25T02:45')
+    await page.getByRole('button', { name: 'Save' }).click()
+    await waitFor(async () => (await stored()) === '2026-10-25T01:45:00.000Z')
+    await page.goto(`${console_.address}/console/data/visit?filter={"name":"Autumn"}`)
+    await cell(page, '2026-10-25 02:45:00').dblclick()
+    await page.getByLabel('at', { exact: true }).fill('2026-10-25T02:50')
+    await page.keyboard.press('Enter')
+    await waitFor(async () => (await stored()) === '2026-10-25T01:50:00.000Z')
+    await console_.api.admin('DELETE', `/items/visit/${id}`)
+    expect(wrong).toEqual([])
+  })
+
   it('refuses a list of times of which one is not written as ISO 8601 has it', async () => {
     const { page, wrong } = await console_.visit('/data/visit', { timezoneId: 'America/New_York', locale: 'de-DE' })
     await page.getByText('2 rows').waitFor()

@@ -1,4 +1,5 @@
 import { describe, expect, it, onTestFinished } from 'vitest'
+import { draftValue } from '../../console/src/pages/data/draft.ts'
 import { parseValue, textOf } from '../../console/src/pages/data/values.ts'
 
 describe('times in the console', () => {
@@ -28,6 +29,23 @@ describe('times in the console', () => {
     // Without a zone a stored text is one of UTC: so the server reads it.
     expect(textOf(at, '2026-04-01T04:00')).toBe('2026-04-01T00:00:00')
     expect(textOf(at, '2026-04-01')).toBe('2026-03-31T20:00:00')
+  })
+
+  it('stay in the hour that clocks show twice, where only other parts of them change', () => {
+    in_('Europe/Berlin')
+    const second = '2026-10-25T01:30:00.000Z'
+    const first = '2026-10-25T00:30:00.000Z'
+    expect([textOf(at, first), textOf(at, second)]).toEqual(['2026-10-25T02:30:00', '2026-10-25T02:30:00'])
+    for (const before of [first, second])
+      expect(parseValue(at, '2026-10-25T02:45', before)).toBe(before.replace(':30', ':45'))
+    expect(draftValue({ ...at, element: undefined }, { text: '2026-10-25T02:45' }, second)).toBe(
+      '2026-10-25T01:45:00.000Z',
+    )
+    // Elsewhere there is one such time only.
+    expect(parseValue(at, '2026-07-01T09:00', second)).toBe('2026-07-01T07:00:00.000Z')
+    expect(parseValue(at, '2026-10-25T02:45')).toBe('2026-10-25T00:45:00.000Z')
+    expect(parseValue(at, '2026-10-25T02:45', null)).toBe('2026-10-25T00:45:00.000Z')
+    expect(parseValue(at, '2026-10-25T02:45+01:00', first)).toBe('2026-10-25T01:45:00.000Z')
   })
 
   it('are refused where they are not written as ISO 8601 has them', () => {

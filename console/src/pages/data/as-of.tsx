@@ -9,7 +9,7 @@ import { notifyError } from '../../ui/toast.tsx'
 import styles from './as-of.module.css'
 import { isCursor, placeOf, type Reach, timeAt } from './moments.ts'
 import { type FindSteps, reachQuery, type Steps, type Subject, useSteps } from './steps.ts'
-import { textOf, timeText, zoneAt } from './values.ts'
+import { attempt, parseValue, textOf, timeText, zoneAt } from './values.ts'
 
 type AsOfProps = { readonly value: string | undefined; readonly onChange: (asOf: string | undefined) => void }
 
@@ -201,7 +201,8 @@ function TimeField({ value, onChange, reach }: TimeFieldProps) {
   const [text, setText] = useState(textOf({ kind: 'datetime' }, isTime ? value : new Date(reach.now).toISOString()))
   const bound = (time: number) => textOf({ kind: 'datetime' }, new Date(time).toISOString())
   const id = useId()
-  const chosen = new Date(text)
+  const read = attempt(() => new Date(String(parseValue({ kind: 'datetime' }, text, value))))
+  const chosen = 'value' in read ? read.value : new Date(Number.NaN)
   const zone = zoneAt(Number.isNaN(chosen.getTime()) ? new Date(reach.now) : chosen)
   return (
     <form

@@ -43,7 +43,7 @@ export function CellEditor({ collection, catalog, field, row: live, onClose, onS
 
   const save = async (current: Draft) => {
     if (ended.current) return
-    const read = attempt(() => draftValue(field, current))
+    const read = attempt(() => draftValue(field, current, row[field.name]))
     if ('error' in read) return
     const isSame = sameValue(read.value, row[field.name]) || current.text === textOf(field, row[field.name])
     if (isSame) return close()

@@ -16,13 +16,13 @@ export type Draft = {
 
 type Drafted = Pick<Field, 'kind' | 'element'> & Partial<Pick<Field, 'relation'>>
 
-/** The value that a draft stands for. @throws {Error} in words for whoever typed it */
-export function draftValue(field: Drafted, { text, exact, isIncomplete }: Draft): unknown {
+/** The value that a draft stands for, in place of the one before. @throws {Error} in words for whoever typed it */
+export function draftValue(field: Drafted, { text, exact, isIncomplete }: Draft, before?: unknown): unknown {
   if (exact !== undefined) return exact.value
   // An empty text is a value of a text, but the key of no row.
   if (field.relation !== undefined && text === '') return null
   if (isIncomplete) throw new Error(field.kind === 'date' ? 'This must be a date.' : 'This must be a date and a time.')
-  return parseValue(field, text)
+  return parseValue(field, text, before)
 }
 
 type Optional = Pick<Field, 'kind' | 'isRequired'>

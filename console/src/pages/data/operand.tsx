@@ -143,7 +143,7 @@ function OneValue({ field, variables, label, value, onChange }: ValueProps & { r
             initial={text}
             zone={kindOf(field) === 'datetime' && !isVariable(value) ? zoneOf(value) : undefined}
             problemOf={(next) => problemWith(field, next)}
-            onText={(next) => onChange(valueIn(field, next))}
+            onText={(next) => onChange(valueIn(field, next, value))}
           />
         )
       }
@@ -253,10 +253,10 @@ function TypedInput({ label, initial, placeholder, type = 'text', zone, problemO
 }
 
 /** Whether a text is a value of the field: of what is compared with a list, of its members. */
-const readIn = (field: Field | undefined, text: string) =>
+const readIn = (field: Field | undefined, text: string, before?: unknown) =>
   field === undefined || text.startsWith('$') || text === ''
     ? { value: text }
-    : attempt(() => parseValue({ kind: kindOf(field) }, text))
+    : attempt(() => parseValue({ kind: kindOf(field) }, text, before))
 
 /** Why a text is no time. The server would take some of what is none here for one of UTC. */
 function problemWith(field: Field | undefined, text: string): string | undefined {
@@ -268,8 +268,8 @@ function problemWith(field: Field | undefined, text: string): string | undefined
  * As the field has it, and nothing yet for what is no time; variables, columns and all else go as they were typed, and the server says
  * what is wrong.
  */
-function valueIn(field: Field | undefined, text: string): unknown {
-  const read = readIn(field, text)
+function valueIn(field: Field | undefined, text: string, before?: unknown): unknown {
+  const read = readIn(field, text, before)
   return 'value' in read ? read.value : isTime(field) ? '' : text
 }
 

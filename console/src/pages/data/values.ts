@@ -40,11 +40,12 @@ export function attempt<Value>(read: () => Value): { readonly value: Value } | {
 }
 
 /**
- * The value that a text stands for; null for none.
+ * The value that a text stands for; null for none. In the hour that clocks show twice in autumn it is a time of the offset that the
+ * value before had.
  *
  * @throws {Error} in words for whoever typed it
  */
-export function parseValue(field: Typed, text: string): unknown {
+export function parseValue(field: Typed, text: string, before?: unknown): unknown {
   const { element } = field
   if (element !== undefined && text.trim() !== '' && !isJsonList(text, element))
     return text
@@ -71,7 +72,7 @@ export function parseValue(field: Typed, text: string): unknown {
       if (trimmed !== 'true' && trimmed !== 'false') throw new Error('This must be true or false.')
       return trimmed === 'true'
     case 'datetime':
-      return instantOf(momentIn(trimmed)).toISOString()
+      return instantOf(momentIn(trimmed), before).toISOString()
     case 'datetime without zone': {
       const { day, clock, zone } = momentIn(trimmed)
       if (zone !== undefined && zone !== 'Z') throw new Error('This must be a date and a time without a zone.')
@@ -136,7 +137,12 @@ function momentIn(text: string): Moment {
 }
 
 /** In the browser's zone, unless another is written. */
-function instantOf({ day, clock, zone = '' }: Moment): Date {
+function instantOf({ day, clock, zone = '' }: Moment, before: unknown): Date {
+  if (zone === '' && typeof before === 'string') {
+    const minutes = new Date(before).getTimezoneOffset()
+    const kept = new Date(Date.parse(`${day}T${clock}Z`) + minutes * 60_000)
+    if (kept.getTimezoneOffset() === minutes) return kept
+  }
   // A browser reads offsets with a colon alone.
   const written = zone.replace(/^([+-]\d\d):?(\d\d)?$/, (_all, hours, minutes = '00') => `${hours}:${minutes}`)
   return new Date(`${day}T${clock}${written}`)

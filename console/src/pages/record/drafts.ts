@@ -19,9 +19,10 @@ export function errorsOf(fields: readonly Field[], drafts: Drafts): Readonly<Rec
   return Object.fromEntries(errors)
 }
 
-/** The values that were typed. Throws for one that is none of its field. */
-export function valuesOf(fields: readonly Field[], drafts: Drafts): Row {
-  return Object.fromEntries(typedInto(fields, drafts).map(([field, draft]) => [field.name, draftValue(field, draft)]))
+/** The values that were typed, in place of those of the row. Throws for one that is none of its field. */
+export function valuesOf(fields: readonly Field[], drafts: Drafts, row: Row): Row {
+  const typed = typedInto(fields, drafts)
+  return Object.fromEntries(typed.map(([field, draft]) => [field.name, draftValue(field, draft, row[field.name])]))
 }
 
 function typedInto(fields: readonly Field[], drafts: Drafts): readonly (readonly [Field, Draft])[] {

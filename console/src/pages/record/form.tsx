@@ -102,8 +102,8 @@ export function RecordForm({
     setBusy(true)
     refusal.clear()
     try {
-      if (onCreate !== undefined) return await onCreate({ ...valuesOf(editable, drafts), ...(await linked()) })
-      const met = await writeOrMeet(valuesOf(editable, drafts))
+      if (onCreate !== undefined) return await onCreate({ ...valuesOf(editable, drafts, row), ...(await linked()) })
+      const met = await writeOrMeet(valuesOf(editable, drafts, row))
       if (met === undefined) await settle({ drafts, links })
       else setConflict(met)
     } catch (failure) {
