@@ -204,6 +204,40 @@ describeWithBrowser('rows that several users edit in the console', () => {
     expect(wrong).toEqual([])
   })
 
+  it('keeps what is typed into a cell that is scrolled out of view, however far, and shows it when more is typed', async () => {
+    const fields = { name: { type: 'String', allowNull: false }, place: { type: 'Integer' } }
+    const made = await it_.api.admin('POST', '/schemas', { collectionName: 'mile', schema: { fields } })
+    expect(made.status).toBe(201)
+    await it_.api.sql(
+      `insert into mile (id, name, place) select gen_random_uuid(), 'Mile ' || n, n from generate_series(1, 5000) n`,
+    )
+    const { page, wrong } = await it_.visit('/data/mile?columns=name,place&sort=place')
+    const grid = page.getByRole('grid')
+    const scroll = (top: number) => grid.evaluate((element, to) => element.scrollTo({ top: to }), top)
+    await cell(page, 'Mile 1').waitFor()
+    await scroll(150 * 34)
+    await cell(page, 'Mile 160').dblclick()
+    const editor = page.getByLabel('name', { exact: true })
+    await editor.fill('Typed')
+    // A little, and so far that its page is forgotten.
+    await scroll(180 * 34)
+    await cell(page, 'Mile 190').waitFor()
+    expect(await editor.inputValue()).toBe('Typed')
+    await scroll(5000 * 34)
+    await cell(page, 'Mile 5000').waitFor()
+    expect(await page.getByRole('row').count()).toBeLessThan(100)
+    expect(await editor.inputValue()).toBe('Typed')
+    expect(await editor.evaluate((input) => input === input.ownerDocument.activeElement)).toBe(true)
+    await page.keyboard.type(' more')
+    await expect.poll(() => page.getByText('Mile 161', { exact: true }).count()).toBe(1)
+    expect(await editor.inputValue()).toBe('Typed more')
+    await page.keyboard.press('Enter')
+    await cell(page, 'Typed more').waitFor()
+    const { data } = (await it_.api.admin('GET', '/items/mile?filter={"place":160}')).body
+    expect(data).toMatchObject([{ name: 'Typed more' }])
+    expect(wrong).toEqual([])
+  })
+
   it('stores no date that lacks a part, and none where all of it is taken away', async () => {
     const { page, wrong } = await it_.visit('/data/engine?columns=name,due&filter={"stock":10}')
     await cell(page, '2026-03-14').dblclick()

@@ -68,6 +68,7 @@ export function Grid<Row>(props: GridProps<Row>) {
   useEffect(() => onView(first, last), [first, last, onView])
   // Rows stand where they are from an anchor that seldom moves: scrolling moves none of them, and adds few.
   const anchor = Math.floor(first / anchored) * anchored
+  const editedRow = useEditedRow(props)
   const edited = useRef(false)
   useEffect(() => {
     // Where an editor was, the keyboard goes on.
@@ -111,7 +112,11 @@ export function Grid<Row>(props: GridProps<Row>) {
     event.preventDefault()
     action()
   }
-  const rows = Array.from({ length: Math.max(0, last - first + 1) }, (_, place) => first + place)
+  const inView = Array.from({ length: Math.max(0, last - first + 1) }, (_, place) => first + place)
+  const rows = withEdited(inView, editing?.row)
+  // Where the bar stands for a part of the rows, one far away has no place: it waits just beyond those in view.
+  const isScaled = scroll.height < count * rowHeight
+  const placeOf = (index: number) => (isScaled ? Math.max(first - 1, Math.min(last + 1, index)) : index)
   return (
     <div
       ref={frame}
@@ -124,6 +129,8 @@ export function Grid<Row>(props: GridProps<Row>) {
       aria-activedescendant={rowAt(active.row) === undefined ? undefined : cellId(id, active)}
       tabIndex={0}
       onKeyDown={onKeyDown}
+      // What is typed is seen.
+      onInput={() => editing !== undefined && scroll.scrollTo(editing.row)}
     >
       <Head {...props} />
       <div className={styles.space} style={{ height: scroll.height }} role="rowgroup">
@@ -133,7 +140,7 @@ export function Grid<Row>(props: GridProps<Row>) {
           style={{ transform: `translateY(${scroll.top - (scroll.first - anchor) * rowHeight}px)` }}
         >
           {rows.map((index) => {
-            const row = rowAt(index)
+            const row = index === editing?.row ? editedRow : rowAt(index)
             return row === undefined ? (
               <Waiting key={index} index={index} top={(index - anchor) * rowHeight} columns={columns} />
             ) : (
@@ -141,7 +148,7 @@ export function Grid<Row>(props: GridProps<Row>) {
                 key={index}
                 id={id}
                 index={index}
-                top={(index - anchor) * rowHeight}
+                top={(placeOf(index) - anchor) * rowHeight}
                 row={row}
                 columns={columns}
                 {...props.looksOf(row)}
@@ -156,6 +163,22 @@ export function Grid<Row>(props: GridProps<Row>) {
       </div>
     </div>
   )
+}
+
+/** The row that is edited, as it is known: it stays when it is scrolled so far away that it is forgotten. */
+function useEditedRow<Row>({ editing, rowAt, keyOf }: GridProps<Row>): Row | undefined {
+  const held = useRef<Row>(undefined)
+  const now = editing === undefined ? undefined : rowAt(editing.row)
+  const isAnother = held.current !== undefined && now !== undefined && keyOf(now) !== keyOf(held.current)
+  if (editing === undefined) held.current = undefined
+  else if (now !== undefined && !isAnother) held.current = now
+  return held.current
+}
+
+/** In their order, so that none of them moves in the document: an editor would lose the keyboard. */
+function withEdited(inView: readonly number[], edited: number | undefined): readonly number[] {
+  if (edited === undefined || inView.includes(edited)) return inView
+  return edited < (inView[0] ?? 0) ? [edited, ...inView] : [...inView, edited]
 }
 
 const cellId = (id: string, { row, column }: Place) => `${id}-${row}-${column}`
