@@ -47,9 +47,14 @@ export function FormDrawer({ isChanged, onClose, children, ...drawer }: FormDraw
   )
 }
 
+type FormDialogProps = Omit<ConfirmProps, 'isOpen' | 'onDismiss'> & {
+  /** It holds what was entered before, and nothing else does. */
+  readonly isEntered?: boolean
+}
+
 /** An open dialog with a form. It asks before what was entered in it is lost, unless *Cancel* is pressed. */
-export function FormDialog({ onClose, onConfirm, children, ...dialog }: Omit<ConfirmProps, 'isOpen' | 'onDismiss'>) {
-  const [isChanged, setChanged] = useState(false)
+export function FormDialog({ onClose, onConfirm, isEntered = false, children, ...dialog }: FormDialogProps) {
+  const [isChanged, setChanged] = useState(isEntered)
   const [isConfirming, setConfirming] = useState(false)
   const { close, questions } = useAskedClose(isChanged, onClose, isConfirming)
   const confirm = async () => {

@@ -5,6 +5,7 @@ import { infoQuery, meQuery, useMe } from '../../app/session.ts'
 import { Page } from '../../shell/page.tsx'
 import { Button } from '../../ui/button.tsx'
 import { TextField } from '../../ui/field.tsx'
+import { useLeaveQuestion } from '../../ui/leaving.tsx'
 import { Loading, Note, Problem } from '../../ui/states.tsx'
 import { notify } from '../../ui/toast.tsx'
 import { patchRow } from '../data/writes.ts'
@@ -149,8 +150,10 @@ type FormProps = {
   readonly children: ReactNode
 }
 
-/** A small form that stays with the reason where it fails. */
+/** A small form that stays with the reason where it fails, and asks before what was typed into it is lost. */
 function Form({ action, onSave, isEmptied = false, children }: FormProps) {
+  const [isTyped, setTyped] = useState(false)
+  const leaveQuestion = useLeaveQuestion(isTyped, 'The page has changes that are not saved. They are lost.')
   const [isBusy, setBusy] = useState(false)
   const [error, setError] = useState<unknown>()
   const submit = async (event: FormEvent<HTMLFormElement>) => {
@@ -161,6 +164,7 @@ function Form({ action, onSave, isEmptied = false, children }: FormProps) {
     try {
       await onSave(Object.fromEntries([...new FormData(form)].map(([name, value]) => [name, String(value)])))
       if (isEmptied) form.reset()
+      setTyped(false)
     } catch (failure) {
       setError(failure)
     } finally {
@@ -168,7 +172,12 @@ function Form({ action, onSave, isEmptied = false, children }: FormProps) {
     }
   }
   return (
-    <form className={styles.form} onSubmit={(event) => void submit(event)}>
+    <form
+      className={styles.form}
+      onSubmit={(event) => void submit(event)}
+      onInput={({ currentTarget }) => setTyped([...currentTarget.elements].some(isTypedInto))}
+    >
+      {leaveQuestion}
       {children}
       {error !== undefined && <Problem error={error} />}
       <div className={styles.end}>
@@ -179,3 +188,7 @@ function Form({ action, onSave, isEmptied = false, children }: FormProps) {
     </form>
   )
 }
+
+/** What a browser fills in by itself is not lost. */
+const isTypedInto = (control: Element): boolean =>
+  control instanceof HTMLInputElement && control.value !== control.defaultValue && !control.matches(':autofill')

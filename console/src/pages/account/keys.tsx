@@ -4,9 +4,9 @@ import { useState } from 'react'
 import { client, queryClient } from '../../app/client.ts'
 import { useMe } from '../../app/session.ts'
 import { Button } from '../../ui/button.tsx'
-import { ConfirmDialog, Dialog } from '../../ui/dialog.tsx'
+import { ConfirmDialog } from '../../ui/dialog.tsx'
 import { Checkbox, TextField } from '../../ui/field.tsx'
-import { SecretDialog } from '../../ui/leaving.tsx'
+import { FormDialog, SecretDialog } from '../../ui/leaving.tsx'
 import { Loading, Note, Problem } from '../../ui/states.tsx'
 import { notify } from '../../ui/toast.tsx'
 import { timeText } from '../data/values.ts'
@@ -31,6 +31,7 @@ export function Keys() {
     queryFn: async () => (await client.request<{ keys: readonly Key[] }>('/auth/keys')).keys,
   })
   const [isMaking, setMaking] = useState(false)
+  const [made, setMade] = useState<string>()
   const [revoked, setRevoked] = useState<Key>()
   return (
     <Card
@@ -63,7 +64,16 @@ export function Keys() {
           </li>
         ))}
       </ul>
-      {isMaking && <NewKey onClose={() => setMaking(false)} />}
+      {isMaking && <NewKey onMade={setMade} onClose={() => setMaking(false)} />}
+      {made !== undefined && (
+        <SecretDialog title="New API key" onClose={() => setMade(undefined)}>
+          <div className={styles.form}>
+            <Note kind="warning">This is the only time that it is shown. Keep it where only its program reads it.</Note>
+            <Secret label="API key" text={made} />
+            <p className={styles.quiet}>Programs send it as `Authorization: Bearer …`.</p>
+          </div>
+        </SecretDialog>
+      )}
       {revoked !== undefined && (
         <ConfirmDialog
           isOpen
@@ -84,61 +94,35 @@ export function Keys() {
   )
 }
 
-function NewKey({ onClose }: { readonly onClose: () => void }) {
+type NewKeyProps = { readonly onMade: (key: string) => void; readonly onClose: () => void }
+
+function NewKey({ onMade, onClose }: NewKeyProps) {
   const me = useMe()
   const proof = useProof()
   const [name, setName] = useState('')
   const [until, setUntil] = useState('')
   const [isForRole, setForRole] = useState(false)
-  const [made, setMade] = useState<string>()
-  const [error, setError] = useState<unknown>()
-  const [isBusy, setBusy] = useState(false)
   const make = async () => {
-    setBusy(true)
-    setError(undefined)
-    try {
-      const { key } = await client.request<{ key: string }>('/auth/keys', {
-        method: 'POST',
-        body: {
-          name,
-          ...(until !== '' && { expiresAt: new Date(until).toISOString() }),
-          ...(isForRole && me.role !== undefined && { role_Id: me.role.id }),
-          ...(await proof.take()),
-        },
-      })
-      setMade(key)
-      await queryClient.invalidateQueries({ queryKey })
-    } catch (failure) {
-      setError(failure)
-    } finally {
-      setBusy(false)
-    }
+    const { key } = await client.request<{ key: string }>('/auth/keys', {
+      method: 'POST',
+      body: {
+        name,
+        ...(until !== '' && { expiresAt: new Date(until).toISOString() }),
+        ...(isForRole && me.role !== undefined && { role_Id: me.role.id }),
+        ...(await proof.take()),
+      },
+    })
+    onMade(key)
+    void queryClient.invalidateQueries({ queryKey })
   }
-  if (made !== undefined)
-    return (
-      <SecretDialog title="New API key" onClose={onClose}>
-        <div className={styles.form}>
-          <Note kind="warning">This is the only time that it is shown. Keep it where only its program reads it.</Note>
-          <Secret label="API key" text={made} />
-          <p className={styles.quiet}>Programs send it as `Authorization: Bearer …`.</p>
-        </div>
-      </SecretDialog>
-    )
-  const footer = (
-    <>
-      <Button onClick={onClose}>Cancel</Button>
-      <Button
-        kind="primary"
-        isBusy={isBusy}
-        disabled={name.trim() === '' || !proof.isReady}
-        onClick={() => void make()}
-      >
-        Make it
-      </Button>
-    </>
-  )
   return (
-    <Dialog isOpen onClose={onClose} title="New API key" footer={footer}>
+    <FormDialog
+      onClose={onClose}
+      title="New API key"
+      action="Make it"
+      isDisabled={name.trim() === '' || !proof.isReady}
+      onConfirm={make}
+    >
       <div className={styles.form}>
         <TextField
           label="Name"
@@ -164,8 +148,7 @@ function NewKey({ onClose }: { readonly onClose: () => void }) {
           />
         )}
         {proof.fields}
-        {error !== undefined && <Problem error={error} />}
       </div>
-    </Dialog>
+    </FormDialog>
   )
 }

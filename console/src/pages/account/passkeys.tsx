@@ -5,6 +5,7 @@ import { client, queryClient } from '../../app/client.ts'
 import { Button } from '../../ui/button.tsx'
 import { ConfirmDialog } from '../../ui/dialog.tsx'
 import { TextField } from '../../ui/field.tsx'
+import { FormDialog } from '../../ui/leaving.tsx'
 import { Loading, Problem } from '../../ui/states.tsx'
 import { notify } from '../../ui/toast.tsx'
 import { timeText } from '../data/values.ts'
@@ -82,8 +83,7 @@ function Add({ onClose }: { readonly onClose: () => void }) {
   const proof = useProof()
   const [name, setName] = useState('')
   return (
-    <ConfirmDialog
-      isOpen
+    <FormDialog
       onClose={onClose}
       title="Add this device"
       action="Add"
@@ -105,6 +105,6 @@ function Add({ onClose }: { readonly onClose: () => void }) {
         />
         {proof.fields}
       </div>
-    </ConfirmDialog>
+    </FormDialog>
   )
 }

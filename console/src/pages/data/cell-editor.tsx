@@ -1,5 +1,6 @@
 import { type KeyboardEvent, useEffect, useRef, useState } from 'react'
 import type { Catalog, Collection, Field } from '../../app/catalog.ts'
+import { useLeaveQuestion } from '../../ui/leaving.tsx'
 import { notifyError } from '../../ui/toast.tsx'
 import styles from './cell-editor.module.css'
 import { type Conflict, conflicting } from './conflict.ts'
@@ -39,13 +40,19 @@ export function CellEditor({ collection, catalog, field, row: live, onClose, onS
     // A control that was disabled has lost the keyboard.
     if (!isBusy && failed.current) box.current?.querySelector<HTMLElement>('input, select, textarea')?.focus()
   }, [isBusy])
-  const isLong = hasLines(field, textOf(field, row[field.name]))
+  const before = textOf(field, row[field.name])
+  const isLong = hasLines(field, before)
+  const isTyped = draft.text !== before || draft.isIncomplete === true
+  const leaveQuestion = useLeaveQuestion(
+    isTyped && !isBusy,
+    `What was typed into ${field.name} is not saved. It is lost.`,
+  )
 
   const save = async (current: Draft) => {
     if (ended.current) return
     const read = attempt(() => draftValue(field, current, row[field.name]))
     if ('error' in read) return
-    const isSame = sameValue(read.value, row[field.name]) || current.text === textOf(field, row[field.name])
+    const isSame = sameValue(read.value, row[field.name]) || current.text === before
     if (isSame) return close()
     ended.current = true
     setBusy(true)
@@ -92,35 +99,40 @@ export function CellEditor({ collection, catalog, field, row: live, onClose, onS
     }
   }
   return (
-    // biome-ignore lint/a11y/noStaticElementInteractions: the keys of the control inside
-    <div
-      ref={box}
-      className={styles.editor}
-      data-long={isLong}
-      aria-busy={isBusy}
-      onKeyDown={onKeyDown}
-      onDoubleClick={(event) => event.stopPropagation()}
-      onBlur={({ relatedTarget }) => {
-        // A list of choices is elsewhere in the page.
-        if (field.relation === undefined && !box.current?.contains(relatedTarget)) void save(draft)
-      }}
-    >
-      <Editor
-        field={field}
-        draft={draft}
-        onChange={(next) => {
-          setDraft(next)
-          if (next.choice !== undefined) void save(next)
+    <>
+      {/* Outside of the box, whose keys would be its own. */}
+      {leaveQuestion}
+      {/* biome-ignore lint/a11y/noStaticElementInteractions: the keys of the control inside */}
+      <div
+        ref={box}
+        className={styles.editor}
+        data-long={isLong}
+        aria-busy={isBusy}
+        onKeyDown={onKeyDown}
+        onDoubleClick={(event) => event.stopPropagation()}
+        onBlur={({ relatedTarget }) => {
+          // A list of choices is elsewhere in the page, and the question takes the keyboard.
+          if (leaveQuestion === null && field.relation === undefined && !box.current?.contains(relatedTarget))
+            void save(draft)
         }}
-        attributes={{ 'aria-label': field.name, 'aria-invalid': 'error' in value ? true : undefined }}
-        isDisabled={isBusy}
-        autoFocus
-      />
-      {'error' in value && <p role="alert">{value.error.message}</p>}
-      {isLong && (
-        <p className={styles.hint}>{field.element !== undefined && 'One per line. '}Ctrl Enter saves, Esc does not</p>
-      )}
-    </div>
+      >
+        <Editor
+          field={field}
+          draft={draft}
+          onChange={(next) => {
+            setDraft(next)
+            if (next.choice !== undefined) void save(next)
+          }}
+          attributes={{ 'aria-label': field.name, 'aria-invalid': 'error' in value ? true : undefined }}
+          isDisabled={isBusy}
+          autoFocus
+        />
+        {'error' in value && <p role="alert">{value.error.message}</p>}
+        {isLong && (
+          <p className={styles.hint}>{field.element !== undefined && 'One per line. '}Ctrl Enter saves, Esc does not</p>
+        )}
+      </div>
+    </>
   )
 }
 

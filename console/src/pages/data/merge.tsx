@@ -1,6 +1,6 @@
 import { useState } from 'react'
 import { type Field, useCatalog } from '../../app/catalog.ts'
-import { ConfirmDialog } from '../../ui/dialog.tsx'
+import { FormDialog } from '../../ui/leaving.tsx'
 import { type Conflict, conflicting } from './conflict.ts'
 import styles from './merge.module.css'
 import type { Row } from './query.ts'
@@ -11,12 +11,14 @@ type MergeProps = {
   /** Those whose values are not shown as plain text. */
   readonly fields?: readonly Pick<Field, 'name' | 'kind' | 'relation'>[]
   readonly conflict: Conflict
+  /** One's own change is nowhere else. */
+  readonly isEntered?: boolean
   readonly onClose: () => void
   readonly onMerged: (change: Row, etag: string | undefined) => Promise<void>
 }
 
 /** Shows both changes of a row, and has somebody choose field by field. */
-export function Merge({ fields = [], conflict, onClose, onMerged }: MergeProps) {
+export function Merge({ fields = [], conflict, isEntered = false, onClose, onMerged }: MergeProps) {
   const disputed = conflicting(conflict)
   const [kept, setKept] = useState<ReadonlySet<string>>(new Set(disputed))
   const catalog = useCatalog()
@@ -37,8 +39,8 @@ export function Merge({ fields = [], conflict, onClose, onMerged }: MergeProps) 
     setKept(next)
   }
   return (
-    <ConfirmDialog
-      isOpen
+    <FormDialog
+      isEntered={isEntered}
       onClose={onClose}
       size="l"
       title="Somebody else has changed this meanwhile"
@@ -75,6 +77,6 @@ export function Merge({ fields = [], conflict, onClose, onMerged }: MergeProps) 
           </p>
         </fieldset>
       ))}
-    </ConfirmDialog>
+    </FormDialog>
   )
 }

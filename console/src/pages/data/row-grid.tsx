@@ -155,6 +155,7 @@ export function RowGrid({
         <Merge
           fields={collection.fields}
           conflict={conflict}
+          isEntered
           onClose={() => setConflict(undefined)}
           onMerged={async (change, etag) => {
             if (Object.keys(change).length > 0) await patchRow(collection.name, keyOf(conflict.theirs), change, etag)

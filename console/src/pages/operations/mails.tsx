@@ -1,8 +1,8 @@
 import { useState } from 'react'
 import { client } from '../../app/client.ts'
 import { Button } from '../../ui/button.tsx'
-import { ConfirmDialog } from '../../ui/dialog.tsx'
 import { TextField } from '../../ui/field.tsx'
+import { FormDialog } from '../../ui/leaving.tsx'
 import { Note } from '../../ui/states.tsx'
 import { Badge } from '../../ui/table.tsx'
 import { notify } from '../../ui/toast.tsx'
@@ -146,8 +146,8 @@ function TestMail({ onClose }: { readonly onClose: () => void }) {
     }
   }
   return (
-    <ConfirmDialog isOpen title="Send a test" action="Send" isDisabled={to === ''} onClose={onClose} onConfirm={send}>
+    <FormDialog title="Send a test" action="Send" isDisabled={to === ''} onClose={onClose} onConfirm={send}>
       <TextField label="To" type="email" value={to} onChange={({ target }) => setTo(target.value)} />
-    </ConfirmDialog>
+    </FormDialog>
   )
 }

@@ -7,7 +7,7 @@ import { Page } from '../../shell/page.tsx'
 import { Button, looks } from '../../ui/button.tsx'
 import { ConfirmDialog } from '../../ui/dialog.tsx'
 import { Field, Select, TextField } from '../../ui/field.tsx'
-import { FormDialog } from '../../ui/leaving.tsx'
+import { FormDialog, useLeaveQuestion } from '../../ui/leaving.tsx'
 import { Loading, Note, Problem } from '../../ui/states.tsx'
 import { notify } from '../../ui/toast.tsx'
 import { timeText } from '../data/values.ts'
@@ -147,7 +147,7 @@ function Delete({ user, onClose }: AskProps) {
       isDangerous
       onConfirm={async () => {
         await deleteRows('svc_User', [user.id])
-        await navigate({ to: '/people' })
+        await navigate({ to: '/people', ignoreBlocker: true })
         await refreshPeople()
       }}
     >
@@ -173,6 +173,10 @@ function Profile({ user }: { readonly user: User }) {
     ...Object.fromEntries(names.map((name) => [name, values[name].trim() === '' ? null : values[name].trim()])),
     ...(status !== (user.status ?? '') && { status }),
   }
+  const leaveQuestion = useLeaveQuestion(
+    Object.keys(change).length > 0,
+    'The profile has changes that are not saved. They are lost.',
+  )
   const save = async (event: FormEvent) => {
     event.preventDefault()
     setError(undefined)
@@ -192,6 +196,7 @@ function Profile({ user }: { readonly user: User }) {
   const isOwn = user.id === me.id
   return (
     <Card title="Profile" actions={<Status status={user.status} />}>
+      {leaveQuestion}
       <form className={styles.form} onSubmit={(event) => void save(event)}>
         <TextField label="First name" required {...field('firstName')} />
         <TextField label="Last name" {...field('lastName')} />

@@ -7,11 +7,13 @@ import { useMe } from '../../app/session.ts'
 import { Page } from '../../shell/page.tsx'
 import { Button, IconButton, looks } from '../../ui/button.tsx'
 import { Input, Select } from '../../ui/field.tsx'
+import { useLeaveQuestion } from '../../ui/leaving.tsx'
 import { Menu } from '../../ui/menu.tsx'
 import { Empty, Loading, Note, Problem } from '../../ui/states.tsx'
 import { Badge } from '../../ui/table.tsx'
 import { notify, notifyError } from '../../ui/toast.tsx'
 import { AsOfBar, AsOfButton } from '../data/as-of.tsx'
+import { sameValue } from '../data/values.ts'
 import { collectionsOf } from './report.ts'
 import styles from './reports.module.css'
 import { Result } from './result.tsx'
@@ -126,7 +128,12 @@ function Editing({ saved }: { readonly saved: Saved<Dashboard> }) {
   const [panels, setPanels] = useState(saved.content.panels)
   const [isBusy, setBusy] = useState(false)
   const { data: reports = [] } = useQuery(savedReportsQuery)
-  const leave = () => navigate({ search: {} })
+  const leaveQuestion = useLeaveQuestion(
+    name !== saved.name || !sameValue(panels, saved.content.panels),
+    'The dashboard has changes that are not saved. They are lost.',
+    ['edit'],
+  )
+  const leave = () => navigate({ search: {}, ignoreBlocker: true })
   const apply = async () => {
     setBusy(true)
     try {
@@ -169,6 +176,7 @@ function Editing({ saved }: { readonly saved: Saved<Dashboard> }) {
         </>
       }
     >
+      {leaveQuestion}
       <div className={styles.editing}>
         <Input aria-label="Name of the dashboard" value={name} onChange={({ target }) => setName(target.value)} />
         {isFull && <Note>A dashboard has at most {mostPanels} reports.</Note>}

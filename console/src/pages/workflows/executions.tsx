@@ -3,8 +3,8 @@ import { useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
 import { queryClient } from '../../app/client.ts'
 import { Button } from '../../ui/button.tsx'
-import { ConfirmDialog } from '../../ui/dialog.tsx'
 import { Field, TextArea } from '../../ui/field.tsx'
+import { FormDialog } from '../../ui/leaving.tsx'
 import { Loading, Note, Problem } from '../../ui/states.tsx'
 import { Badge, Table } from '../../ui/table.tsx'
 import { notifyError } from '../../ui/toast.tsx'
@@ -165,8 +165,7 @@ export function Run({ workflow, isDirty, onClose }: RunProps) {
   const [data, setData] = useState('{}')
   const isActive = workflow.status === 'active'
   return (
-    <ConfirmDialog
-      isOpen
+    <FormDialog
       onClose={onClose}
       title={`Run ${workflow.name}`}
       description={
@@ -188,6 +187,6 @@ export function Run({ workflow, isDirty, onClose }: RunProps) {
           <TextArea {...attributes} isCode rows={6} value={data} onChange={({ target }) => setData(target.value)} />
         )}
       </Field>
-    </ConfirmDialog>
+    </FormDialog>
   )
 }
