@@ -75,6 +75,20 @@ describeWithBrowser('times in the console, in the zone of the browser', () => {
     expect(wrong).toEqual([])
   })
 
+  it('says that times of an imported file without an offset are UTC, where one is imported', async () => {
+    const { page, wrong } = await console_.visit('/data/visit', { timezoneId: 'Europe/Berlin' })
+    await page.getByText('2 rows').waitFor()
+    await page.getByRole('button', { name: 'Import, export' }).click()
+    await page.getByRole('menuitem', { name: /^Import/ }).click()
+    const buffer = Buffer.from('name,at\nSummer,2026-07-01 09:00\n')
+    await page.getByLabel('File').setInputFiles({ name: 'rows.csv', mimeType: 'text/csv', buffer })
+    const note = page.getByText('Times in at without an offset are read as UTC.')
+    await note.waitFor()
+    await page.getByLabel('Field for at').selectOption('')
+    await note.waitFor({ state: 'detached' })
+    expect(wrong).toEqual([])
+  })
+
   it('refuses a list of times of which one is not written as ISO 8601 has it', async () => {
     const { page, wrong } = await console_.visit('/data/visit', { timezoneId: 'America/New_York', locale: 'de-DE' })
     await page.getByText('2 rows').waitFor()

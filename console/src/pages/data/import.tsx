@@ -235,6 +235,9 @@ function Mapping({ collection, start, names, targets, isFixed, onChange }: Mappi
   const missing = collection.fields.filter(
     ({ name, isRequired, isGenerated }) => isRequired && !isGenerated && !Object.values(names).includes(name),
   )
+  const times = collection.fields.flatMap(({ name, kind, element }) =>
+    (element ?? kind) === 'datetime' && Object.values(names).includes(name) ? [name] : [],
+  )
   return (
     <>
       <Table
@@ -259,6 +262,12 @@ function Mapping({ collection, start, names, targets, isFixed, onChange }: Mappi
           },
         ]}
       />
+      {times.length > 0 && (
+        <Note>
+          Times in {times.join(', ')} without an offset are read as UTC. In another zone write the offset, as in
+          2026-01-31T09:00+01:00.
+        </Note>
+      )}
       {missing.map(({ name }) => (
         <Note key={name} kind="warning">
           No column goes to {name}, which is required.
