@@ -41,21 +41,20 @@ export const run: Command = async (args) => {
   if (place === '-' && values['verify-by-restore'])
     throw new UsageError('--verify-by-restore needs a backup that can be read again')
   const progress = openProgressLine(values.quiet ?? false)
-  const result = await withBackupHost(async (host) => {
+  const { toKeep, ...result } = await withBackupHost(async (host) => {
     const written = await writeBackup(host, place, {
       passphrase: passphraseOf(host, values['passphrase-file']),
       progress: (step, bytes, of) =>
         progress.show(`${step}: ${sizeText(bytes)}${of === undefined ? '' : ` of about ${sizeText(of)}`}`),
     })
     if (values['verify-by-restore']) await proveByRestore(host, place)
-    return written
+    return { ...written, toKeep: keysToKeep(written.header, host.config) }
   }).finally(progress.end)
   const { header, bytes, files, verified, notes } = result
   for (const note of notes) process.stderr.write(`${note}\n`)
   if (values.json) return say(`${JSON.stringify({ place, ...result }, null, 2)}\n`)
   const read = verified ? 'written and read again' : 'written; daybook restore sees whether it has arrived whole'
   process.stderr.write(`${place}: ${sizeText(bytes)} as of ${header.createdAt}, ${files} contents of files, ${read}\n`)
-  const toKeep = keysToKeep(header)
   if (toKeep !== undefined) process.stderr.write(`${toKeep}\n`)
   return 0
 }

@@ -282,8 +282,13 @@ export function embeddedDatabase(dataDir: string): string | undefined {
 
 /** The key that `npm start` has made up and keeps in a data directory; undefined where it has not. */
 export function keptSecretKey(dataDir: string): string | undefined {
-  return keptIn(dataDir, 'secret-key')
+  return keptIn(dataDir, secretKeyName)
 }
+
+const secretKeyName = 'secret-key'
+
+/** Where `npm start` keeps the key that it has made up. */
+export const secretKeyFile = (dataDir: string): string => join(dataDir, secretKeyName)
 
 function keptIn(dataDir: string, name: string): string | undefined {
   const file = join(dataDir, name)

@@ -1,4 +1,4 @@
-import { type Config, ConfigError, keptSecretKey, parseInstallation } from '../config/config.ts'
+import { type Config, ConfigError, keptSecretKey, parseInstallation, secretKeyFile } from '../config/config.ts'
 import { issuerOf } from '../config/issuer.ts'
 import type { Env, VariableProblem } from '../config/variable.ts'
 import { type Finding, ok, problem, warning } from './finding.ts'
@@ -34,11 +34,11 @@ export function readConfiguration(env: Env): { readonly config: Config | undefin
 }
 
 /** Whether the key that signs sessions and seals secrets could be guessed. Never shows any of it. */
-export function judgeSecretKey({ auth, server }: Config): Finding {
+export function judgeSecretKey({ auth, database, server }: Config): Finding {
   const { secretKey } = auth
   const remedy = 'set SECRET_KEY to 32 random bytes, e.g. of: openssl rand -base64 32'
   const judged = server.environment === 'production' ? problem : warning
-  if (secretKey === '') return warning('secret key', 'SECRET_KEY is not set: only npm start makes one up', remedy)
+  if (secretKey === '') return judgeMissingKey(database.dataDir, remedy)
   if (secretKey.length < shortestKey)
     return judged('secret key', `SECRET_KEY has less than ${shortestKey} characters`, remedy)
   if (new Set(secretKey).size < differentCharacters)
@@ -46,6 +46,18 @@ export function judgeSecretKey({ auth, server }: Config): Finding {
   if (/change.?me|secret|password|example/i.test(secretKey))
     return judged('secret key', 'SECRET_KEY looks like the one of an example', remedy)
   return ok('secret key', 'long enough')
+}
+
+/** Another key than the kept one would open nothing of what that one has sealed. */
+function judgeMissingKey(dataDir: string, remedy: string): Finding {
+  if (keptSecretKey(dataDir) === undefined)
+    return warning('secret key', 'SECRET_KEY is not set: only npm start makes one up', remedy)
+  const file = secretKeyFile(dataDir)
+  return warning(
+    'secret key',
+    `SECRET_KEY is not set: npm start uses the key that it keeps in ${file}`,
+    `put the key that npm start keeps in ${file} into .env as SECRET_KEY; another one does not open the stored secrets`,
+  )
 }
 
 /** Whether programs can be given access. */

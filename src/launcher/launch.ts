@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { type Config, ConfigError, loadEnv, parseConfig } from '../config/config.ts'
+import { type Config, ConfigError, loadEnv, parseConfig, secretKeyFile } from '../config/config.ts'
 import { freePort, probePort, startEmbedded } from '../db/embedded/embedded.ts'
 import { EmbeddedError } from '../db/embedded/host.ts'
 import { moduleFile } from '../language/child-process.ts'
@@ -247,7 +247,7 @@ const problems: Record<string, (port: number, host: string) => string> = {
 /** SECRET_KEY, or outside production a key that is made once and kept, so that sessions survive a restart. */
 async function secretKey({ auth, database }: Config): Promise<string> {
   if (auth.secretKey !== '') return auth.secretKey
-  const file = join(database.dataDir, 'secret-key')
+  const file = secretKeyFile(database.dataDir)
   await makeDirectory(database.dataDir)
   try {
     await writeFile(file, `${randomBytes(48).toString('base64url')}\n`, { flag: 'wx', mode: 0o600 })

@@ -375,7 +375,7 @@ describe('a backup within a rotation of SECRET_KEY', () => {
     const place = join(dir, 'rotating.daybook')
     const { header } = await writeBackup(hostOf(own.url, both), place)
     expect(header.sealed).toEqual(kinds.map((what) => ({ what, count: 1, former: 1 })))
-    expect(keysToKeep(header)).toContain('Keep SECRET_KEY and SECRET_KEY_PREVIOUS as well')
+    expect(keysToKeep(header, testConfig(own.url, both))).toContain('Keep SECRET_KEY and SECRET_KEY_PREVIOUS as well')
     const empty = await createEmptyDatabase()
     await expect(restoreBackup(hostOf(empty.url, { SECRET_KEY: next }), place)).rejects.toMatchObject({
       status: 409,
@@ -383,7 +383,9 @@ describe('a backup within a rotation of SECRET_KEY', () => {
       message: expect.stringContaining(`opens: ${kinds.map((what) => `1 ${what}`).join(', ')}. Name it as`),
     })
     await expect(restoreBackup(hostOf(empty.url, { SECRET_KEY: former }), place)).rejects.toMatchObject({
-      message: expect.stringContaining('any session (every stored value can be read)'),
+      message: expect.stringMatching(
+        /any session \(every stored value can be read\).*npm start keeps it in \.daybook\/secret-key/,
+      ),
     })
     await restoreBackup(hostOf(empty.url, both), place)
   })
@@ -394,8 +396,14 @@ describe('a backup within a rotation of SECRET_KEY', () => {
     const { header } = await writeBackup(hostOf(own.url, both), place)
     expect(header).not.toHaveProperty('formerKey')
     expect(header.sealed).toEqual(kinds.map((what) => ({ what, count: 1 })))
-    expect(keysToKeep(header)).toContain('Keep SECRET_KEY as well')
+    expect(keysToKeep(header, testConfig(own.url, both))).toContain('Keep SECRET_KEY as well')
     await restoreBackup(hostOf((await createEmptyDatabase()).url, { SECRET_KEY: next }), place)
+    const dataDir = join(dir, 'data')
+    const config = testConfig(own.url, { ...both, DAYBOOK_DATA_DIR: dataDir })
+    expect(keysToKeep(header, config)).not.toContain(dataDir)
+    await mkdir(dataDir)
+    await writeFile(join(dataDir, 'secret-key'), `${next}\n`)
+    expect(keysToKeep(header, config)).toContain(`SECRET_KEY is in ${join(dataDir, 'secret-key')}`)
   })
 })
 

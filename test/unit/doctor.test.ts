@@ -207,6 +207,21 @@ describe('judgeSecretKey', () => {
   })
 })
 
+it('does not let a new SECRET_KEY replace the one that npm start keeps', () => {
+  const dataDir = mkdtempSync(join(tmpdir(), 'daybook-doctor-'))
+  onTestFinished(() => rmSync(dataDir, { recursive: true }))
+  const judged = () => judgeSecretKey(parseConfig({ DAYBOOK_DATA_DIR: dataDir }, { allowMissingSecret: true }))
+  expect(judged()).toMatchObject({ status: 'warning', remedy: expect.stringContaining('32 random bytes') })
+  writeFileSync(join(dataDir, 'secret-key'), `${env.SECRET_KEY}\n`)
+  const finding = judged()
+  expect(finding).toMatchObject({
+    status: 'warning',
+    remedy: expect.stringContaining(`put the key that npm start keeps in ${join(dataDir, 'secret-key')} into .env`),
+  })
+  expect(JSON.stringify(finding)).not.toMatch(/random bytes|openssl/)
+  expect(JSON.stringify(finding)).not.toContain(env.SECRET_KEY)
+})
+
 describe('judgeScoping', () => {
   it.each([
     [{}, 'ok'],

@@ -38,7 +38,7 @@ export const database = group('Database', {
     'DAYBOOK_DATA_DIR',
     text,
     './.daybook',
-    'Directory of the embedded server’s data and of the generated development key',
+    'Directory of the embedded server’s data, and of the key (`secret-key`) that `npm start` makes up and keeps where SECRET_KEY is not set',
   ),
   logging: variable('DATABASE_LOGGING', boolean, 'false', 'Log SQL statements'),
   sslCertificate: optional(

@@ -4,6 +4,7 @@ import { text } from 'node:stream/consumers'
 import { logKeys } from '../../../adapters/log-key.ts'
 import { compareVersions } from '../../../adapters/version-order.ts'
 import { logSchema } from '../../../catalog/log-triggers.ts'
+import { type Config, keptSecretKey, secretKeyFile } from '../../../config/config.ts'
 import { copyIn, copyOut } from '../../../db/copy.ts'
 import { sqlState } from '../../../db/errors.ts'
 import { readSetupFacts, unfitness } from '../../../db/needs.ts'
@@ -407,7 +408,7 @@ async function judge(
     )
   throw new AppError(
     409,
-    `The backup was made with another SECRET_KEY (${key}), and the present one cannot open: ${lost}. Set that SECRET_KEY, or name it as SECRET_KEY_PREVIOUS${fromBackup}, or restore with --other-key`,
+    `The backup was made with another SECRET_KEY (${key}), and the present one cannot open: ${lost}. Set that SECRET_KEY (where .env has none, npm start keeps it in .daybook/secret-key), or name it as SECRET_KEY_PREVIOUS${fromBackup}, or restore with --other-key`,
     { code: 'OTHER_KEY' },
   )
 }
@@ -420,11 +421,14 @@ function lostOf({ sealed }: BackupHeader, { hasKey, hasFormer }: { hasKey: boole
 }
 
 /** The variables to keep apart from a backup that does not open without them, in words; undefined where none is needed. */
-export function keysToKeep({ sealed, hasKeys, formerKey }: BackupHeader): string | undefined {
+export function keysToKeep({ sealed, hasKeys, formerKey }: BackupHeader, config: Config): string | undefined {
   if (sealed.length === 0 || hasKeys) return undefined
+  const { auth, database } = config
+  const isKept = auth.secretKey === keptSecretKey(database.dataDir)
+  const place = isKept ? `. SECRET_KEY is in ${secretKeyFile(database.dataDir)}` : ''
   return formerKey === undefined
-    ? 'Keep SECRET_KEY as well: what is sealed in the backup opens with it alone'
-    : 'Keep SECRET_KEY and SECRET_KEY_PREVIOUS as well: what is sealed in the backup opens with them alone'
+    ? `Keep SECRET_KEY as well: what is sealed in the backup opens with it alone${place}`
+    : `Keep SECRET_KEY and SECRET_KEY_PREVIOUS as well: what is sealed in the backup opens with them alone${place}`
 }
 
 async function inTransaction<T>(client: PgClient, work: (db: Tx) => Promise<T>): Promise<T> {
