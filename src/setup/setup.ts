@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import type { Logger } from 'pino'
 import { canonicalEmail } from '../adapters/email-address.ts'
 import { openLogger } from '../adapters/logger.ts'
-import { hashPassword } from '../adapters/passwords.ts'
+import { hashPassword, verifyPassword } from '../adapters/passwords.ts'
 import { hashSecret, newSecret } from '../adapters/tokens.ts'
 import { adoptTenants } from '../catalog/change.ts'
 import { createExtensionSql } from '../catalog/ddl.ts'
@@ -76,7 +76,7 @@ export async function runSetup(config: Config, log: Logger): Promise<SetupResult
     // A database that was developed on may hold mails with secrets that still work.
     if (config.server.environment === 'production') await session.any(sql`delete from "svc_DevelopmentMail"`)
     await installQueues(config, log)
-    return await session.transaction(systemActor, (tx) => seed(tx, config))
+    return await session.transaction(systemActor, (tx) => seed(tx, config, log))
   } finally {
     await session.close()
   }
@@ -180,7 +180,7 @@ async function installQueues(config: Config, log: Logger): Promise<void> {
 }
 
 /** Roles, settings and the default administrator; only what is missing. */
-async function seed(tx: Tx, config: Config): Promise<SetupResult> {
+async function seed(tx: Tx, config: Config, log: Logger): Promise<SetupResult> {
   await tx.any(sql`
     insert into "svc_Role" (name, description, "isTenantSpecific") values
       ('administrator', 'May do everything', false), ('user', 'Registered users', true), ('public', 'Callers without a session', false)
@@ -190,7 +190,7 @@ async function seed(tx: Tx, config: Config): Promise<SetupResult> {
     select ${config.project.name}, ${config.project.name}, '#663399' where not exists (select from "svc_Settings" where "tenant_Id" is null)`)
   await followProjectName(tx, config.project.name)
   await renewSeededTemplates(tx)
-  return { admin: await seedAdministrator(tx, config) }
+  return { admin: await seedAdministrator(tx, config, log) }
 }
 
 /** PROJECT_NAME renames the project until a user names it in the settings; its title likewise. */
@@ -206,10 +206,13 @@ async function followProjectName(tx: Tx, name: string): Promise<void> {
     on conflict (key) do update set value = excluded.value where seed.value <> excluded.value`)
 }
 
-async function seedAdministrator(tx: Tx, config: Config): Promise<SetupResult['admin']> {
+async function seedAdministrator(tx: Tx, config: Config, log: Logger): Promise<SetupResult['admin']> {
   const { exists } = await tx.one<{ exists: boolean }>(sql`
     select exists(select from "svc_UserRole" ur join "svc_Role" r on r.id = ur."role_Id" where r.name = 'administrator') as exists`)
-  if (exists) return undefined
+  if (exists) {
+    await noteUnusedPassword(tx, config, log)
+    return undefined
+  }
   const { password } = config.admin
   const email = canonicalEmail(config.admin.email)
   if (email === undefined) throw new ConfigError('ADMIN_EMAIL: this is not an e-mail address')
@@ -223,6 +226,19 @@ async function seedAdministrator(tx: Tx, config: Config): Promise<SetupResult['a
     select account.id, r.id from account, "svc_Role" r where r.name = 'administrator'`)
   if (password !== undefined) return { email, password: null }
   return { email, password: chosen, ...(config.console.enabled && { signInToken: await firstSignIn(tx, email) }) }
+}
+
+/** Deployments leave the variable set while the administrator changes the password: in production that is no reason to warn. */
+async function noteUnusedPassword(tx: Tx, { admin, auth, server }: Config, log: Logger): Promise<void> {
+  if (admin.password === undefined) return
+  const account = await tx.maybeOne<{ password: string | null }>(
+    sql`select password from "svc_User" where email = ${canonicalEmail(admin.email) ?? admin.email}`,
+  )
+  if (await verifyPassword(admin.password, account?.password, auth.passwordHashCost)) return
+  const level = server.environment === 'production' ? 'info' : 'warn'
+  log[level](
+    `ADMIN_PASSWORD has no effect: it is for the first setup, and this database has its administrator, with another password`,
+  )
 }
 
 /** Made only with the administrator, and told only to the caller of setup: a visitor who finds an empty installation gets nothing. */

@@ -77,6 +77,21 @@ describe("the first administrator's link", () => {
     })
   })
 
+  it('leaves the password that the administrator has, and says so of another ADMIN_PASSWORD', async () => {
+    const { url } = await createDatabase()
+    const said = async (more: Readonly<Record<string, string>>) => {
+      const lines: { level: number; msg: string }[] = []
+      const log = pino({ level: 'info' }, { write: (line: string) => void lines.push(JSON.parse(line)) })
+      expect((await runSetup(parseConfig({ ...testEnv(url), ...more }), log)).admin).toBeUndefined()
+      return lines.filter(({ msg }) => msg.includes('ADMIN_PASSWORD')).map(({ level, msg }) => [level, msg])
+    }
+    const unused = expect.stringContaining('ADMIN_PASSWORD has no effect')
+    expect(await said({})).toEqual([])
+    expect(await said({ ADMIN_PASSWORD: 'a password of our own' })).toEqual([[40, unused]])
+    expect(await said({ ADMIN_PASSWORD: 'a password of our own', NODE_ENV: 'production' })).toEqual([[30, unused]])
+    expect(await said({ ADMIN_EMAIL: 'somebody.else@example.com' })).toEqual([[40, unused]])
+  })
+
   const use = (token: unknown, password: unknown = 'a new long password') =>
     api.anonymous(
       'POST',

@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises'
+import { chmod, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
@@ -54,8 +54,11 @@ describe('the guides of docs/', () => {
 
 const nowhere = { server: 'http://127.0.0.1:1', frontend: 'http://localhost:1' }
 
+/** Started by `npm start` on one state, below. */
+const inARow = ['quickstart.md', 'tutorial.md']
+
 /** A server and a mail worker with the page's own variables, in a directory with the page's own files, and its commands. */
-describe.each(guides())('$title ($page)', ({ page }) => {
+describe.each(guides().filter(({ page }) => !inARow.includes(page)))('$title ($page)', ({ page }) => {
   it('holds', async () => {
     const blocks = sessionOf(page)
     expect(blocks.some(isRun)).toBe(true)
@@ -85,6 +88,39 @@ describe.each(guides())('$title ($page)', ({ page }) => {
     expect(await follow(stepsOf(blocks, addresses), directory, env)).toBeUndefined()
     await Promise.all([web, ...workers].map((one) => one.kill()))
   })
+})
+
+/** As a newcomer goes: each page starts `npm start` in the directory as the one before has left it. */
+it('README, quickstart and tutorial hold in a row', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'daybook-guides-'))
+  // Open to the server's own OS user, or its data would be kept elsewhere.
+  await chmod(directory, 0o755)
+  onTestFinished(() => rm(directory, { recursive: true }))
+  const port = await freePort()
+  const addresses = { ...nowhere, server: `http://127.0.0.1:${port}` }
+  const [quickstart, tutorial] = [blocksOf('quickstart.md'), blocksOf('tutorial.md')]
+  await saveFiles(directory, quickstart, addresses)
+  const whileStarted = async <T>(work: () => Promise<T>): Promise<T> => {
+    const env = { NODE_ENV: 'development', PORT: String(port), PASSWORD_HASH_COST: '4', CONSOLE_ENABLED: 'false' }
+    const launcher = startProcess('src/start.ts', [], env, { cwd: directory })
+    await launcher.waitForLine(({ text }) => text.includes('Ctrl-C stops everything'))
+    try {
+      return await work()
+    } finally {
+      await launcher.kill()
+    }
+  }
+  await whileStarted(async () => undefined)
+
+  const settings = Object.entries(variablesOf(quickstart, addresses)).map(([name, value]) => `${name}=${value}\n`)
+  await writeFile(join(directory, '.env'), settings.join(''))
+  expect(await whileStarted(() => follow(stepsOf(quickstart, addresses), directory, {}))).toBeUndefined()
+
+  const start = tutorial.find(({ words }) => words.includes('start'))
+  const script = start!.text.replace('npm start\n', '')
+  expect(await follow([{ script, expected: undefined }], directory, {})).toBeUndefined()
+  expect(await whileStarted(() => follow(stepsOf(tutorial, addresses), directory, {}))).toBeUndefined()
+  expect(await readFile(join(directory, '.env.mine'), 'utf8')).toBe(settings.join(''))
 })
 
 const answers = (address: string): Promise<boolean> =>

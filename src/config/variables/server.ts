@@ -95,7 +95,7 @@ export const admin = group('Default administrator', {
   password: optionalSecret(
     'ADMIN_PASSWORD',
     password,
-    'Its password. Without one the first setup makes one and prints it once. Well-known passwords are refused in production',
+    'Its password, for the first setup alone: an administrator that is there keeps the one it has. Without it the first setup makes one and prints it once. Well-known passwords are refused in production',
   ),
 })
 
