@@ -4,8 +4,9 @@ import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { resourceMetadataUrl } from '../config/issuer.ts'
 import { clientError, exposedWords, sqlState } from '../db/errors.ts'
-import { AppError } from '../errors.ts'
+import { AppError, inFull } from '../errors.ts'
 import type { App, ErrorStyle } from '../http/http.ts'
+import { isUnfit, unfit } from '../http/unfit.ts'
 import { STATUS_CODES } from '../language/node-http.ts'
 import { isBodyComing, sendBeforeBody } from './bodies.ts'
 
@@ -77,8 +78,9 @@ const brokenRequests: Readonly<Record<string, AppError>> = {
 function knownError(error: unknown): AppError | undefined {
   const mapped = clientError(error)
   if (mapped !== undefined) return mapped
-  const { statusCode, code, validation } = error as Partial<FastifyError>
-  if (validation !== undefined) return new AppError(400, (error as Error).message, { cause: error })
+  const { statusCode, code, validation, validationContext } = error as Partial<FastifyError>
+  // Of a route of an extension, which has its own shapes.
+  if (validation !== undefined) return unfit(validationContext, validation)
   if (statusCode === 413) return new AppError(413, 'Request body is too large', { cause: error })
   if (statusCode === 415) return new AppError(415, 'Unsupported content type', { cause: error })
   if (code === 'FST_ERR_CTP_INVALID_JSON_BODY' || error instanceof SyntaxError)
@@ -130,9 +132,11 @@ function send(request: FastifyRequest, reply: FastifyReply, style: ErrorStyle, e
   return isBodyComing(request) ? sendBeforeBody(request, reply, text) : reply.send(text)
 }
 
-function bodyOf(style: ErrorStyle, { status, message, code, details, members }: AppError): object {
+function bodyOf(style: ErrorStyle, error: AppError): object {
+  const { status, code, details, members } = error
   // A fault's reference has no other place there.
   const fault = status === 500 && { details }
+  const message = style !== 'general' && isUnfit(error) ? inFull(error) : error.message
   if (style === 'auth') return { message, code, ...fault, ...members }
   if (style === 'oauth') return { error: oauthErrorOf(status, code), error_description: message }
   if (style === 'realtime' && status === 400) return { error: message, code }

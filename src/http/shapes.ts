@@ -2,6 +2,7 @@ import type { FastifySchemaCompiler } from 'fastify'
 import type { Static, TObject, TSchema, TSchemaOptions } from 'typebox'
 import { compiled, fits, problemsOf, Type } from '../adapters/typebox.ts'
 import { AppError } from '../errors.ts'
+import { unfit, unfitMissing } from './unfit.ts'
 
 /** The words of a refusal, which may quote what was given; without a status it is 400. */
 type RefusalWords =
@@ -47,7 +48,8 @@ type ReadResult = true | { readonly value: unknown } | { readonly error: AppErro
  * Reads a part of a request by its shape; a validator compiler of Fastify. A shape is compiled when the first request is
  * read by it. A value that fits is left as it is. Otherwise the members are read one by one, in the order of the shape:
  * null counts as absent, text of a query becomes a number or boolean where one is declared, a `lenient` member that does
- * not fit is left out, and the first member that does not fit refuses the request in the words of its `refusal`. A body
+ * not fit is left out, and the first member that does not fit refuses the request in the words of its `refusal`, or else in
+ * those of `unfit`. A body
  * that is no object counts as an empty one where a member is required, unless the shape itself has a `refusal`; an absent one
  * does wherever none is. A shape without `additionalProperties` refuses members that it does not name.
  */
@@ -67,7 +69,7 @@ export const readerOf: FastifySchemaCompiler<TSchema> = ({ schema, httpPart = 'b
 
 /** The same for what comes from elsewhere, e.g. an extension. 400 where it does not fit. */
 export function readAs<Shape extends TSchema>(shape: Shape, value: unknown): Static<Shape> {
-  return (fits(shape, value) ? value : readSlowly(shape, value, 'body')) as Static<Shape>
+  return (fits(shape, value) ? value : readSlowly(shape, value, 'value')) as Static<Shape>
 }
 
 type Members = Readonly<Record<string, unknown>>
@@ -106,11 +108,11 @@ function readMembers(shape: TObject, members: Members, part: string): Members {
   const read: Record<string, unknown> = { ...members }
   const required = requiredOf(shape)
   for (const [name, member] of Object.entries(shape.properties) as [string, AnnotatedShape][]) {
-    const given = part === 'body' ? members[name] : converted(member, members[name])
+    const given = part === 'querystring' ? converted(member, members[name]) : members[name]
     read[name] = given
     const isGiven = given !== undefined && given !== null
     if (given !== undefined && (fits(member, given) || (isGiven && member.unchecked === true))) continue
-    if (isGiven && member.lenient !== true) throw refused(member, given, `${part}/${name}`)
+    if (isGiven && member.lenient !== true) throw refused(member, given, part, name)
     if (required.has(name)) throw missing(member, name, part)
     delete read[name]
   }
@@ -125,16 +127,15 @@ function converted({ type }: AnnotatedShape, given: unknown): unknown {
   return given
 }
 
-function refused(shape: TSchema, value: unknown, place: string): AppError {
+function refused(shape: TSchema, value: unknown, part: string, name?: string): AppError {
   const problems = problemsOf(shape, value)
   const { refusal } = shape as AnnotatedShape
   if (refusal !== undefined) return inWords(refusal, value, new Set(problems.map(({ keyword }) => keyword as string)))
-  const problem = problems.at(-1)
-  return new AppError(400, `${place}${problem?.instancePath ?? ''} ${problem?.message ?? 'is not valid'}`)
+  return unfit(part, problems, name)
 }
 
 function missing({ refusal }: AnnotatedShape, name: string, part: string): AppError {
-  if (refusal === undefined) return new AppError(400, `${part} must have required property '${name}'`)
+  if (refusal === undefined) return unfitMissing(part, name)
   return inWords(refusal, undefined, new Set(['required']))
 }
 

@@ -4,9 +4,10 @@ import type { TSchema } from 'typebox'
 import { Errors } from 'typebox/value'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { exampleOf } from '../../scripts/reference/example.ts'
+import type { AppError } from '../../src/errors.ts'
 import type { App } from '../../src/http/http.ts'
-import { AuthError } from '../../src/http/shapes.ts'
-import { startApi } from '../support/api.ts'
+import { AuthError, readerOf } from '../../src/http/shapes.ts'
+import { type Api, startApi } from '../support/api.ts'
 
 type Schema = {
   access?: string
@@ -23,6 +24,8 @@ type Schema = {
 /** Every route of a started server with all its parts on, `METHOD /path` and what it declares. */
 const routes = new Map<string, Schema>()
 
+let api: Api
+
 beforeAll(async () => {
   const watch = (message: unknown) =>
     (message as { fastify: App }).fastify.addHook('onRoute', (route) => {
@@ -31,7 +34,7 @@ beforeAll(async () => {
     })
   subscribe('fastify.initialization', watch)
   try {
-    await startApi({ SOCKET_ENABLED: 'true' })
+    api = await startApi({ SOCKET_ENABLED: 'true' })
   } finally {
     unsubscribe('fastify.initialization', watch)
   }
@@ -77,6 +80,51 @@ describe('every route', () => {
       (response?.['4xx'] === AuthError) === / \/auth\//.test(route) ? undefined : 'has the errors of another',
     )
     expect(wrong).toEqual([])
+  })
+
+  it('refuses what does not fit in plain words, never in those of the validator', () => {
+    const wrong = [7, ' ', '-1.5', '999999999999', true, [], [[]], {}, { no: 1 }]
+    const members = (shape: unknown) => Object.keys((shape as { properties?: object })?.properties ?? {})
+    let refused = 0
+    const found = findings(({ querystring, body }) => {
+      const raw = [querystring && (['querystring', querystring] as const), body && (['body', body] as const)]
+        .filter((part) => part !== undefined)
+        .flatMap(([httpPart, schema]) => {
+          const read = readerOf({ schema: schema as never, method: 'POST', url: '/', httpPart })
+          const values = [...wrong, ...members(schema).flatMap((name) => wrong.map((value) => ({ [name]: value })))]
+          return values.map((value) => read(value) as { error?: AppError })
+        })
+        .flatMap(({ error }) => (error === undefined ? [] : [`${error.message}: ${JSON.stringify(error.details)}`]))
+      refused += raw.length
+      return raw.find((words) =>
+        /querystring|body\/|must match|must be (equal|[<>=]|\w+$)|have required|: null/.test(words),
+      )
+    })
+    expect(found).toEqual([])
+    expect(refused).toBeGreaterThan(1000)
+  })
+
+  it.each<[method: string, path: string, body: object | undefined, code: string, details: string]>([
+    ['GET', '/ops/jobs?state=foo', undefined, 'BAD_QUERY', 'state: expected one of "created", '],
+    ['GET', '/ops/jobs?limit=101', undefined, 'BAD_QUERY', 'limit: expected at most 100'],
+    ['GET', '/log/moments', undefined, 'BAD_QUERY', 'collections: is missing'],
+    ['POST', '/webhooks', {}, 'BAD_REQUEST', 'name: is missing'],
+    ['POST', '/migrations/create', {}, 'BAD_REQUEST', 'name: is missing'],
+    [
+      'PATCH',
+      '/webhooks/0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44',
+      { actions: 'x' },
+      'BAD_REQUEST',
+      'actions: expected a list',
+    ],
+  ])('%s %s %j is refused with the place and what may stand there', async (method, path, body, code, details) => {
+    const { status, body: answer } = await api.admin(method, path, body)
+    expect({ status, ...answer.error }).toMatchObject({ status: 400, code, details: expect.stringContaining(details) })
+  })
+
+  it('says the place in its message where its errors have no details', async () => {
+    const { status, body } = await api.anonymous('POST', '/oauth/register', { redirect_uris: 'x' })
+    expect([status, body.error_description]).toEqual([400, expect.stringContaining('redirect_uris: expected')])
   })
 
   it('declares a summary, a tag, and what it answers', () => {
