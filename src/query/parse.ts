@@ -510,11 +510,18 @@ const splitList = (text: string): string[] =>
     .filter((part) => part !== '')
 
 /** A whole number of at least `least`, as number or digits; 400 for anything else. */
-export function readInteger(name: string, value: unknown, least: number): number | undefined {
+export function readInteger(
+  name: string,
+  value: unknown,
+  least: number,
+  most = Number.MAX_SAFE_INTEGER,
+): number | undefined {
   if (value === undefined || value === null || value === '') return undefined
   const number = typeof value === 'string' && /^-?\d{1,15}$/.test(value) ? Number(value) : value
-  if (typeof number === 'number' && Number.isSafeInteger(number) && number >= least) return number
-  throw errors.badQuery(`${name}: expected a whole number of at least ${least}`)
+  if (typeof number !== 'number' || !Number.isSafeInteger(number) || number < least)
+    throw errors.badQuery(`${name}: expected a whole number of at least ${least}`)
+  if (number > most) throw errors.badQuery(`${name}: expected at most ${most}`)
+  return number
 }
 
 export function readBoolean(name: string, value: unknown): boolean | undefined {

@@ -238,6 +238,21 @@ it('every route of data takes the parameters that it declares', async () => {
 })
 
 describe('QUERY_DEFAULT_LIMIT', () => {
+  it.each([
+    '/log/requests?limit=101',
+    '/items/job/deleted?limit=101',
+    '/items/job/1/history?limit=101',
+    '/ops/jobs?limit=101',
+    '/changes?limit=1001',
+  ])('%s is refused, not cut', async (path) => {
+    const { status, body } = await api.admin('GET', path)
+    expect({ status, ...body.error }).toMatchObject({
+      status: 400,
+      code: 'BAD_QUERY',
+      details: expect.stringMatching(/^limit: (expected at most|must be an integer from 1 to) \d+$/),
+    })
+  })
+
   it('is how many items a list without a limit has, and its pages', async () => {
     const app = await configured(api.database, { QUERY_DEFAULT_LIMIT: '2' })
     const { token } = (

@@ -340,8 +340,7 @@ function readRequest(catalog: Catalog, access: Access, raw: Readonly<Record<stri
   const since = given.get('since') || undefined
   const named = readStrings('collections', given.get('collections'))
   const fields = fieldsByCollection(readStrings('fields', given.get('fields')) ?? [])
-  const limit = readInteger('limit', given.get('limit'), 1) ?? defaultLimit
-  if (limit > largestLimit) throw errors.badQuery(`limit: expected at most ${largestLimit}`)
+  const limit = readInteger('limit', given.get('limit'), 1, largestLimit) ?? defaultLimit
   const collections = named === undefined ? readableCollections(catalog, access) : namedCollections(catalog, named)
   const followed = new Map(collections.map((one) => [one.name, follow(catalog, access, one, fields.get(one.name))]))
   const stray = [...fields.keys()].find((name) => !followed.has(name))

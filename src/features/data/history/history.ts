@@ -52,7 +52,7 @@ export async function readHistory(
   id: string,
   raw: Readonly<Record<string, unknown>>,
 ): Promise<string> {
-  const limit = Math.min(readInteger('limit', raw.limit, 1) ?? defaultLimit, largestLimit)
+  const limit = readInteger('limit', raw.limit, 1, largestLimit) ?? defaultLimit
   const cursor = readString('cursor', raw.cursor)
   const position = cursor === undefined || cursor === '' ? undefined : positionOf(cursor)
   const via = { replicaFor: access }

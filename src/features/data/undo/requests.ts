@@ -60,7 +60,6 @@ type RequestEntry = {
 }
 
 const defaultLimit = 25
-const largestLimit = 100
 /** Events that one statement looks at, and how many such a page may take: a filter that finds little ends a page early. */
 const eventsPerLook = 5_000
 const mostLooks = 20
@@ -75,7 +74,7 @@ export async function listRequests(
   filter: RequestFilter,
 ): Promise<{ readonly data: readonly RequestEntry[]; readonly nextCursor: string | null }> {
   const sight = sightOf(deps, access)
-  const limit = Math.min(filter.limit ?? defaultLimit, largestLimit)
+  const limit = filter.limit ?? defaultLimit
   const start = filter.cursor === undefined ? undefined : readPlace(filter.cursor)
   checkFilter(filter)
   requireLogFields(sight.names, ['createdAt', ...logFieldsOf(filter)])

@@ -200,9 +200,10 @@ const requestsRoute = declared({
     limit: Type.Optional(
       Type.Integer({
         minimum: 1,
+        maximum: 100,
         description: 'At most 100.',
         examples: [25],
-        refusal: badQuery('limit: must be an integer of at least 1'),
+        refusal: badQuery('limit: must be an integer from 1 to 100'),
       }),
     ),
     cursor: Type.Optional(Text('eyJhdCI6…', { description: 'The `nextCursor` of the page before.' })),

@@ -40,7 +40,7 @@ export async function listDeleted(
   name: string,
   raw: Readonly<Record<string, unknown>>,
 ): Promise<string> {
-  const limit = Math.min(readInteger('limit', raw.limit, 1) ?? defaultLimit, largestLimit)
+  const limit = readInteger('limit', raw.limit, 1, largestLimit) ?? defaultLimit
   const cursor = readString('cursor', raw.cursor)
   const isFirst = cursor === undefined || cursor === ''
   const position = isFirst ? undefined : positionOf(cursor)
