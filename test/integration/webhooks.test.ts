@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { seal } from '../../src/adapters/sealing.ts'
 import { aheadOf, retryAfterOf, verdictOn } from '../../src/features/messaging/webhooks/sending.ts'
-import { sealedForWebhook, tellOfStopped } from '../../src/features/messaging/webhooks/webhooks.ts'
+import { deliverTo, sealedForWebhook, tellOfStopped } from '../../src/features/messaging/webhooks/webhooks.ts'
 import { openWebhooks } from '../../src/workers/webhooks.ts'
 import { type Api, type Call, startApi } from '../support/api.ts'
 import { inTurn } from '../support/in-turn.ts'
@@ -331,6 +331,109 @@ describe('a-webhook', () => {
     await waitFor(() => to.accepted.some(({ body }) => body.id === 2))
     const changes = to.accepted.filter(({ body }) => body.type === 'change')
     expect(changes.map(({ body }) => body.data)).toEqual([{ id: 2, state: 'paid' }])
+  })
+})
+
+describe('a collection that changes', () => {
+  const fields = {
+    id: { type: 'Integer', primaryKey: true },
+    title: { type: 'String', allowNull: true },
+    n: { type: 'Integer', allowNull: true },
+  }
+  const made = async (...names: string[]) => {
+    for (const collectionName of names)
+      expect(
+        (await api.admin('POST', '/schemas', { collectionName, schema: { timestamps: false, fields } })).status,
+      ).toBe(201)
+  }
+  const dropped = async (...names: string[]) => {
+    for (const name of names) expect((await api.admin('DELETE', `/schemas/${name}`)).status).toBe(200)
+  }
+  const told = ({ accepted }: Receiver) =>
+    accepted.flatMap(({ body }) => (body.type === 'change' ? [[body.collection, body.id, body.data]] : []))
+
+  it('and is dropped has its webhook go on with the others', async () => {
+    await made('kept', 'gone')
+    const to = await receiver()
+    const { id } = await make(to, { collections: ['kept', 'gone'], fields: ['id', 'title'] })
+    await dropped('gone')
+    await api.admin('POST', '/items/kept', { id: 1, title: 'after the drop', n: 1 })
+    await waitFor(() => told(to).length === 1)
+    expect(told(to)).toEqual([['kept', 1, { id: 1, title: 'after the drop' }]])
+    expect((await api.admin('GET', `/webhooks/${id}`)).body.data).toMatchObject({ status: 'active', reason: null })
+    // Under the same name again it is followed again, from then on.
+    await made('gone')
+    await api.admin('POST', '/items/gone', { id: 2, title: 'made again' })
+    await waitFor(() => told(to).length === 2)
+    expect(told(to).at(-1)).toEqual(['gone', 2, { id: 2, title: 'made again' }])
+    await dropped('kept', 'gone')
+  })
+
+  it('and may not be read any more has its webhook go on with the others', async () => {
+    await made('open', 'closed')
+    const to = await receiver()
+    const { roleId } = await api.user(
+      ['open', 'closed'].map((collection) => ({ collection, action: 'read', fields: '*' })),
+    )
+    await make(to, { collections: ['open', 'closed'], role_Id: roleId })
+    await api.sql(`delete from "svc_Permission" where "role_Id" = $1 and collection = 'closed'`, [roleId])
+    await api.runtime.access.reload()
+    await api.sql('insert into closed (id) values (1); insert into open (id) values (2)')
+    await waitFor(() => told(to).length === 1)
+    expect(told(to)).toEqual([['open', 2, { id: 2, title: null, n: null }]])
+    await dropped('open', 'closed')
+  })
+
+  const asked: Record<string, { more: object; repair: object; sent: unknown }> = {
+    'its fields': { more: { fields: ['id', 'n'] }, repair: { fields: ['id'] }, sent: { id: 1 } },
+    'its filter': { more: { filter: { n: { eq: 5 } } }, repair: { filter: null }, sent: { id: 1, title: 'kept' } },
+  }
+  for (const [what, { more, repair, sent }] of Object.entries(asked))
+    it(`so that ${what} no longer fit pauses its webhook, and nothing is lost`, async () => {
+      await made('part')
+      const to = await receiver()
+      const { id } = await make(to, { collections: ['part'], name: 'of n', ...more })
+      expect((await api.admin('DELETE', '/schemas/part/fields/n')).status).toBe(200)
+      await api.admin('POST', '/items/part', { id: 1, title: 'kept' })
+      await waitFor(async () => (await placeOf(id)).state === 'paused')
+      expect((await api.admin('GET', `/webhooks/${id}`)).body.data).toMatchObject({
+        status: 'paused',
+        reason: expect.stringMatching(/^it cannot see what it follows any more: .*\bn\b/),
+      })
+      expect(await api.sql(`select title from "svc_Notification" where type = 'webhook'`)).toEqual([
+        { title: 'The webhook of n is paused' },
+      ])
+      expect(await api.jobs('mail')).toHaveLength(1)
+      expect((await api.admin('PATCH', `/webhooks/${id}`, { status: 'active' })).status).toBe(400)
+      expect((await api.admin('PATCH', `/webhooks/${id}`, { ...repair, status: 'active' })).status).toBe(200)
+      await waitFor(() => told(to).length === 1)
+      expect(told(to)).toEqual([['part', 1, sent]])
+      await api.sql('delete from "svc_Notification"; delete from pgboss.job')
+      await dropped('part')
+    })
+
+  it('after its change was noted has the delivery wait as well', async () => {
+    await made('late')
+    const to = await receiver()
+    const { id } = await make(to, { collections: ['late'], fields: ['id', 'n'] })
+    to.answer = (_request, response) => response.writeHead(503, { 'retry-after': '3600' }).end()
+    await api.admin('POST', '/items/late', { id: 1, n: 5 })
+    await waitFor(async () => (await deliveries(id)).find(({ responseStatus }) => responseStatus === 503))
+    // By another process: only the delivery itself can notice.
+    await service.stop(5000)
+    expect((await api.admin('DELETE', '/schemas/late/fields/n')).status).toBe(200)
+    await api.sql(`update "svc_WebhookDelivery" set "nextAt" = now() where status = 'pending'`)
+    const none = new AbortController().signal
+    await deliverTo(api.runtime, id, { stopping: none, ending: none })
+    expect((await placeOf(id)).state).toBe('paused')
+    expect(await deliveries(id)).toMatchObject([{ status: 'pending' }])
+    to.answer = (_request, response) => response.writeHead(204).end()
+    service = await openWebhooks(api.runtime)
+    await api.admin('PATCH', `/webhooks/${id}`, { fields: ['id'], status: 'active' })
+    await waitFor(() => told(to).length === 1)
+    expect(told(to)).toEqual([['late', 1, { id: 1 }]])
+    await api.sql('delete from "svc_Notification"; delete from pgboss.job')
+    await dropped('late')
   })
 })
 

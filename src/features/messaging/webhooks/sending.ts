@@ -13,7 +13,7 @@ import { readEvents } from '../../../events/log-reader.ts'
 import { type DeliveryWrites, pause } from './pausing.ts'
 import { type Webhook, webhookById } from './queries.ts'
 import { openSecrets, secretLost, signatureOf, withoutSecrets } from './secrets.ts'
-import { refusalOf, seenBy, seenEvents } from './sight.ts'
+import { refusalOf, type Sight, seenBy, seenEvents } from './sight.ts'
 
 /*
  * Sending: what is due for an endpoint is claimed, composed as its role sees it now, signed and posted. A worker that dies on
@@ -97,9 +97,10 @@ async function refill(lane: EndpointLane): Promise<void> {
     const claimed = await claimDeliveries(deps, webhookId, token, lane.ahead, claimMs)
     lane.isDry = claimed.length === 0 && lane.changes === changes
     if (claimed.length === 0) return
-    const webhook = await signing(deps, webhookId)
-    if (webhook === undefined) return await returnClaims(deps, token, idsOf(claimed))
-    const ready = await composed(deps, webhook, claimed)
+    const sender = await sending(deps, webhookId)
+    if (sender === undefined) return await returnClaims(deps, token, idsOf(claimed))
+    const { webhook, sight } = sender
+    const ready = await composed(deps, sight, claimed)
     lane.queue.push(...ready.map((one) => ({ ...one, webhook, claimedAt })))
   } catch (error) {
     lane.isDry = true
@@ -109,14 +110,19 @@ async function refill(lane: EndpointLane): Promise<void> {
   }
 }
 
-/** A webhook with what it signs; undefined where it is gone, or is paused by now because it may or can send nothing. */
-async function signing(deps: DeliveryWrites, id: string): Promise<SigningWebhook | undefined> {
+/** A webhook with what it signs and sees; undefined where it is gone, or is paused by now because it may or can send nothing. */
+async function sending(deps: DeliveryWrites, id: string): Promise<Sender | undefined> {
   const webhook = await webhookById(deps.db, id)
   if (webhook === undefined) return undefined
+  // Afterwards: a definition that this process does not know yet must not pause it.
+  await deps.catalog.reloadIfStale()
+  await deps.access.reloadIfStale()
   const secrets = await openSecrets(deps, id)
-  const refusal = await refusalOf(deps, deps.db, webhook)
-  if (secrets !== undefined && refusal === undefined) return { ...webhook, secrets }
-  await pause(deps, webhook, refusal ?? secretLost)
+  const refused = await refusalOf(deps, deps.db, webhook)
+  const { sight, refusal } = seenBy(deps, webhook)
+  if (secrets !== undefined && refused === undefined && sight !== undefined)
+    return { webhook: { ...webhook, secrets }, sight }
+  await pause(deps, webhook, refused ?? (secrets === undefined ? secretLost : refusal!))
   return undefined
 }
 
@@ -198,16 +204,15 @@ type Composed = { readonly delivery: ClaimedDelivery; readonly text: string | un
 
 async function composed(
   deps: DeliveryWrites,
-  webhook: Webhook,
+  sight: Sight,
   deliveries: readonly ClaimedDelivery[],
 ): Promise<readonly Composed[]> {
-  const sight = seenBy(deps, webhook)
   const changes = deliveries.filter(({ action }) => !signs.has(action))
   const events = await readEvents(
     deps.db,
     changes.map(({ position }) => position),
   )
-  const seen = sight === undefined ? undefined : await seenEvents(deps, deps.db, sight, events)
+  const seen = await seenEvents(deps, deps.db, sight, events)
   return deliveries.map((delivery) => {
     const { action, collection, position, cursor } = delivery
     const place = `"position":"${position}"${cursor === null ? '' : `,"cursor":"${cursor}"`}`
@@ -215,7 +220,7 @@ async function composed(
     if (action === 'resync')
       return { delivery, text: `{"type":"resync","collection":${JSON.stringify(collection)},${place}}` }
     const event = events.find((one) => one.position === position)
-    const found = seen?.get(position)
+    const found = seen.get(position)
     if (event === undefined || found === undefined) return { delivery, text: undefined }
     const { row } = found
     const head = `"type":"change","collection":${JSON.stringify(collection)},"action":"${found.action}"`
@@ -231,6 +236,8 @@ const signs: ReadonlySet<string> = new Set(['test', 'resync'])
 
 /** A webhook, and what its deliveries are signed with. */
 type SigningWebhook = Webhook & { readonly secrets: readonly string[] }
+
+type Sender = { readonly webhook: SigningWebhook; readonly sight: Sight }
 
 /** Sends one. A slot is free again when the endpoint has answered; what it took is noted together with others. */
 async function attempt(lane: EndpointLane, one: WaitingDelivery): Promise<void> {

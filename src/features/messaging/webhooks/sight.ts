@@ -4,10 +4,8 @@ import { accessOfRole } from '../../../access/principal.ts'
 import type { Catalog } from '../../../catalog/catalog.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Reader } from '../../../db/sql.ts'
-import type { NewDelivery } from '../../../db/unlogged/messages.ts'
-import { AppError, errors } from '../../../errors.ts'
-import type { Writes } from '../../../events/commit.ts'
-import { type Consumer, type ConsumerPage, causesOf, imagesOf } from '../../../events/consumer.ts'
+import { AppError, errors, inFull } from '../../../errors.ts'
+import { imagesOf } from '../../../events/consumer.ts'
 import type { LogEvent } from '../../../events/log-reader.ts'
 import type { Access } from '../../../query/access.ts'
 import { quoted } from '../../../query/guards.ts'
@@ -18,7 +16,6 @@ import {
   type ChangesReads,
   type ChangeView,
   changedRows,
-  disturbedCollections,
   type FollowedCollection,
   readableCollections,
   ruleSources,
@@ -28,7 +25,7 @@ import {
   viewOf,
 } from '../../data/changes/changes.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
-import { insertDeliveries, ownerOf, type Webhook, webhookById } from './queries.ts'
+import { ownerOf, type Webhook } from './queries.ts'
 
 /*
  * The view of a webhook: the rows and fields that its role may read, as for a subscriber on the socket. It decides when
@@ -38,7 +35,7 @@ import { insertDeliveries, ownerOf, type Webhook, webhookById } from './queries.
 export type SightReads = ChangesReads & CurrentSettings & Configuration
 
 /** A webhook's role compiled, and what it follows with it. */
-type Sight = {
+export type Sight = {
   readonly access: Access
   readonly followed: ReadonlyMap<string, FollowedCollection>
   /** Collections that decide which rows it sees, beside those that it follows. */
@@ -48,10 +45,14 @@ type Sight = {
 type WebhookInterest = Pick<Webhook, 'collections' | 'filter' | 'fields' | 'role_Id' | 'tenant_Id'>
 
 /**
- * Compiles what a webhook wants for its role. Throws AppError 404 for an unknown collection, 403 for what the role may not
+ * Compiles what a webhook wants for its role, of the collections that `isAmong` lets pass. Throws AppError 404 for an unknown collection, 403 for what the role may not
  * read, 400 for what makes no sense.
  */
-export function sightOf(deps: SightReads, { collections, filter, fields, role_Id, tenant_Id }: WebhookInterest): Sight {
+export function sightOf(
+  deps: SightReads,
+  { collections, filter, fields, role_Id, tenant_Id }: WebhookInterest,
+  isAmong: (access: Access, name: string) => boolean = () => true,
+): Sight {
   const catalog = deps.catalog.current()
   const rules = deps.access.current()
   const role = rules.roles.get(role_Id)
@@ -63,6 +64,7 @@ export function sightOf(deps: SightReads, { collections, filter, fields, role_Id
   if (collections.includes(everything) && (filter !== null || fields !== null))
     throw errors.badBody(`filter and fields need collections by name: ${everything} stands for many`)
   for (const name of namesOf(catalog, access, collections)) {
+    if (!isAmong(access, name)) continue
     const collection = catalog.collections.get(name)
     if (collection === undefined) throw errors.unknownCollection(name)
     if (!collection.logged) throw errors.badQuery(`collections: changes of ${quoted(name)} are not recorded`)
@@ -86,7 +88,7 @@ export function sightOf(deps: SightReads, { collections, filter, fields, role_Id
 }
 
 /** In place of names: the collections of the project that the role may read; those of the platform are named one by one. */
-const everything = '*'
+export const everything = '*'
 
 function namesOf(catalog: Catalog, access: Access, collections: readonly string[]): ReadonlySet<string> {
   if (!collections.includes(everything)) return new Set(collections)
@@ -135,90 +137,24 @@ export async function refusalOf(
 /** Who has none of these can neither see a webhook nor end it. */
 const actionsOnWebhooks = ['create', 'read', 'update', 'delete'] as const
 
-/** Under which a webhook follows the log. */
-export const placeName = (webhookId: string): string => `webhook:${webhookId}`
-
-/** The consumer of one webhook: notes what is to be delivered, in the transaction that moves its place. */
-export function webhookConsumer(deps: SightReads & Writes, webhook: Webhook): Consumer {
-  return {
-    name: placeName(webhook.id),
-    onFailure: 'set-aside',
-    // Of all: a collection that is made meanwhile may not be known here yet when it has its first events.
-    wants: () =>
-      webhook.collections.includes(everything)
-        ? {}
-        : { collections: [...webhook.collections, ...watchedBy(deps, webhook)] },
-    prepare: async (page) => {
-      // A definition or a right that was given just now counts for the events that followed it.
-      await deps.catalog.reloadIfStale()
-      await deps.access.reloadIfStale()
-      const current = await webhookById(deps.db, webhook.id)
-      const deliveries = current?.status === 'active' ? await deliveriesOf(deps, current, page) : []
-      return async (tx) => {
-        const isActive = deliveries.length > 0 && (await webhookById(tx, webhook.id))?.status === 'active'
-        if (isActive) await insertDeliveries(tx, webhook.id, deliveries)
-        return undefined
-      }
-    },
-  }
-}
-
-function watchedBy(deps: SightReads, webhook: Webhook): readonly string[] {
-  try {
-    return [...sightOf(deps, webhook).watched]
-  } catch (error) {
-    // It sees nothing just now; what changes that is in these.
-    if (error instanceof AppError) return accessCollections
-    throw error
-  }
-}
-
-async function deliveriesOf(
+/**
+ * What a webhook sees now. A collection that is gone, or that its role may not read any more, is simply not there, and the
+ * others go on; `refusal` says what makes no sense any more of what is left, such as the name of a dropped field.
+ */
+export function seenBy(
   deps: SightReads,
-  webhook: Webhook,
-  { events, round }: ConsumerPage,
-): Promise<readonly NewDelivery[]> {
-  const sight = seenBy(deps, webhook)
-  if (sight === undefined) return []
-  const rows = events.filter(({ type, entity }) => type === 'data' && sight.followed.has(entity))
-  const seen = await seenEvents(deps, deps.db, sight, rows)
-  const causes = await causesOf(
-    deps.db,
-    rows.map(({ position }) => position),
-    'webhook',
-  )
-  const changes = rows.flatMap((event) => {
-    const action = seen.get(event.position)?.action
-    if (action === undefined || (webhook.actions !== null && !webhook.actions.some((wanted) => wanted === action)))
-      return []
-    const { request = null, depth = 0 } = causes.get(event.position) ?? {}
-    return [{ ...deliveryOf(webhook, event, action), request, depth }]
-  })
-  const disturbed = events.some(({ entity }) => sight.watched.has(entity))
-    ? await disturbedCollections(
-        deps,
-        sight.access,
-        { followed: sight.followed, named: [...sight.followed.keys()] },
-        round,
-      )
-    : []
-  const { position, cursor } = events.at(-1)!
-  const resyncs = disturbed.map((collection) => ({
-    ...{ id: deliveryId(webhook.id, 'resync', collection, round.upTo), position, collection, action: 'resync' },
-    ...{ itemId: null, cursor, depth: 0, request: null },
-  }))
-  return [...changes, ...resyncs]
-}
-
-/** Undefined where its role may not read what it names any more. */
-export function seenBy(deps: SightReads, webhook: WebhookInterest): Sight | undefined {
+  webhook: WebhookInterest,
+): { readonly sight: Sight; readonly refusal?: undefined } | { readonly sight?: undefined; readonly refusal: string } {
   try {
-    return sightOf(deps, webhook)
+    return { sight: sightOf(deps, webhook, (access, name) => isReadable(deps.catalog.current(), access, name)) }
   } catch (error) {
-    if (error instanceof AppError) return undefined
+    if (error instanceof AppError) return { refusal: `it cannot see what it follows any more: ${inFull(error)}` }
     throw error
   }
 }
+
+const isReadable = (catalog: Catalog, access: Access, name: string): boolean =>
+  catalog.collections.has(name) && (access.admin || access.grant(name, 'read') !== undefined)
 
 type SeenEvent = { readonly action: string; readonly row: VisibleChange | undefined }
 
@@ -267,12 +203,6 @@ function seesAll(deps: SightReads, access: Access, { collection, fields, filter 
     ...{ env: resolveEnv(deps), scoped: false },
   })
   return free.text === viewIn(deps, access, { collection, fields, filter }).text
-}
-
-function deliveryOf(webhook: Webhook, event: LogEvent, action: string): NewDelivery {
-  const { position, entity: collection, entityId: itemId, cursor } = event
-  const id = deliveryId(webhook.id, position)
-  return { id, position, collection, action, itemId, cursor, depth: 0, request: null }
 }
 
 /** The same for the same event, so that a receiver knows what it has had already, also in a replay. */

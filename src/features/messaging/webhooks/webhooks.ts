@@ -11,6 +11,7 @@ import { moveTo } from '../../../events/consumer.ts'
 import { currentCursor } from '../../../events/log-reader.ts'
 import type { Actor } from '../../../events/types.ts'
 import { isUuid } from '../../../language/text.ts'
+import { placeName } from './following.ts'
 import {
   countWebhooks,
   type Delivery,
@@ -32,13 +33,13 @@ import {
   webhooksOf,
 } from './queries.ts'
 import { newWebhookSecret, openSecrets, type SecretReads, sealedForWebhook, sealSecret, secretLost } from './secrets.ts'
-import { deliveryId, placeName, refusalOf, type SightReads, sightOf } from './sight.ts'
+import { deliveryId, refusalOf, type SightReads, sightOf } from './sight.ts'
 
+export { webhookConsumer } from './following.ts'
 export { tellOfStopped } from './pausing.ts'
 export { actionsOfWebhooks, deliveriesAbout, type Webhook, webhooksOf } from './queries.ts'
 export { sealedForWebhook } from './secrets.ts'
 export { deliverTo } from './sending.ts'
-export { webhookConsumer } from './sight.ts'
 
 export type WebhookWrites = SightReads & Writes & Reads & IdSource
 
