@@ -34,6 +34,7 @@ export function catalogChangesSql(before: Catalog, after: Catalog): string[] {
   return [
     ...extensionsSql(before, after),
     ...kept.flatMap(removalsSql),
+    ...kept.flatMap(trashEmptiedSql),
     ...dropped.flatMap((collection) =>
       foreignKeysOf(collection).map((relation) => dropForeignKeySql(collection, relation)),
     ),
@@ -132,6 +133,12 @@ function removalsSql(pair: Pair): string[] {
     ...indexes.map((index) => `drop index if exists ${quoteName(index.name)}`),
     ...checks.map((check) => `${table} drop constraint ${quoteName(check.name)}`),
   ]
+}
+
+/** Without soft delete the deleted rows are back, which the log must tell as long as there is the column that says it. */
+function trashEmptiedSql({ old, collection }: Pair): string[] {
+  const isEmptied = old.logged && old.paranoid && !collection.paranoid
+  return isEmptied ? [`update ${quoteName(old.name)} set "deletedAt" = null where "deletedAt" is not null`] : []
 }
 
 /** VIRTUAL columns depend on others: they are dropped before them and added after them. */

@@ -89,13 +89,24 @@ export function reachedSql(point: Point, params: Params): string {
 
 /** For every row changed after the point, what it was before: null where it did not exist or was erased. */
 function sinceSql(collection: Collection, after: string, { images, ruled }: Past): string {
-  const image = `case when e.changes ? 'erased' then null when e.action = 'update' then (e.changes->'after') || (e.changes->'before') else e.changes->'before' end`
+  const image = `case when e.changes ? 'erased' then null${trashedSql(collection)} when e.action = 'update' then (e.changes->'after') || (e.changes->'before') else e.changes->'before' end`
   const since = `select distinct on (e."entityId") e."entityId" as id, ${image} as image from public."svc_AuditLog" e
     where e.entity = ${literal(collection.name)} and e.type = 'data' and ${after} and ${ofTodaySql(literal(collection.name))} order by e."entityId", e.position`
   if (images === 'whole') return since
   const isShown = ruledBySql('m.misfits', ruled.get(collection.name) ?? new Set())
   return `select f.id, case when ${isShown} then f.image - m.misfits end as image from (${since}) f
     cross join lateral (select ${misfitsSql(collection.name, 'f.image')} as misfits offset 0) m`
+}
+
+/**
+ * Where soft delete was switched off since, no column of today says of a row that it was in the trash. A field `deletedAt` of
+ * a collection that never had a trash says nothing of the kind.
+ */
+function trashedSql({ name, fields, system }: Collection): string {
+  if (system || fields.has('deletedAt')) return ''
+  return ` when coalesce(e.changes->'before'->'deletedAt', e.changes->'after'->'deletedAt') <> 'null'
+      and exists (select from public."svc_AuditLog" d where d.type = 'data' and d.entity = 'svc_SchemaDefinition' and d."entityId" = ${literal(name)}
+        and d.changes->'before'->'schema'->>'paranoid' = 'true') then null`
 }
 
 /** The check stands beside the table, where it is made before the first row, also when nothing has changed. */

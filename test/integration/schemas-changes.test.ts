@@ -190,6 +190,54 @@ describe('PATCH /schemas', () => {
     expect(await api.sql(`select * from ${name}`)).toEqual([{ id }])
   })
 
+  it('paranoid: what comes back without it is an update of each row, and the past and the trash stay true', async () => {
+    const name = await declare({ paranoid: true, fields: { a: { type: 'String' } } })
+    const [back, alive] = [await create(name, { a: 'deleted' }), await create(name, { a: 'alive' })]
+    await api.admin('DELETE', `/items/${name}/${back}`)
+    const { cursor } = (await api.admin('GET', '/history/now')).body.data
+    const rows = async (asOf = '') =>
+      (await api.admin('GET', `/items/${name}?fields=a&sort=a${asOf}`)).body.data.map(({ a }: { a: string }) => a)
+    const trash = async () => (await api.admin('GET', `/items/${name}/deleted`)).body.data.map(({ id }: any) => id)
+    expect([await rows(), await rows(`&asOf=${cursor}`), await trash()]).toEqual([['alive'], ['alive'], [back]])
+    const position = await api.position()
+    expect(
+      (await api.admin('PATCH', `/schemas/${name}?alter=true`, { schema: { paranoid: false } })).body,
+    ).toMatchObject({
+      altered: [{ collection: name, restored: 1 }],
+    })
+    const written = (await api.log(position)).filter(({ entity }) => entity === name)
+    expect(written).toMatchObject([
+      { action: 'update', entityId: back, changes: { before: { deletedAt: expect.any(String) } } },
+    ])
+    expect(written[0]!.changes.after).toMatchObject({ deletedAt: null })
+    expect([await rows(), await rows(`&asOf=${cursor}`), await trash()]).toEqual([['alive', 'deleted'], ['alive'], []])
+    // Its deletion is nothing any more that could be undone.
+    const [deletion] = await api.sql(
+      `select position::text from "svc_AuditLog" where entity = $1 and "entityId" = $2 and action = 'update' order by position`,
+      [name, back],
+    )
+    const undone = await api.admin('POST', '/log/undo', { position: deletion.position })
+    expect(undone).toMatchObject({ status: 409, body: { error: { code: 'NOTHING_TO_UNDO' } } })
+    await api.admin('PATCH', `/items/${name}/${back}`, { a: 'edited since' })
+    await patch(name, { paranoid: true })
+    expect([await rows(), await rows(`&asOf=${cursor}`), await trash()]).toEqual([
+      ['alive', 'edited since'],
+      ['alive'],
+      [],
+    ])
+    await api.admin('DELETE', `/items/${name}/${alive}`)
+    expect(await trash()).toEqual([alive])
+  })
+
+  it('a field of the name deletedAt that was never a mark hides no row of the past', async () => {
+    const name = await declare({ fields: { a: { type: 'String' }, deletedAt: { type: 'DateTime' } } })
+    const id = await create(name, { a: 'before', deletedAt: '2026-01-01T00:00:00Z' })
+    const { cursor } = (await api.admin('GET', '/history/now')).body.data
+    await api.admin('PATCH', `/items/${name}/${id}`, { a: 'after' })
+    expect((await api.admin('DELETE', `/schemas/${name}/fields/deletedAt`)).status).toBe(200)
+    expect((await api.admin('GET', `/items/${name}?fields=a&asOf=${cursor}`)).body.data).toEqual([{ a: 'before' }])
+  })
+
   it('hidden: the field leaves the API and the log, and can come back', async () => {
     const name = await declare({ fields: { a: { type: 'String' } } })
     const id = await create(name, { a: 'canary' })

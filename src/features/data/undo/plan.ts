@@ -312,7 +312,7 @@ function draftOf(
   if (action === 'create' && image === undefined) return deleted
   if (inTrash === 'already') return { ...deleted, reasons: [] }
   const settable = new Set(past.fields(collection).map(({ name }) => name))
-  const asked = action === 'delete' ? [] : [...reversal.fields].filter(([name]) => !isFollowing(collection, name))
+  const asked = action === 'delete' ? [] : [...reversal.fields].filter(([name]) => !isUnasked(collection, name))
   const fields = new Map(asked.filter(([name]) => settable.has(name) && name !== collection.primaryKey.name))
   const lost =
     action === 'create'
@@ -333,6 +333,10 @@ function draftOf(
   if (inTrash === 'since') return deleted
   return { ...own, action: action === 'update' && fields.size === 0 ? 'none' : action, fields, reasons }
 }
+
+/** Columns that no undo has to set; of a row that soft delete, switched off since, has brought back, there is no mark to take away. */
+const isUnasked = (collection: Collection, name: string): boolean =>
+  isFollowing(collection, name) || (name === 'deletedAt' && !collection.fields.has(name))
 
 /** No row can be made again without a column that must have a value. */
 function lostReason({ fields }: Collection, action: Reversal['action'], lost: readonly string[]): Reason {
