@@ -561,6 +561,29 @@ describe('values that the log does not hold', () => {
     expect(erased.body.error.details.conflicts[0].reasons).toEqual([{ reason: 'erased' }])
   })
 
+  it('are of columns made by SQL only where they were changed, and never of calculated ones', async () => {
+    const fields = { name: text, n: { type: 'Integer' } }
+    await ok(api.admin('POST', '/schemas', { collectionName: 'ledger', schema: { fields } }))
+    await api.sql(`alter table ledger add column extra text default 'q', add column nothing text,
+      add column twice int generated always as (n * 2) stored`)
+    const id = await make('ledger', { name: 'first', n: 1 })
+    const { id: requestId } = await ok(api.admin('PATCH', `/items/ledger/${id}`, { name: 'second', n: 4 }))
+    await ok(undo({ requestId }))
+    const now = () => api.sql('select name, n, extra, nothing, twice from ledger')
+    expect(await now()).toEqual([{ name: 'first', n: 1, extra: 'q', nothing: null, twice: 2 }])
+    await api.sql(`update ledger set name = 'by SQL', extra = 'r', nothing = 's'`)
+    const [{ position }] = await api.sql(
+      `select max(position)::text as position from "svc_AuditLog" where entity = 'ledger'`,
+    )
+    const changed = await undo({ position })
+    expect(changed.body.error.details.conflicts).toEqual([
+      { collection: 'ledger', id, reasons: [{ reason: 'lost', fields: ['extra', 'nothing'] }] },
+    ])
+    await ok(undo({ position, force: [{ collection: 'ledger', id }] }))
+    expect(await now()).toEqual([{ name: 'first', n: 1, extra: 'r', nothing: 's', twice: 2 }])
+    await ok(api.admin('DELETE', '/schemas/ledger'))
+  })
+
   it('never touches credentials, and tells of mails that were sent', async () => {
     const email = 'ada@example.com'
     const { id: registered } = await ok(

@@ -54,7 +54,7 @@ export async function planUndo(
   { facts, first }: Outline,
 ): Promise<UndoPlan> {
   if (first === null) return { rows: [], notUndone: facts, token: tokenOf([]) }
-  const logged = await changesOf(db, chosen, first)
+  const logged = await changesOf(db, deps.catalog.current(), chosen, first)
   const past = pastOfLog(first)
   const { rows, kept } = await planReversals(deps, db, reversalsOf(logged), past)
   const checked = await withConflicts(db, deps.catalog.current(), rows, past)

@@ -1,4 +1,4 @@
-import type { Collection, Field } from '../../../catalog/catalog.ts'
+import type { Catalog, Collection, Field } from '../../../catalog/catalog.ts'
 import { logSchema, logTable } from '../../../catalog/log-triggers.ts'
 import { parameterType } from '../../../catalog/values.ts'
 import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
@@ -288,7 +288,56 @@ export async function touchedRows(
 export type LoggedRow = { readonly collection: string; readonly id: string; readonly changes: readonly LoggedChange[] }
 
 /** `first` is when the first chosen event was written. */
-export async function changesOf(db: Reader, chosen: EventChoice, first: string): Promise<readonly LoggedRow[]> {
+export async function changesOf(
+  db: Reader,
+  { collections }: Catalog,
+  chosen: EventChoice,
+  first: string,
+): Promise<readonly LoggedRow[]> {
+  const logged = await loggedChanges(db, chosen, first)
+  const isStrange = (collection: string, name: string) => collections.get(collection)?.fields.has(name) === false
+  const positions = logged.flatMap(({ collection, changes }) =>
+    changes.flatMap(({ position, fields }) => (fields.some((name) => isStrange(collection, name)) ? [position] : [])),
+  )
+  if (positions.length === 0) return logged
+  const still = await columnsLeftAlone(db, positions)
+  return logged.map(({ collection, changes, ...row }) => {
+    const isLeftAlone = (position: string, name: string) =>
+      isStrange(collection, name) && still.get(position)?.has(name) === true
+    return {
+      ...{ ...row, collection },
+      changes: changes.map((change) => ({
+        ...change,
+        fields: change.fields.filter((name) => !isLeftAlone(change.position, name)),
+      })),
+    }
+  })
+}
+
+/**
+ * Columns that updates at these positions name though they did not change them, or that PostgreSQL calculates. The log compares
+ * the columns of the definition alone, so others, made by SQL, are named by every update. A hidden field is null before and after
+ * its change: null counts of columns that are there alone.
+ */
+async function columnsLeftAlone(
+  db: Reader,
+  positions: readonly string[],
+): Promise<ReadonlyMap<string, ReadonlySet<string>>> {
+  const rows = await db.any<{ position: string; names: string[] }>(
+    rawQuery(
+      `select e.position::text as position, json_agg(b.key) as names
+       from "${logTable}" e cross join lateral jsonb_each(e.changes->'before') b
+         left join pg_attribute a on a.attrelid = to_regclass('public.' || quote_ident(e.entity)) and a.attname = b.key and not a.attisdropped
+       where e.id in (select ${eventIdSql('p')} from unnest($1::bigint[]) p) and (a.attgenerated <> ''
+         or (b.value = e.changes->'after'->b.key and (a.attname is not null or b.value <> 'null')))
+       group by 1`,
+      [positions],
+    ),
+  )
+  return new Map(rows.map(({ position, names }) => [position, new Set(names)]))
+}
+
+async function loggedChanges(db: Reader, chosen: EventChoice, first: string): Promise<readonly LoggedRow[]> {
   const params = createParams()
   const where = chosenSql(chosen, params)
   const isChosen = chosenSql(chosen, params, 'e')

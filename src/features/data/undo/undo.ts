@@ -494,7 +494,8 @@ async function fromLog(deps: UndoReads, tx: Tx, part: RestoredPart, at: string):
   const { first, rows } = await outlineOf(tx, chosen)
   requireFew(rows)
   if (first === null) return { reversals: [], past: pastOfLog(new Date().toISOString()), at }
-  return { reversals: reversalsOf(await changesOf(tx, chosen, first)), past: pastOfLog(first), at }
+  const logged = await changesOf(tx, deps.catalog.current(), chosen, first)
+  return { reversals: reversalsOf(logged), past: pastOfLog(first), at }
 }
 
 async function fromBackup(
