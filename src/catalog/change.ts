@@ -3,7 +3,7 @@
  * failing statement leaves both as they were. One change at a time in the whole database.
  */
 import { isDeepStrictEqual } from 'node:util'
-import { sqlState } from '../db/errors.ts'
+import { databaseError, keyColumnsOf, sqlState } from '../db/errors.ts'
 import { quoteName, type Reader, rawQuery, sql, type Tx } from '../db/sql.ts'
 import { AppError } from '../errors.ts'
 import {
@@ -270,8 +270,11 @@ export async function countAltered(
   attempt: Attempt = (work) => work(),
 ): Promise<AlteredCount[]> {
   const counts: AlteredValues[] = []
-  for (const cast of casts)
-    counts.push({ collection: cast.collection, field: cast.field.name, values: await alteredBy(db, cast, attempt) })
+  for (const cast of casts) {
+    const subject = { collection: cast.collection, field: cast.field.name }
+    const values = await alteredBy(db, cast, attempt).catch((error) => refusedFor(subject, error))
+    counts.push({ ...subject, values })
+  }
   const trash: RestoredRows[] = []
   for (const collection of untrashed) trash.push({ collection, restored: await deletedRows(db, collection) })
   return [...counts.filter(({ values }) => values > 0), ...trash.filter(({ restored }) => restored > 0)]
@@ -330,6 +333,44 @@ async function atSavepoint<T>(tx: Tx, work: () => Promise<T>): Promise<T> {
 
 /* Execution. */
 
+/** What a refused statement was about; the database names neither the field of a value nor, for that, the table. */
+type Subject = { readonly collection: string; readonly field?: string | undefined }
+
+/** The database's refusal of a part of a change, which is the `cause`. */
+export class RefusedPart extends Error {
+  override readonly name = 'RefusedPart'
+  readonly subject: Subject
+  constructor(subject: Subject, cause: unknown) {
+    const { collection, field } = subject
+    super(`${field === undefined ? collection : `${collection}.${field}`}: ${databaseError(cause).message}`, { cause })
+    this.subject = subject
+  }
+}
+
+/** Refusals of values, of rows and of expressions; all else is about no part of the change. */
+function refusedFor(subject: Subject | undefined, error: unknown): never {
+  if (subject === undefined || !/^(22|23|42)/.test(sqlState(error) ?? '')) throw error
+  const [field = enumFieldOf(error), ...others] = keyColumnsOf(error)
+  throw new RefusedPart(others.length > 0 ? subject : { field, ...subject }, error)
+}
+
+/** The table and the column of a statement of ddl.ts. */
+function subjectOf(statement: string): Subject | undefined {
+  const name = '"((?:[^"]|"")+)"'
+  const plain = (quoted: string | undefined) => quoted?.replaceAll('""', '"')
+  const [, table, column] = new RegExp(`^alter table ${name}(?: (?:alter|add) column ${name})?`).exec(statement) ?? []
+  const [, indexed] = new RegExp(`^create (?:unique )?index ${name} on ${name}`).exec(statement)?.slice(1) ?? []
+  const collection = plain(table ?? indexed)
+  return collection === undefined ? undefined : { collection, ...(column !== undefined && { field: plain(column) }) }
+}
+
+/** The field of which a stored value is none of the listed ones. */
+function enumFieldOf(error: unknown): string | undefined {
+  const { table = '', constraint = '' } = databaseError(error)
+  const isOwn = sqlState(error) === '23514' && constraint.startsWith(`${table}_`) && constraint.endsWith('_check')
+  return isOwn ? constraint.slice(table.length + 1, -'_check'.length) : undefined
+}
+
 /** May refuse a change by throwing: before its first statement, when it is known what it alters, and after its last one. */
 export type ChangeGuard = Readonly<Record<'before' | 'afterwards', (plan: DefinitionPlan) => Promise<void>>> & {
   readonly altering?: (altered: readonly AlteredCount[]) => Promise<void>
@@ -366,7 +407,8 @@ export async function executeChange(
   const altered = await countAlteredLocked(tx, plan)
   await guard.altering?.(altered)
   const dropped = await countLosses(tx, plan)
-  for (const statement of plan.statements) await tx.any(rawQuery(statement))
+  for (const statement of plan.statements)
+    await tx.any(rawQuery(statement)).catch((error) => refusedFor(subjectOf(statement), error))
   await guard.afterwards(plan)
   for (const change of plan.changes) await storeChange(tx, change, plan.next)
   return { changes: plan.changes, dropped, altered }

@@ -387,6 +387,35 @@ describe('PATCH /schemas', () => {
     expect(await api.log(position)).toEqual([])
   })
 
+  it('a refusal names the field or the constraint that stored values are refused for', async () => {
+    const fields = {
+      a: { type: 'String' },
+      e: { type: 'ENUM', values: ['x', 'y'] },
+      m: { type: 'Decimal', values: { precision: 8, scale: 2 } },
+    }
+    const name = await declare({ fields })
+    for (const m of ['12.00', '13.00']) await create(name, { a: 'same', e: 'x', m })
+    const refused = async (more: object, rest: object = {}) =>
+      (await patch(name, { fields: { first: { type: 'Text' }, ...fields, ...more }, ...rest })).body.error.details
+    const because = (place: string, why: string) => `The schema cannot be applied: ${name}${place}: ${why}`
+    const unique = 'stored rows have the same value in a unique field'
+    const broken = 'stored values break a constraint or are not among the listed ones'
+    expect(await refused({ a: { type: 'Integer' } })).toBe(
+      because('.a', 'stored values cannot be converted to the new type'),
+    )
+    expect(await refused({ m: { type: 'Decimal', values: { precision: 2, scale: 2 } } })).toBe(
+      because('.m', 'stored values do not fit the new type'),
+    )
+    expect(await refused({ a: { type: 'String', unique: true } })).toBe(because('.a', unique))
+    expect(await refused({ e: { type: 'ENUM', values: ['y'] } })).toBe(because('.e', broken))
+    expect(await refused({}, { indexes: [{ fields: ['a', 'e'], unique: true }] })).toBe(
+      because(`, ${name}_a_e_idx`, unique),
+    )
+    expect(await refused({}, { constraints: [{ type: 'check', name: 'large', expression: 'm > 12' }] })).toBe(
+      because(', large', broken),
+    )
+  })
+
   it('waits a second for a table in use, then answers 503 with Retry-After', async () => {
     const name = await declare({ fields: { a: { type: 'String' } } })
     const before = await state(name)

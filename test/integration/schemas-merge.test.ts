@@ -277,7 +277,7 @@ describe('?dryRun=true', () => {
     expect(await alteredBy({ at: { type: 'Time' } })).toEqual([{ collection: name, field: 'at', values: 1 }])
     expect(await alteredBy({ title: { type: 'Integer' } })).toEqual([
       400,
-      'The schema cannot be applied: stored values cannot be converted to the new type',
+      `The schema cannot be applied: ${name}.title: stored values cannot be converted to the new type`,
     ])
     expect((await patch(name, { fields: { title: cut } }, '?alter=true')).status).toBe(200)
     expect(

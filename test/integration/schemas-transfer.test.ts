@@ -189,8 +189,8 @@ describe('import', () => {
     expect(answer.status).toBe(400)
     expect(answer.body.error.details.errors).toEqual([
       {
-        collectionName: null,
-        error: 'The schema cannot be applied: stored values cannot be converted to the new type',
+        collectionName: 'full',
+        error: 'The schema cannot be applied: full.name: stored values cannot be converted to the new type',
       },
     ])
     expect(await api.sql(`select to_regclass('halfway') as t`)).toEqual([{ t: null }])

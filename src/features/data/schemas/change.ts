@@ -12,6 +12,7 @@ import {
   type Loss,
   lockCatalog,
   planChange,
+  RefusedPart,
   refuseGaps,
 } from '../../../catalog/change.ts'
 import { checkShape } from '../../../catalog/compile.ts'
@@ -21,7 +22,7 @@ import { isReservedName } from '../../../catalog/identifiers.ts'
 import { readDefinitions } from '../../../catalog/store.ts'
 import { systemCollections } from '../../../catalog/system-definitions.ts'
 import type { Config, Configuration } from '../../../config/config.ts'
-import { columnOf, sqlState } from '../../../db/errors.ts'
+import { columnOf, databaseError, sqlState } from '../../../db/errors.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { sql, type Tx } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
@@ -247,9 +248,23 @@ function refusal(error: unknown): unknown {
   if (state === '55P03')
     return Object.assign(errors.unavailable('The collection is in use, try again'), { cause: error })
   if (!/^(42|22|23|54|58|0A|2B)/.test(state)) return error
-  if (state === '23502') return notApplicable(400, withoutValue(error))
-  const details = refusals[state] ?? refusals[state.slice(0, 2)] ?? null
+  if (state === '23502') return notApplicable(400, withoutValue(error), error)
+  const why = refusals[state] ?? refusals[state.slice(0, 2)] ?? null
+  const details = why === null || !(error instanceof RefusedPart) ? why : `${placeOf(error)}: ${why}`
   return notApplicable(conflicts.has(state) ? 409 : 400, details, error)
+}
+
+/** The field that the refusal is about, or the constraint, or the collection alone. */
+function placeOf(error: RefusedPart): string {
+  const { collection, field } = error.subject
+  const constraint = sqlState(error)?.startsWith('23') === true ? databaseError(error).constraint : undefined
+  if (field !== undefined) return `${collection}.${field}`
+  return constraint === undefined ? collection : `${collection}, ${constraint}`
+}
+
+/** The collection of which the database refused a part; undefined where it is not known. */
+export function refusedCollection({ cause }: AppError): string | undefined {
+  return cause instanceof RefusedPart ? cause.subject.collection : undefined
 }
 
 function notApplicable(status: number, details: string | null, cause?: unknown): AppError {

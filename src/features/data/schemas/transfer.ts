@@ -22,7 +22,15 @@ import { AppError } from '../../../errors.ts'
 import type { Writes } from '../../../events/commit.ts'
 import type { Actor } from '../../../events/types.ts'
 import { readAs } from '../../../http/shapes.ts'
-import { applyChange, type ChangeOptions, checkChange, isOwn, previewChange, reasonOf } from './change.ts'
+import {
+  applyChange,
+  type ChangeOptions,
+  checkChange,
+  isOwn,
+  previewChange,
+  reasonOf,
+  refusedCollection,
+} from './change.ts'
 
 /** Definitions on their way from one installation to another. */
 
@@ -130,7 +138,7 @@ export async function importSchemas(
     return { message: 'Nothing was changed', dryRun: true, ...answered, sql, findings }
   } catch (error) {
     const isRefused = error instanceof AppError && error.status < 500 && error.message !== importFailed
-    throw isRefused ? failed([{ collectionName: null, error: reasonOf(error) }]) : error
+    throw isRefused ? failed([{ collectionName: refusedCollection(error) ?? null, error: reasonOf(error) }]) : error
   }
 }
 
