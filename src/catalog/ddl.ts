@@ -15,6 +15,7 @@ import { checksOf, plainIndex } from './compile.ts'
 import { defaultExpression, type Extension, extensionOf } from './fields.ts'
 import { shortened } from './identifiers.ts'
 import { dropLogTriggersSql, logFunctionSql, logTriggersSql } from './log-triggers.ts'
+import type { DefinitionProblem } from './shape.ts'
 
 /**
  * The statements that bring the tables of one catalog to the next. Pure. They run in the transaction that stores the
@@ -30,7 +31,10 @@ export function catalogChangesSql(before: Catalog, after: Catalog): string[] {
     const old = before.collections.get(collection.name)
     return old === undefined ? [] : [{ old, collection }]
   })
-  for (const pair of kept) checkKeyKept(pair)
+  for (const pair of kept) {
+    checkKeyKept(pair)
+    checkTargetsKept(pair)
+  }
   return [
     ...extensionsSql(before, after),
     ...kept.flatMap(removalsSql),
@@ -81,6 +85,49 @@ function checkKeyKept({ old, collection }: Pair): void {
     throw new AppError(400, `Invalid schema for ${collection.name}: the primary key cannot be changed`, {
       code: 'INVALID_SCHEMA',
     })
+}
+
+/**
+ * A stored key means a row of the collection that it was written for. Under another target it would be a reference to whichever row has
+ * the same key there, in the past as well.
+ */
+function checkTargetsKept({ old, collection }: Pair): void {
+  if (old.relations === collection.relations) return
+  const problems = [...collection.relations.values()].flatMap((relation) => retargeted(old, collection, relation))
+  if (problems.length === 0) return
+  const words = problems.map(({ path, message }) => `${path}: ${message}`).join('; ')
+  throw new AppError(400, `Invalid schema for ${collection.name}: ${words}`, {
+    code: 'INVALID_SCHEMA',
+    details: { errors: problems },
+  })
+}
+
+function retargeted(old: Collection, collection: Collection, relation: Relation): DefinitionProblem[] {
+  const column = storedKeyOf(relation)
+  if (column === undefined || (relation.kind === 'belongsTo' && !keepsColumn({ old, collection }, column))) return []
+  const before = [...old.relations.values()].filter(
+    (other) => storedKeyOf(other) === column && isDeepStrictEqual(placeOf(other), placeOf(relation)),
+  )
+  const isKept = before.some(({ target, targetKey }) => target === relation.target && targetKey === relation.targetKey)
+  if (before.length === 0 || isKept) return []
+  const [{ target, targetKey }] = before as [Relation]
+  const [word, was] = target === relation.target ? ['targetKey', targetKey] : ['target', target]
+  const message = `cannot be changed: stored keys are of ${was}; delete the relationship and create another`
+  return [{ path: `fields.${relation.name}.${word}`, message }]
+}
+
+/** The column with keys of the target. */
+function storedKeyOf({ kind, foreignKey, otherKey }: Relation): string | undefined {
+  if (kind === 'belongsTo') return foreignKey
+  return kind === 'belongsToMany' ? otherKey : undefined
+}
+
+/** The table of that column, and the rows in it that count. */
+const placeOf = ({ kind, through, discriminator }: Relation) => ({ kind, through, discriminator })
+
+function keepsColumn({ old, collection }: Pair, column: string): boolean {
+  const [before, after] = [old.fields.get(column), collection.fields.get(column)]
+  return before !== undefined && after !== undefined && !isReplaced(before, after)
 }
 
 function extensionsSql(before: Catalog, after: Catalog): string[] {

@@ -564,3 +564,67 @@ describe('inline', () => {
     })
   })
 })
+
+describe('the target of a stored key', () => {
+  const keyTo = (target: string) => ({ relType: 'BelongsTo', target, foreignKey: 'owner_Id' })
+  const tagsOf = (target: string) => ({
+    relType: 'BelongsToMany',
+    target,
+    through: 'deed_witness',
+    foreignKey: 'deed_Id',
+    otherKey: 'human_Id',
+  })
+  const fixed = (path: string, was: string) => ({
+    path: expect.stringContaining(path),
+    message: `cannot be changed: stored keys are of ${was}; delete the relationship and create another`,
+  })
+
+  beforeAll(async () => {
+    await declare('human', numbered)
+    await declare('firm', numbered)
+    await declare('deed', { fields: { ...numbered.fields, owner: keyTo('human'), witnesses: tagsOf('human') } })
+    await create('deed', { name: 'D', owner: { name: 'P' } })
+    await create('firm', { name: 'C' })
+  })
+
+  it.each([
+    [{ owner: keyTo('firm') }, 'fields.owner.target'],
+    [{ owner: null, holder: keyTo('firm') }, 'fields.holder.target'],
+    [{ witnesses: tagsOf('firm') }, 'fields.witnesses.target'],
+  ])('is not changed by %j', async (fields, path) => {
+    const before = await api.position()
+    for (const query of ['', '?alter=true', '?dryRun=true']) {
+      const answer = await api.admin('PATCH', `/schemas/deed${query}`, { schema: { fields } })
+      expect([answer.status, answer.body.error]).toMatchObject([
+        400,
+        { code: 'INVALID_SCHEMA', details: { errors: [fixed(path, 'human')] } },
+      ])
+    }
+    expect(await api.log(before)).toEqual([])
+    expect(await read('deed?fields=owner.name')).toMatchObject([{ owner: { name: 'P' } }])
+  })
+
+  it('is not changed at a junction, nor by an import', async () => {
+    const before = await api.position()
+    const human = { relType: 'BelongsTo', target: 'firm', foreignKey: 'human_Id', onDelete: 'CASCADE' }
+    const junction = await api.admin('PATCH', '/schemas/deed_witness', { schema: { fields: { human } } })
+    expect(junction.body.error.details.errors).toContainEqual(fixed('fields.human.target', 'human'))
+    const { collectionName, schema } = (await api.admin('GET', '/schemas/deed')).body.data
+    const fields = { ...declaredOf(schema.fields), owner: keyTo('firm') }
+    const imported = await api.admin('POST', '/schemas/import', {
+      schemas: [{ collectionName, schema: { ...schema, fields } }],
+    })
+    expect([imported.status, JSON.stringify(imported.body.error.details.errors)]).toEqual([
+      400,
+      expect.stringContaining('fields.owner.target: cannot be changed'),
+    ])
+    expect(await api.log(before)).toEqual([])
+  })
+
+  it('may be another one once the column is deleted', async () => {
+    expect((await api.admin('DELETE', '/schemas/deed/relationships/owner')).status).toBe(200)
+    const made = await api.admin('PATCH', '/schemas/deed', { schema: { fields: { owner: keyTo('firm') } } })
+    expect(made.status).toBe(200)
+    expect(await read('deed?fields=owner_Id')).toMatchObject([{ owner_Id: null }])
+  })
+})

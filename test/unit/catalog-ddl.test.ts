@@ -251,6 +251,16 @@ describe('relations, indexes and constraints', () => {
     ).toEqual([`delete from "link" where "collection" = 'parent'`, 'drop table "parent"'])
   })
 
+  it('refuse another target of stored keys', () => {
+    const targets = { a: { fields: {} }, b: { fields: {} } }
+    const keyed = (owner: object) => ({ ...targets, t: { fields: { owner: { relType: 'BelongsTo', ...owner } } } })
+    expect(() => changes(keyed({ target: 'a' }), keyed({ target: 'b' }))).toThrow(
+      'Invalid schema for t: fields.owner.target: cannot be changed',
+    )
+    const other = keyed({ target: 'b', foreignKey: 'other_Id' })
+    expect(changes(keyed({ target: 'a' }), other)).toContainEqual(expect.stringContaining('drop column "owner_Id"'))
+  })
+
   it('refuse another primary key', () => {
     const key = { fields: { id: { type: 'Integer', primaryKey: true } } }
     expect(() => changes({ t: { fields: {} } }, { t: key })).toThrow('the primary key cannot be changed')
