@@ -2,6 +2,7 @@
 import type { Catalog, Collection } from '../catalog/catalog.ts'
 import { compileCatalog } from '../catalog/compile.ts'
 import { imageSettings, imageSql, logTable } from '../catalog/log-triggers.ts'
+import { ofTodaysColumns } from '../catalog/past-columns.ts'
 import { readDefinitions } from '../catalog/store.ts'
 import type { Config } from '../config/config.ts'
 import { requireSetUp } from '../db/needs.ts'
@@ -70,7 +71,7 @@ async function verifyCollection(client: PgClient, collection: Collection): Promi
 /** Values count as equal in their text form too, so that a changed column type does not make all older events wrong. */
 function verifySql(collection: Collection): string {
   return `with newest as (
-  select distinct on ("entityId") "entityId" as id, action, changes -> 'after' as image, coalesce(changes ? 'erased', false) as erased
+  select distinct on ("entityId") "entityId" as id, action, ${ofTodaysColumns("changes -> 'after'", '$1', `"${logTable}"`)} as image, coalesce(changes ? 'erased', false) as erased
   from "${logTable}"
   where entity = $1 and type = 'data' and action in ('create', 'update', 'delete')
   order by "entityId", position desc

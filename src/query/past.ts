@@ -5,6 +5,7 @@
  * was there before it.
  */
 import type { Collection, Field } from '../catalog/catalog.ts'
+import { ofTodaysColumns } from '../catalog/past-columns.ts'
 import { errors } from '../errors.ts'
 import { parseCursor, parseSnapshot } from '../events/cursor.ts'
 import { quoted } from './guards.ts'
@@ -90,7 +91,7 @@ export function reachedSql(point: Point, params: Params): string {
 /** For every row changed after the point, what it was before: null where it did not exist or was erased. */
 function sinceSql(collection: Collection, after: string, { images, ruled }: Past): string {
   const image = `case when e.changes ? 'erased' then null${trashedSql(collection)} when e.action = 'update' then (e.changes->'after') || (e.changes->'before') else e.changes->'before' end`
-  const since = `select distinct on (e."entityId") e."entityId" as id, ${image} as image from public."svc_AuditLog" e
+  const since = `select distinct on (e."entityId") e."entityId" as id, ${ofTodaysColumns(image, literal(collection.name), 'e')} as image from public."svc_AuditLog" e
     where e.entity = ${literal(collection.name)} and e.type = 'data' and ${after} and ${ofTodaySql(literal(collection.name))} order by e."entityId", e.position`
   if (images === 'whole') return since
   const isShown = ruledBySql('m.misfits', ruled.get(collection.name) ?? new Set())

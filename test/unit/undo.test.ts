@@ -2,15 +2,17 @@ import { describe, expect, it } from 'vitest'
 import { type Move, orderOf } from '../../src/features/data/undo/order.ts'
 import { isPutBack, type LoggedChange, laterOf, reversalOf } from '../../src/features/data/undo/reversal.ts'
 
-/** `U` undone, `N` not, `B` not and put back by another undo; `create`, `delete`, or the fields of an update. Positions count from 1. */
+/** `U` undone, `N` not, `B` not and put back by another undo; `create`, `delete`, or the fields of an update, with `-` those dropped since. Positions count from 1. */
 const changes = (...told: string[]): LoggedChange[] =>
   told.map((line, index) => {
     const [who, what, ...fields] = line.split(' ')
     const action = what === 'create' || what === 'delete' ? what : 'update'
+    const named = [what!, ...fields].filter((name) => name !== 'erased')
     return {
       position: String(index + 1),
       action,
-      fields: action === 'update' ? [what!, ...fields].filter((name) => name !== 'erased') : [],
+      fields: action === 'update' ? named.filter((name) => !name.startsWith('-')) : [],
+      dropped: named.flatMap((name) => (name.startsWith('-') ? [name.slice(1)] : [])),
       isErased: fields.includes('erased'),
       isUndone: who === 'U',
       isByUndo: who === 'B',
@@ -20,11 +22,12 @@ const changes = (...told: string[]): LoggedChange[] =>
 const shown = (...told: string[]) => {
   const reversal = reversalOf(changes(...told))
   if (reversal === undefined) return undefined
-  const { action, image, fields, since, isRemade, isErased } = reversal
+  const { action, image, fields, dropped, since, isRemade, isErased } = reversal
   return [
     action,
     ...(image === undefined ? [] : [`as before ${image}`]),
     ...[...fields].map(([name, position]) => `${name} as before ${position}`),
+    ...[...dropped].map((name) => `${name} dropped`),
     ...(since.size === 0 ? [] : [`others wrote ${[...since]}`]),
     ...(isRemade ? ['remade'] : []),
     ...(isErased ? ['erased'] : []),
@@ -55,6 +58,12 @@ describe('reversals of some changes of a row', () => {
     [['U delete', 'N create', 'U a'], 'update, a as before 3'],
     [['U a', 'N delete', 'N create'], 'update, a as before 1, remade'],
     [['U a erased'], 'update, a as before 1, erased'],
+    [['U -a b'], 'update, b as before 1, a dropped'],
+    // A field made again under the name is another one.
+    [['U -a', 'N a'], 'update, a dropped, others wrote a'],
+    [['U -a', 'U a'], 'update, a as before 2, a dropped'],
+    [['U -a', 'U delete'], 'create, as before 2, a dropped'],
+    [['U delete', 'N create', 'N -a'], 'update, as before 1, remade'],
   ])('%j among changes of others', (told, reversal) => expect(shown(...told)).toBe(reversal))
 })
 

@@ -2,6 +2,7 @@ import type { Readable } from 'node:stream'
 import { admitted } from '../../../admission/lane.ts'
 import type { Collection, Field } from '../../../catalog/catalog.ts'
 import { logSchema, logTable } from '../../../catalog/log-triggers.ts'
+import { ofTodaysColumns } from '../../../catalog/past-columns.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
@@ -210,12 +211,13 @@ type HistoryPage = { readonly id: string; readonly position: string | undefined;
 function historyStatement(sight: ItemSight, { id, position, limit }: HistoryPage): Statement {
   const params = createParams()
   const { collection, erased } = sight
+  const ofTodays = (image: string) => ofTodaysColumns(image, literal(collection.name), 'l')
   const text = `select h.id::text as id, json_build_object('id', h.id, 'action', ${shownAction}, 'createdAt', ${wireTime('h."createdAt"')},
       'userId', h."userId", 'requestId', h."logRequestId", 'agent', h.agent, 'cause', h.cause, 'erased', h.erased, 'changes', ${changedFields})::text as data
     from (select e.*, ${imageSql(sight, 'e.old', params)} as before, ${imageSql(sight, 'e.new', params)} as after
       from (select l.id, l.position, l.action, l."createdAt", l."userId", l."logRequestId", l.agent, l.cause, coalesce(l.changes ? 'erased', false) as erased,
-          ${oldImage} as old,
-          l.changes->'after' as new
+          ${ofTodays(oldImage)} as old,
+          ${ofTodays(`l.changes->'after'`)} as new
         from "${logTable}" l
         where l.type = 'data' and l.entity = ${params.bind(collection.name, 'text')} and l."entityId" = ${params.bind(id, 'text')}
           and ${ofTodaySql(literal(collection.name), 'l')} and l.position < ${params.bind(position ?? newest, 'bigint')}
@@ -239,7 +241,8 @@ function versionStatement(sight: ItemSight, id: string, position: string, side: 
   const before = sight.collection.paranoid
     ? `case when ${isMadeMarked('l')} then ${unmarkedImage('l')} else ${oldImage} end`
     : oldImage
-  const event = `select ${side === 'after' ? `l.changes->'after'` : before} as image from "${logTable}" l where l.type = 'data'
+  const whole = side === 'after' ? `l.changes->'after'` : before
+  const event = `select ${ofTodaysColumns(whole, literal(sight.collection.name), 'l')} as image from "${logTable}" l where l.type = 'data'
     and l.entity = ${params.bind(sight.collection.name, 'text')} and l."entityId" = ${params.bind(id, 'text')}
     and ${ofTodaySql(literal(sight.collection.name), 'l')} and l.position = ${params.bind(position, 'bigint')}`
   const image = imageSql(sight, 'e.image', params)
@@ -255,7 +258,7 @@ function versionStatement(sight: ItemSight, id: string, position: string, side: 
 /** One row with `younger` and `misfits`, by the first event of the item after the moment, or no row. */
 function unheldStatement(collection: Collection, id: string, asOf: string, fields: readonly Field[]): Statement {
   const params = createParams()
-  const event = `select ${oldImage} as image from "${logTable}" l where l.type = 'data'
+  const event = `select ${ofTodaysColumns(oldImage, literal(collection.name), 'l')} as image from "${logTable}" l where l.type = 'data'
     and l.entity = ${params.bind(collection.name, 'text')} and l."entityId" = ${params.bind(id, 'text')}
     and ${ofTodaySql(literal(collection.name), 'l')} and ${afterSql(parsePoint(asOf), params, 'l')} order by l.position limit 1`
   const younger = youngerSql('e.image', params.bind(namesToLookFor(collection, fields), 'text[]'))

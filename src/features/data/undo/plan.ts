@@ -246,7 +246,7 @@ async function comparedWithNow(
     ]
     const since = new Set([...changed.keys()].filter(isOthers))
     const left = new Map([...changed, ...rest])
-    if (left.size === 0) return []
+    if (left.size === 0 && reversal.dropped.size === 0) return []
     const isTrashed = isMarked && isOthers('deletedAt') && !left.has('deletedAt')
     const inTrash = isTrashed ? 'since' : undefined
     return [{ id, reversal: { ...reversal, fields: left, image: undefined, since }, inTrash }]
@@ -305,7 +305,7 @@ function draftOf(
   { id, reversal, inTrash }: ReversalDraft,
   past: PastRows,
 ): RowDraft | undefined {
-  const { action, image, isErased, since, isRemade } = reversal
+  const { action, image, isErased, since, isRemade, dropped } = reversal
   const own = { collection, id, image: action === 'create' ? image : undefined }
   if (isErased) return { ...own, image: undefined, action: 'none', fields: new Map(), reasons: [{ reason: 'erased' }] }
   const deleted: RowDraft = { ...own, action: 'none', fields: new Map(), reasons: [{ reason: 'deleted' }] }
@@ -319,7 +319,7 @@ function draftOf(
       ? past.holdsHidden(collection)
         ? []
         : hiddenFields(collection)
-      : asked.map(([name]) => name).filter((name) => !settable.has(name))
+      : lostOf(action, asked, settable, dropped)
   const changed = [...since].filter(
     (name) => !isFollowing(collection, name) && (action === 'delete' || fields.has(name)),
   )
@@ -337,6 +337,17 @@ function draftOf(
 /** Columns that no undo has to set; of a row that soft delete, switched off since, has brought back, there is no mark to take away. */
 const isUnasked = (collection: Collection, name: string): boolean =>
   isFollowing(collection, name) || (name === 'deletedAt' && !collection.fields.has(name))
+
+/** What an update would have to write, and has no column for: that of then is gone, even where another has its name. */
+function lostOf(
+  action: Reversal['action'],
+  asked: readonly (readonly [string, string])[],
+  settable: ReadonlySet<string>,
+  dropped: ReadonlySet<string>,
+): string[] {
+  const missing = asked.map(([name]) => name).filter((name) => !settable.has(name))
+  return action === 'update' ? [...new Set([...missing, ...dropped])] : missing
+}
 
 /** No row can be made again without a column that must have a value. */
 function lostReason({ fields }: Collection, action: Reversal['action'], lost: readonly string[]): Reason {

@@ -1,5 +1,6 @@
 import type { Catalog, Collection, Field } from '../../../catalog/catalog.ts'
 import { logSchema, logTable } from '../../../catalog/log-triggers.ts'
+import { droppedColumnsSql, ofTodaysColumns } from '../../../catalog/past-columns.ts'
 import { parameterType } from '../../../catalog/values.ts'
 import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
 import { eventIdSql } from '../../../events/log.ts'
@@ -349,20 +350,27 @@ async function loggedChanges(db: Reader, chosen: EventChoice, first: string): Pr
          from "${logTable}" l where ${where} and l.type = 'data' group by 1, 2),
        undoing as materialized (
          select l.xid from "${logTable}" l
-         where l.entity = 'svc_AuditLog' and l.type = 'history' and l.action = 'undone' and l."createdAt" >= ${since})
+         where l.entity = 'svc_AuditLog' and l.type = 'history' and l.action = 'undone' and l."createdAt" >= ${since}),
+       gone as materialized (
+         select c.entity, ${droppedColumnsSql('c.entity')} as columns from (select distinct entity from touched) c)
        select t.entity as collection, t."entityId" as id, coalesce(json_agg(json_build_object(
            'position', e.position::text, 'action', e.action, 'isErased', e.changes ? 'erased', 'isUndone', ${isChosen},
            'isByUndo', e.xid in (select xid from undoing),
-           'fields', case when e.action = 'update' and jsonb_typeof(e.changes->'before') = 'object'
-             then (select coalesce(json_agg(k), '[]') from jsonb_object_keys(e.changes->'before') k) else '[]'::json end
+           'fields', ${changedSql('not')}, 'dropped', ${changedSql()}
          ) order by e.position) filter (where e.position is not null), '[]') as changes
-       from touched t left join "${logTable}" e on e.type = 'data' and e.entity = t.entity and e."entityId" = t."entityId"
+       from touched t join gone g using (entity) left join "${logTable}" e on e.type = 'data' and e.entity = t.entity and e."entityId" = t."entityId"
          and e.position >= t.first and e."createdAt" >= ${since}
        group by 1, 2 order by 1, 2`,
       params.values,
     ),
   )
 }
+
+/** The fields that an update changed: those dropped after it, or the others. */
+const changedSql = (not: '' | 'not' = ''): string =>
+  `case when e.action = 'update' and jsonb_typeof(e.changes->'before') = 'object'
+             then (select coalesce(json_agg(k), '[]') from jsonb_object_keys(e.changes->'before') k
+               where ${not} coalesce((g.columns->>k)::bigint > e.position, false)) else '[]'::json end`
 
 /** A row as it was before an event: as the API shows it, and with its values as PostgreSQL writes them. */
 export type RowBefore = {
@@ -388,7 +396,7 @@ export async function rowsBefore(
     rawQuery(
       `select e.position::text as position, ${youngerSql('i.image', '$3')} as younger,
          (select row_to_json(o.*) from (select ${projectionList(fields, 't')}) o) as shown, ${textsSql(fields)} as exact, m.misfits
-       from "${logTable}" e cross join lateral (select ${oldImage} as image offset 0) i
+       from "${logTable}" e cross join lateral (select ${oldImage(collection)} as image offset 0) i
          cross join lateral (select ${misfitsSql(collection.name, 'i.image')} as misfits offset 0) m
          cross join lateral ${rowOfJson(collection.name, 'i.image - m.misfits')} t
        where e.id in (select ${eventIdSql('p')} from unnest($1::bigint[]) p) and e."createdAt" >= $2::timestamptz`,
@@ -534,8 +542,9 @@ export async function imagesWithin(
   const rows = await db.any<{ position: string }>(
     rawQuery(
       `select e.position::text as position from "${logTable}" e
-       cross join lateral (select ${misfitsSql(collection.name, oldImage)} as misfits offset 0) m
-       cross join lateral ${rowOfJson(collection.name, `(${oldImage}) - m.misfits`)} t
+       cross join lateral (select ${oldImage(collection)} as image offset 0) i
+       cross join lateral (select ${misfitsSql(collection.name, 'i.image')} as misfits offset 0) m
+       cross join lateral ${rowOfJson(collection.name, 'i.image - m.misfits')} t
        where e.id in (select ${eventIdSql('p')} from unnest($1::bigint[]) p) and ${ruledBySql('m.misfits', rule.ruled)}
          and ${compileCondition(rule, 't', params)}`,
       params.values,
@@ -636,8 +645,13 @@ export async function referencesDangling(
 
 export const wireTime = (time: string): string => `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
-/** The image of `e` before the event. */
-const oldImage = `case when e.action = 'update' then (e.changes->'after') || (e.changes->'before') else e.changes->'before' end`
+/** The image of `e` before the event, of the columns that are still there. */
+const oldImage = ({ name }: Collection): string =>
+  ofTodaysColumns(
+    `case when e.action = 'update' then (e.changes->'after') || (e.changes->'before') else e.changes->'before' end`,
+    literal(name),
+    'e',
+  )
 
 const textsSql = (fields: readonly Field[]): string =>
   fields.length === 0

@@ -6,6 +6,8 @@ export type LoggedChange = {
   readonly action: 'create' | 'update' | 'delete'
   /** The fields that an update changed. */
   readonly fields: readonly string[]
+  /** Those that it changed besides, and whose columns were dropped after it, whatever has their names today. */
+  readonly dropped?: readonly string[]
   /** Its images are gone. */
   readonly isErased: boolean
   /** It is one of those to be undone. */
@@ -22,6 +24,8 @@ export type Reversal = {
   readonly action: 'create' | 'update' | 'delete'
   readonly image: string | undefined
   readonly fields: ReadonlyMap<string, string>
+  /** Fields that the undone changes wrote last, and that were dropped since: there is nothing to write their values to. */
+  readonly dropped: ReadonlySet<string>
   /** Fields that others have changed since, which must not be overwritten unasked. */
   readonly since: ReadonlySet<string>
   /** Others have deleted the row since, or made it again. */
@@ -43,19 +47,21 @@ export function reversalOf(changes: readonly LoggedChange[]): Reversal | undefin
     wasThere: isThere,
     image: undefined,
     fields: new Map(),
+    dropped: new Set(),
     since: new Set(),
     closed: new Set(),
+    closedDropped: new Set(),
     isWhole: false,
     isRemade: false,
   }
   for (const change of changes.toReversed()) if (step(walk, change) === 'end') break
-  const { wasThere, image, fields, since, isRemade } = walk
+  const { wasThere, image, fields, dropped, since, isRemade } = walk
   const isErased = changes.some((change) => change.isErased)
-  const reversal = { image, fields, since, isRemade, isErased, changes }
+  const reversal = { image, fields, dropped, since, isRemade, isErased, changes }
   if (!isThere && !wasThere) return undefined
   if (isThere && !wasThere) return { ...reversal, action: 'delete' }
   if (!isThere) return { ...reversal, action: 'create' }
-  if (image === undefined && fields.size === 0 && !isErased) return undefined
+  if (image === undefined && fields.size === 0 && dropped.size === 0 && !isErased) return undefined
   return { ...reversal, action: 'update' }
 }
 
@@ -86,29 +92,36 @@ type Walk = {
   wasThere: boolean
   image: string | undefined
   readonly fields: Map<string, string>
+  readonly dropped: Set<string>
   readonly since: Set<string>
   /** Fields whose value before the undone changes is another request's. */
   readonly closed: Set<string>
+  /** The same of dropped ones. */
+  readonly closedDropped: Set<string>
   /** An undone change of the row as a whole has been met. */
   isWhole: boolean
   isRemade: boolean
 }
 
-function step(walk: Walk, { action, position, fields, isUndone }: LoggedChange): 'end' | undefined {
+function step(walk: Walk, { action, position, fields, dropped = [], isUndone }: LoggedChange): 'end' | undefined {
   if (isUndone) {
-    if (action === 'update') takeBack(walk, fields, position)
-    else {
+    if (action === 'update') {
+      takeBack(walk, fields, position)
+      for (const field of dropped) if (!walk.closedDropped.has(field)) walk.dropped.add(field)
+    } else {
       walk.isWhole = true
       walk.wasThere = action === 'delete'
       walk.image = action === 'delete' ? position : undefined
       walk.fields.clear()
+      walk.dropped.clear()
       walk.closed.clear()
+      walk.closedDropped.clear()
     }
     return undefined
   }
   if (action !== 'update') {
     // Later, another request made or deleted the row, which has overwritten the earlier changes.
-    if (walk.isWhole || walk.fields.size > 0) return 'end'
+    if (walk.isWhole || walk.fields.size > 0 || walk.dropped.size > 0) return 'end'
     walk.isRemade = true
     walk.wasThere = action === 'delete'
     return undefined
@@ -116,6 +129,7 @@ function step(walk: Walk, { action, position, fields, isUndone }: LoggedChange):
   for (const field of fields)
     if (walk.isWhole || walk.fields.has(field)) walk.closed.add(field)
     else walk.since.add(field)
+  for (const field of dropped) if (walk.isWhole || walk.dropped.has(field)) walk.closedDropped.add(field)
   return undefined
 }
 

@@ -1,6 +1,7 @@
 import { admitted } from '../../../admission/lane.ts'
 import type { Collection } from '../../../catalog/catalog.ts'
 import { logTable } from '../../../catalog/log-triggers.ts'
+import { ofTodaysColumns } from '../../../catalog/past-columns.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
@@ -74,7 +75,7 @@ function deletedStatement(
   const params = createParams()
   const entity = params.bind(name, 'text')
   const before = position === undefined ? '' : ` and ${isBefore(params.bind(position, 'bigint'))}`
-  const image = goneImage(collection)
+  const image = ofTodaysColumns(goneImage(collection), entity, 'e')
   const isShown = images === 'whole' ? 'true' : ruledBySql(misfitsSql(name, image), rule?.ruled ?? new Set())
   const where = rule === undefined ? '' : ` and ${isShown} and ${compileCondition(rule, 't', params)}`
   const text = `select e.id::text as event, json_build_object('id', (select to_jsonb(k.*)->${params.bind(collection.primaryKey.name, 'text')} from (

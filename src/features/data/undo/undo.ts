@@ -548,6 +548,7 @@ const whole = (id: string, action: 'create' | 'update' | 'delete'): RowReversal[
   action,
   image: action === 'delete' ? undefined : id,
   fields: new Map(),
+  dropped: new Set(),
   since: new Set(),
   isRemade: false,
   isErased: false,

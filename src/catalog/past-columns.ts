@@ -1,0 +1,27 @@
+import { logTable } from './log-triggers.ts'
+
+/**
+ * A column that is made again under the name of a dropped one is another column, which begins with an empty past. Images of the log name
+ * columns only; when one was dropped, the log tells by the definitions, whose rows it holds like all others.
+ */
+
+/** An image (SQL) of the event, without the columns that were dropped after it. The collection's name is SQL too. */
+export const ofTodaysColumns = (image: string, collection: string, event: string): string =>
+  `((${image}) - array(select d.key from jsonb_each_text(coalesce(${droppedColumnsSql(collection)}, '{}')) d where d.value::bigint > ${event}.position))`
+
+/**
+ * SQL of an object: for each column of a collection that a change of its definition has dropped, the position of the last such change;
+ * null where there is none. The name must be of no row where many rows need it, so that PostgreSQL reads it once.
+ */
+export const droppedColumnsSql = (collection: string): string =>
+  `(select jsonb_object_agg(g.name, g.position) from (
+      select was.name, max(s.position) as position from public."${logTable}" s
+      cross join lateral (${columnsSql(`s.changes->'before'->'schema'`)} except ${columnsSql(`s.changes->'after'->'schema'`)}) was
+      where s.entity = 'svc_SchemaDefinition' and s."entityId" = ${collection} and s.type = 'data' and s.action = 'update'
+        and s.changes->'before' ? 'schema' and was.name is not null
+      group by was.name) g)`
+
+/** The columns of a stored definition, without those of its switches; that of a BelongsTo may be there by the relation alone. */
+const columnsSql = (schema: string): string =>
+  `select case when not f.value ? 'relType' then f.key when f.value->>'relType' = 'BelongsTo' then coalesce(f.value->>'foreignKey', f.key || '_Id') end as name
+       from jsonb_each(${schema}->'fields') f`
