@@ -13,7 +13,7 @@ import { bossSchema, deadLetterQueues, queues } from '../events/jobs.ts'
 import { publicationName } from '../events/log.ts'
 import { headsAfter, sealLag } from '../events/seals/seals.ts'
 import { type Review, reviewPermissions } from '../features/accounts/permissions/permissions.ts'
-import { pendingSystemMigrations } from '../features/data/migrations/migrations.ts'
+import { failedMigrations, pendingSystemMigrations } from '../features/data/migrations/migrations.ts'
 import { type RefusedSql, refusedObjects, refusedTexts } from '../features/data/schemas/schemas.ts'
 import { envOf } from '../query/resolve.ts'
 import { lastHeadOf } from '../workers/head-file.ts'
@@ -39,10 +39,24 @@ export async function checkEmpty(db: Reader): Promise<Finding> {
   return problem('setup', `${says}, and ${lack.says}`, `${lack.remedy}; then ${runSetup}`)
 }
 
-export async function checkMigrations(db: Reader): Promise<Finding> {
+export async function checkMigrations(db: Reader): Promise<Finding[]> {
   const pending = await pendingSystemMigrations(db)
-  if (pending.length === 0) return ok('setup', 'done, no system migration is pending')
-  return problem('setup', `system migrations are pending: ${pending.join(', ')}`, runSetup)
+  const setup =
+    pending.length === 0
+      ? ok('setup', 'done, no system migration is pending')
+      : problem('setup', `system migrations are pending: ${pending.join(', ')}`, runSetup)
+  const [failed] = await failedMigrations(db)
+  if (failed === undefined) return [setup]
+  const { version, errorMessage } = failed
+  const reason = errorMessage === null ? '' : `: ${oneLine(errorMessage)}`
+  return [
+    setup,
+    problem(
+      'migrations',
+      `${version} has failed, and later ones wait${reason}`,
+      `mend its cause, then npx daybook migrate retry ${version}; or mark-completed where its changes are there (docs/migrations.md#failed-migrations)`,
+    ),
+  ]
 }
 
 /** Something of an installation that belongs to a role whose rights ours does not have. */

@@ -56,6 +56,14 @@ it('finds a prepared installation in order, and changes nothing in it', async ()
   expect(await position()).toBe(before)
 })
 
+it('names a migration that has failed', async () => {
+  await query(`insert into "svc_Migration" (version, name, type, status, "errorMessage") values
+    ('20240102_b', 'b', 'upgrade', 'failed', 'later'), ('20240101_a', 'a', 'upgrade', 'failed', E'no\ngood')`)
+  expect(of(await look(), 'migrations')).toEqual(['problem: 20240101_a has failed, and later ones wait: no good'])
+  await query(`delete from "svc_Migration" where status = 'failed'`)
+  expect(of(await look(), 'migrations')).toEqual([])
+})
+
 it('names SQL of definitions that would be refused today, and definitions that use functions made by users', async () => {
   const { url } = await createDatabase()
   await withClient(url, async (client) => {

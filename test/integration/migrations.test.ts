@@ -379,6 +379,33 @@ describe('mark', () => {
     expect((await api.admin('POST', '/migrations/mark-completed/20240202_y', polluted, headers)).status).toBe(400)
   })
 
+  it('completes a failed one whose file is gone, which keeps later ones from running until then', async () => {
+    dir.write('20240250_gone', noting('20240250_gone'))
+    await setStatus('20240202_y', 'completed')
+    await api.admin('POST', '/migrations/run', { version: '20240250_gone' })
+    await setStatus('20240250_gone', 'failed')
+    rmSync(join(dir.path, '20240250_gone.ts'))
+    const refused = await api.admin('POST', '/migrations/run', {})
+    expect([refused.status, refused.body.error.message]).toEqual([
+      409,
+      expect.stringContaining('it has failed, and its file is missing; mark it as completed'),
+    ])
+    const position = await api.position()
+    const marked = await api.admin('POST', '/migrations/mark-completed/20240250_gone', { metadata: { by: 'hand' } })
+    expect(marked.body.data).toMatchObject({
+      version: '20240250_gone',
+      status: 'completed',
+      canRollback: false,
+      metadata: { by: 'hand' },
+    })
+    expect((await api.log(position)).map(({ type, action }) => `${type} ${action}`)).toEqual([
+      'data update',
+      'migration marked_completed',
+    ])
+    expect((await api.admin('POST', '/migrations/run', {})).status).toBe(200)
+    await setStatus('20240202_y', 'rolled_back')
+  })
+
   it('completes all, up to a version', async () => {
     for (const version of ['20240301_p', '20240302_q']) dir.write(version, noting(version))
     const markAll = (body: object) => api.admin('POST', '/migrations/mark-all-completed', body)

@@ -35,6 +35,7 @@ import {
   selectRun,
   storeBaseline,
   storeCompleted,
+  storeCompletedWithoutFile,
   storedRows,
   storeEnding,
   storeRollingBack,
@@ -45,7 +46,14 @@ import { finishRun, type MigrationHost, type MigrationRunner, migrationsOf, with
 
 export { createMigration, migrationScript } from './create.ts'
 export { lintSql, type MigrationFinding, readSubject } from './lint.ts'
-export { hasMigrationTable, type MigrationRecord, migrationTypes, pendingOf, statusOf } from './records.ts'
+export {
+  failedMigrations,
+  hasMigrationTable,
+  type MigrationRecord,
+  migrationTypes,
+  pendingOf,
+  statusOf,
+} from './records.ts'
 export { findInterrupted, type MigrationHost, type MigrationRunner, readOnce, withRunner } from './runner.ts'
 
 type RunResult = {
@@ -187,13 +195,13 @@ async function rollback(runner: MigrationRunner, { script, record }: Runnable, r
 }
 
 /** The records of these as they are now, in the given order. */
-async function recordsOf({ session }: MigrationRunner, of: readonly Runnable[]): Promise<MigrationRecord[]> {
+async function recordsOf({ session }: MigrationRunner, of: readonly Migration[]): Promise<MigrationRecord[]> {
   if (of.length === 0) return []
   const now = joined(
-    of.map(({ script }) => script),
+    of.flatMap(({ script }) => script ?? []),
     await storedRows(session),
   )
-  return of.map(({ script }) => findMigration(now, script.version).record)
+  return of.map(({ record }) => findMigration(now, record.version).record)
 }
 
 function summaryOf(results: readonly MigrationRecord[], done: 'completed' | 'rolled_back'): RunResult['summary'] {
@@ -221,7 +229,7 @@ function throwFailed(results: readonly MigrationRecord[]): void {
 /**
  * Records a migration as done without running it.
  *
- * @throws AppError 404 for an unknown version, 409 unless it is pending or rolled back
+ * @throws AppError 404 for an unknown version, 409 unless it is pending, rolled back or failed
  */
 export async function markCompleted(
   runner: MigrationRunner,
@@ -229,7 +237,7 @@ export async function markCompleted(
   metadata: object,
 ): Promise<MigrationRecord> {
   const migration = markable(findMigration(await migrationsOf(runner), version))
-  if (migration.script.isSystem) throw new AppError(409, `Migration ${version} belongs to the program: setup runs it`)
+  if (migration.script?.isSystem) throw new AppError(409, `Migration ${version} belongs to the program: setup runs it`)
   return mark(runner, migration, metadata)
 }
 
@@ -241,14 +249,17 @@ export async function markAllCompleted(runner: MigrationRunner, toVersion: strin
   return { results, summary: summaryOf(results, 'completed') }
 }
 
-async function mark(runner: MigrationRunner, { script, record }: Runnable, metadata: object): Promise<MigrationRecord> {
-  const { version } = script
+async function mark(runner: MigrationRunner, migration: Migration, metadata: object): Promise<MigrationRecord> {
+  const { script, record } = migration
+  const { version } = record
   const event: DomainEvent = { type: 'migration.marked_completed', data: { version } }
   await runner.session.transaction({ ...systemActor, userAgent: `migration ${version}` }, async (tx) => {
-    await storeCompleted(tx, script, metadata)
+    await (script === undefined
+      ? storeCompletedWithoutFile(tx, version, metadata)
+      : storeCompleted(tx, script, metadata))
     await appendEvent(tx, runner.requester ?? systemActor, event)
   })
-  const [after] = await recordsOf(runner, [{ script, record }])
+  const [after] = await recordsOf(runner, [migration])
   return after!
 }
 

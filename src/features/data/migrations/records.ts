@@ -109,7 +109,7 @@ export function selectRun(
     ({ record }) => toVersion === undefined || compareVersions(record.version, toVersion) <= 0,
   )
   const failed = inRange.find(({ record }) => record.status === 'failed')
-  if (failed !== undefined) throw notRunnable(failed.record)
+  if (failed !== undefined) throw notRunnable(failed)
   return inRange.filter(isRunnable)
 }
 
@@ -128,18 +128,23 @@ export function findMigration(migrations: readonly Migration[], version: string)
 
 /** @throws AppError 409 when its state or a missing file stands against it */
 export function runnable(migration: Migration): Runnable {
-  if (!isRunnable(migration)) throw notRunnable(migration.record)
+  if (!isRunnable(migration)) throw notRunnable(migration)
   return migration
 }
 
 /**
- * One whose changes may be there without a run: also one that has failed, such as by its rollback.
+ * One whose changes may be there without a run: also one that has failed, such as by its rollback, even if its file is gone.
  *
  * @throws AppError 409 as {@link runnable}
  */
-export function markable(migration: Migration): Runnable {
-  const { record, script } = migration
-  return record.status === 'failed' && script !== undefined ? { record, script } : runnable(migration)
+export function markable(migration: Migration): Migration {
+  return migration.record.status === 'failed' ? migration : runnable(migration)
+}
+
+/** Those that have failed, in order, and keep all later ones from running. */
+export async function failedMigrations(db: Reader): Promise<readonly Pick<MigrationRow, 'version' | 'errorMessage'>[]> {
+  const rows = await storedRows(db)
+  return rows.filter(({ status }) => status === 'failed').toSorted((a, b) => compareVersions(a.version, b.version))
 }
 
 /**
@@ -191,8 +196,13 @@ const reasons: Readonly<Record<MigrationStatus, string>> = {
   skipped: 'it is skipped',
 }
 
-function notRunnable({ version, status, errorMessage }: MigrationRecord): AppError {
-  return new AppError(409, `Migration ${version} cannot be run: ${reasons[status]}`, {
+const failedWithoutFile =
+  'it has failed, and its file is missing; mark it as completed where its changes are there, or bring the file back and retry it by daybook migrate retry'
+
+function notRunnable({ record, script }: Migration): AppError {
+  const { version, status, errorMessage } = record
+  const reason = status === 'failed' && script === undefined ? failedWithoutFile : reasons[status]
+  return new AppError(409, `Migration ${version} cannot be run: ${reason}`, {
     code: 'MIGRATION_NOT_RUNNABLE',
     details: { version, status, errorMessage },
   })
@@ -340,6 +350,15 @@ export async function storeCompleted(tx: Tx, script: LoadedScript, metadata: obj
     on conflict (version) do update set
       status = 'completed', metadata = (coalesce(m.metadata, '{}') - 'direction') || excluded.metadata, checksum = excluded.checksum,
       "canRollback" = excluded."canRollback", "rolledBackAt" = null, "errorMessage" = null, "errorStack" = null, "updatedAt" = now()`)
+}
+
+/** As {@link storeCompleted}, for one whose file is gone: there is nothing to roll it back by. */
+export async function storeCompletedWithoutFile(tx: Tx, version: string, metadata: object): Promise<void> {
+  await tx.any(sql`
+    update "svc_Migration" set
+      status = 'completed', metadata = (coalesce(metadata, '{}') - 'direction') || ${sql.jsonb(metadata)}::jsonb, "canRollback" = false,
+      "rolledBackAt" = null, "errorMessage" = null, "errorStack" = null, "updatedAt" = now()
+    where version = ${version}`)
 }
 
 /** The line in the table that says from which version an installation was upgraded; no script has this version. */
