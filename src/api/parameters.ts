@@ -68,7 +68,10 @@ export function checkParameters(scope: App): void {
     const own = ownParameters(route)
     // A list parameter that these routes do not have would be ignored, and the answer would hold what was to be left out.
     const known = new Set([...(isOfLog(route.url) ? ofClients : common), ...own])
+    const isAskedByBody =
+      isReport(route.url) && (route.schema as { readonly body?: TSchema } | undefined)?.body !== undefined
     const check = (request: FastifyRequest, _reply: unknown, done: HookHandlerDoneFunction) => {
+      if (isAskedByBody) refuseOfBody(Object.keys(request.query as object))
       refuseUnknown(request.query as Readonly<Record<string, unknown>>, known, own)
       done()
     }
@@ -90,6 +93,14 @@ function refuseMisplaced(route: RouteOptions): void {
     done(misplaced === undefined ? undefined : errors.badQuery(`${misplaced}: is a member of the body`))
   }
   route.preValidation = [check, ...hooksOf(route.preValidation)]
+}
+
+const isReport = (url: string): boolean => url.startsWith('/reports/')
+
+/** A report by POST reads its question from the body alone: a filter or a moment beside it would be ignored. */
+function refuseOfBody(keys: readonly string[]): void {
+  const misplaced = keys.map(nameOf).find((name) => readListParameters.includes(name))
+  if (misplaced !== undefined) throw errors.badQuery(`${misplaced}: is a member of the body`)
 }
 
 const propertiesOf = (shape: unknown): object =>

@@ -111,6 +111,23 @@ describe('an unknown parameter', () => {
     expect((await api.admin('HEAD', '/items/job?bogus=1')).status).toBe(400)
   })
 
+  it.each(['asOf=2020-01-01', 'filter={"status":"x"}', 'filter[status]=x', 'limit=1', 'groupBy=status'])(
+    'of a report by POST is refused where its body takes it: %s',
+    async (query) => {
+      const aggregate = { n: { function: 'count', field: '*' } }
+      const stats = [{ name: 'n', collection: 'job', query: { aggregate } }]
+      for (const [path, body] of [
+        ['job', { aggregate }],
+        ['stats', { stats }],
+      ] as const) {
+        const answer = await api.admin('POST', `/reports/${path}?${query}`, body)
+        const details = `${/^\w+/.exec(query)![0]}: is a member of the body`
+        expect([answer.status, answer.body.error]).toMatchObject([400, { code: 'BAD_QUERY', details }])
+        expect((await api.admin('POST', `/reports/${path}?cache=false&meta=x`, body)).status).toBe(200)
+      }
+    },
+  )
+
   it.each([
     ['filter={"entity":"job"}', 'unknown parameter "filter"'],
     ['collections=job', 'unknown parameter "collections": did you mean collection?'],
