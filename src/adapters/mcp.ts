@@ -72,13 +72,15 @@ export async function answerMcp(
 ): Promise<Response> {
   // Loaded by the first client.
   const { createMcpHandler } = await import('@modelcontextprotocol/server')
+  const refusal = await refusalOf(body)
+  if (refusal !== undefined) return refusal
   const bus = {
     publish: () => undefined,
     subscribe: (listener: (event: ServerEvent) => void) =>
       onListen({ tellOfChange: () => listener({ kind: 'tools_list_changed' }), end: () => void handler.close() }),
   }
-  const handler: McpHttpHandler = createMcpHandler(() => serverOf(toolbox), { bus, onerror: onError })
-  const response = await handler.fetch(request, body === undefined ? {} : { parsedBody: body })
+  const handler: McpHttpHandler = createMcpHandler(({ era }) => serverOf(toolbox, era), { bus, onerror: onError })
+  const response = await handler.fetch(request, body === undefined ? {} : { parsedBody: withoutCancelled(body) })
   return plainJson && !isListening(body) ? withoutStream(response, Array.isArray(body)) : response
 }
 
@@ -86,10 +88,56 @@ export async function answerMcp(
 export const isListening = (body: unknown): boolean =>
   (body as { method?: unknown } | null | undefined)?.method === 'subscriptions/listen'
 
-async function serverOf(toolbox: Toolbox) {
+type Message = { readonly id?: unknown; readonly method?: unknown; readonly params?: { readonly requestId?: unknown } }
+
+const isMessage = (message: unknown): message is Message => message !== null && typeof message === 'object'
+
+/** Refuses what the library would answer with a dump of its validator, or not at all. */
+async function refusalOf(body: unknown): Promise<Response | undefined> {
+  const { ProtocolErrorCode, specTypeSchemas } = await import('@modelcontextprotocol/server')
+  const refused = (code: number, message: string, id: unknown = null) =>
+    Response.json({ jsonrpc: '2.0', id, error: { code, message } }, { status: 400 })
+  // Answers are matched to calls by id: of two calls with one id the client could not read both.
+  if (Array.isArray(body))
+    return hasSameIds(body)
+      ? refused(ProtocolErrorCode.InvalidRequest, 'Invalid Request: two requests of the batch have the same id')
+      : undefined
+  if (!isMessage(body) || (typeof body.id !== 'string' && typeof body.id !== 'number')) return undefined
+  const shapes = { initialize: specTypeSchemas.InitializeRequest, 'tools/call': specTypeSchemas.CallToolRequest }
+  const { method, id } = body
+  if (method !== 'initialize' && method !== 'tools/call') return undefined
+  const [issue] = shapes[method]['~standard'].validate(body).issues ?? []
+  if (issue === undefined) return undefined
+  const path = (issue.path ?? []).map((part) => String(typeof part === 'object' ? part.key : part)).join('.')
+  return refused(ProtocolErrorCode.InvalidParams, `Invalid params for ${method}: ${path}: ${issue.message}`, id)
+}
+
+function hasSameIds(batch: readonly unknown[]): boolean {
+  const ids = batch
+    .filter(isMessage)
+    .flatMap(({ id, method }) => (id === undefined || method === undefined ? [] : [id]))
+  return new Set(ids).size < ids.length
+}
+
+/**
+ * Without the calls that the same batch cancels later: a cancelled call gets no answer, and the library would keep the stream
+ * open for it.
+ */
+function withoutCancelled(body: unknown): unknown {
+  if (!Array.isArray(body)) return body
+  const isCancel = (message: unknown): message is Message =>
+    isMessage(message) && message.method === 'notifications/cancelled'
+  const cancelled = (id: unknown, from: number) =>
+    body.slice(from).some((message) => isCancel(message) && message.params?.requestId === id)
+  return body.filter((message, at) => !isMessage(message) || message.id === undefined || !cancelled(message.id, at + 1))
+}
+
+async function serverOf(toolbox: Toolbox, era: 'legacy' | 'modern') {
   const { Server, ProtocolError, ProtocolErrorCode } = await import('@modelcontextprotocol/server')
   const { server: about, instructions } = toolbox
-  const server = new Server(about, { capabilities: { tools: { listChanged: true } }, instructions })
+  // Only clients without a handshake can listen.
+  const tools = era === 'modern' ? { listChanged: true } : {}
+  const server = new Server(about, { capabilities: { tools }, instructions })
   server.setRequestHandler('tools/list', ({ params }) => {
     if (params?.cursor !== undefined) throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'The list has one page')
     return { tools: toolbox.list() as never }

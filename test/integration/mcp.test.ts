@@ -121,6 +121,11 @@ describe.each(['2025', '2026-07-28'] as const)('a client of the generation %s', 
     expect(client.getServerVersion()).toMatchObject({ name: 'daybook' })
   })
 
+  it('is promised to hear of changes only where it can listen', async () => {
+    const { client } = await asAdmin(generation)
+    expect(client.getServerCapabilities()?.tools).toEqual(generation === '2025' ? {} : { listChanged: true })
+  })
+
   it('sees its tools with shapes and hints, always in the same order', async () => {
     const { client } = await asAdmin(generation)
     const { tools } = await client.listTools()
@@ -426,6 +431,62 @@ describe('the endpoint', () => {
     expect(both.body.map(({ id }: any) => id).sort()).toEqual([1, 2])
     const broken = await api.anonymous('POST', '/mcp/stateless', { hello: 1 }, plain)
     expect([broken.status, broken.body.jsonrpc]).toEqual([400, '2.0'])
+  })
+
+  it.each(['/mcp', '/mcp/stateless'])('never runs a call that its own batch cancels, and ends: %s', async (path) => {
+    const accept = { ...bearer(adminToken), accept: 'application/json, text/event-stream' }
+    const create = (id: number, title: string) => ({
+      jsonrpc: '2.0',
+      id,
+      method: 'tools/call',
+      params: { name: 'svc_create_item', arguments: { collection: 'note', data: { title } } },
+    })
+    const cancel = { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 1 } }
+    const after = await api.position()
+    const alone = await api.anonymous('POST', path, [create(1, 'cancelled'), cancel], accept)
+    expect([alone.status, alone.text]).toEqual([202, ''])
+    expect(await api.log(after)).toEqual([])
+    const { status, text } = await api.anonymous(
+      'POST',
+      path,
+      [create(1, 'cancelled'), create(2, 'kept'), cancel],
+      accept,
+    )
+    expect([status, text.includes('"id":2'), text.includes('"id":1')]).toEqual([200, true, false])
+    expect((await api.log(after)).map(({ changes }) => changes.after.title)).toEqual(['kept'])
+  })
+
+  it.each(['/mcp', '/mcp/stateless'])(
+    'runs nothing of a batch in which two calls have the same id: %s',
+    async (path) => {
+      const accept = { ...bearer(adminToken), accept: 'application/json, text/event-stream' }
+      const create = (title: string) => ({
+        jsonrpc: '2.0',
+        id: 1,
+        method: 'tools/call',
+        params: { name: 'svc_create_item', arguments: { collection: 'note', data: { title } } },
+      })
+      const after = await api.position()
+      const { status, body } = await api.anonymous('POST', path, [create('one'), create('two')], accept)
+      const error = { code: -32600, message: expect.stringContaining('same id') }
+      expect([status, body]).toEqual([400, { jsonrpc: '2.0', id: null, error }])
+      expect(await api.log(after)).toEqual([])
+    },
+  )
+
+  it.each(['initialize', 'tools/call'])('says that the parameters of %s are not valid', async (method) => {
+    for (const params of [{}, { params: { name: 7, protocolVersion: 7 } }]) {
+      const message = { jsonrpc: '2.0', id: 1, method, ...params }
+      const { body } = await api.anonymous('POST', '/mcp/stateless', message, {
+        ...bearer(adminToken),
+        accept: 'application/json',
+      })
+      expect(body).toMatchObject({
+        id: 1,
+        error: { code: -32602, message: expect.stringMatching(/^Invalid params for /) },
+      })
+      expect(body.error.message).not.toContain('{')
+    }
   })
 
   it('answers a body that is no JSON by the protocol, to callers that it knows', async () => {
