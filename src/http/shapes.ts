@@ -172,7 +172,7 @@ const isWithoutMore = (shape: TSchema): boolean => (shape as AnnotatedShape).add
 type ShapeOptions = TSchemaOptions & ReadingAnnotations & Representing
 
 /** An annotation: what the shape stands for where the description of the API is about one collection. */
-export type Representing = { represents?: 'row' | 'written row' | 'key' | 'new row' | 'changed row' }
+export type Representing = { represents?: 'row' | 'written row' | 'key' | 'new row' | 'changed row' | 'named change' }
 
 /** An id of a row, user, role or tenant. */
 export const Id = (options: ShapeOptions = {}) =>

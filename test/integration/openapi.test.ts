@@ -111,6 +111,28 @@ describe('GET /openapi', () => {
     expect(components.schemas.maker.properties.name.description).toBe('As on the label')
   })
 
+  it('describes how many items are changed: each by its key, with its changes beside it or apart', async () => {
+    const { paths } = await documentOf(api.admin)
+    const { schema } = paths['/items/product/bulk'].patch.requestBody.content['application/json']
+    const change = { $ref: '#/components/schemas/product.change' }
+    const key = { type: 'string', format: 'uuid' }
+    expect(schema.items).toEqual({
+      anyOf: [
+        { allOf: [{ type: 'object', properties: { id: key }, required: ['id'] }, change] },
+        { type: 'object', properties: { id: key, data: change }, required: ['id', 'data'] },
+      ],
+    })
+    const made = await api.admin('POST', '/items/maker/bulk', [{ name: 'one' }, { name: 'two' }])
+    const ids = made.body.data
+    const changes = [
+      { id: ids[0], name: 'flat' },
+      { id: ids[1], data: { name: 'apart' } },
+    ]
+    const after = await api.position()
+    expect((await api.admin('PATCH', '/items/maker/bulk', changes)).body).toEqual({ data: ids })
+    expect((await api.log(after)).map(({ changes }) => changes.after.name)).toEqual(['flat', 'apart'])
+  })
+
   it('shows no example of rows that the collection could not have, and answers as they come', async () => {
     const { paths } = await documentOf(api.admin)
     const bodies = Object.entries<any>(paths)
@@ -358,7 +380,10 @@ describe('generators that read the document', () => {
   })
 
   it('gives types by openapi-typescript that compile', async () => {
-    await writeFile(join(directory, 'api.ts'), astToString(await openapiTS(structuredClone(document))))
+    await writeFile(
+      join(directory, 'api.ts'),
+      astToString(await openapiTS(structuredClone(document), { defaultNonNullable: false })),
+    )
     await writeFile(
       join(directory, 'use.ts'),
       `import type { components, paths } from './api.ts'
@@ -366,6 +391,12 @@ describe('generators that read the document', () => {
       type List = paths['/items/product']['get']['responses'][200]['content']['application/json']
       export const row: Product = { number: 1, state: 'new', price: '1.20', maker: { name: 'A' } }
       export const names = (list: List): (string | null | undefined)[] => list.data.map(({ name }) => name)
+      type Changes = paths['/items/product/bulk']['patch']['requestBody']['content']['application/json']
+      export const changes: Changes = [{ id: '1', name: 'B' }, { id: '2', data: { name: 'C' } }]
+      // @ts-expect-error: whose name
+      export const nameless: Changes = [{ name: 'B' }]
+      type NewProduct = components['schemas']['product.new']
+      export const nested: NewProduct = { number: 1, maker: { name: 'A' } }
       // @ts-expect-error: no such state
       export const wrong: Product = { state: 'other' }
       // @ts-expect-error: the number is missing

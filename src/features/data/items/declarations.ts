@@ -280,9 +280,11 @@ export const updateAllRoute = route({
   ...outlined,
   summary: 'Change many items, all or none',
   scope: 'write',
+  description:
+    'Each element names its item by the primary key, beside the changes or beside `data`. One without a key is left out.',
   params: CollectionParams,
   query: AnswerQuery,
-  body: list('changed row', 'Request body must be an array', [{ id: someIds[0], price: 1100 }]),
+  body: list('named change', 'Request body must be an array', [{ id: someIds[0], price: 1100 }]),
   response: { 200: AllWrittenShape },
 })
 export const deleteAllRoute = route({

@@ -38,6 +38,7 @@ export function standIn({ collection, rights }: CollectionView): Stand {
   const key = keySchema(primaryKey)
   const onlyKey = { type: 'object', properties: { [primaryKey.name]: key } }
   const row = rights.read === undefined ? onlyKey : schemaRef(rowOf(name))
+  const changed = rights.update === undefined ? { type: 'object' } : schemaRef(changedRowOf(name))
   return (represents) => {
     switch (represents) {
       case 'key':
@@ -52,9 +53,20 @@ export function standIn({ collection, rights }: CollectionView): Stand {
       case 'new row':
         return rights.create === undefined ? { type: 'object' } : schemaRef(newRowOf(name))
       case 'changed row':
-        return rights.update === undefined ? { type: 'object' } : schemaRef(changedRowOf(name))
+        return changed
+      case 'named change':
+        return namedChange(collection, changed)
     }
   }
+}
+
+/** The changes of one item among many: beside its key, or as `data`. The key may always be called `id`, unless another field is. */
+function namedChange({ primaryKey, fields }: Collection, change: Json): Json {
+  const key = keySchema(primaryKey)
+  const named = (name: string) => ({ type: 'object', properties: { [name]: key }, required: [name] })
+  const id = fields.has('id') ? primaryKey.name : 'id'
+  const apart = { type: 'object', properties: { [id]: key, data: change }, required: [id, 'data'] }
+  return { anyOf: [{ allOf: [named(primaryKey.name), change] }, apart] }
 }
 
 /** Every member is optional: `fields` decides which there are. `aggregate` adds some, and may put its own in place of others. */
@@ -110,7 +122,9 @@ function writtenSchema(
 
 function writtenRelation(relation: Relation, target: Collection | undefined, of: 'new' | 'changed'): Json {
   const key = target === undefined ? {} : keySchema(target.primaryKey)
-  const row = { anyOf: [key, { type: 'object' }] }
+  // Not the target's own payload: its parent fills its foreign key in, and a row that exists is named by its key.
+  const ofRow = { type: 'object', additionalProperties: true }
+  const row = { anyOf: [key, ofRow] }
   if (!isToMany(relation))
     return {
       ...orNull(row),
@@ -119,7 +133,8 @@ function writtenRelation(relation: Relation, target: Collection | undefined, of:
   const list = { type: 'array', items: row }
   if (of === 'new') return { anyOf: [list, { type: 'null' }], description: `Rows of ${relation.target} or their keys.` }
   const description = `Rows of ${relation.target} or their keys: a list replaces all, \`{create, update, delete}\` changes some.`
-  return { anyOf: [list, { type: 'object' }, { type: 'null' }], description }
+  const some = { type: 'object', properties: { create: list, update: list, delete: { type: 'array', items: key } } }
+  return { anyOf: [list, some, { type: 'null' }], description }
 }
 
 function describedAs({ definition, name }: Collection): Json {
