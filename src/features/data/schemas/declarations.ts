@@ -58,7 +58,10 @@ const described = (shape: ShapeName): TProperties =>
   )
 const aSchema = {
   timestamps: true,
-  fields: { id: { type: 'UUID', primaryKey: true }, name: { type: 'String', allowNull: false } },
+  fields: {
+    id: { type: 'UUID', primaryKey: true, defaultValue: { type: 'UUIDV4' } },
+    name: { type: 'String', allowNull: false },
+  },
 }
 
 const SchemaShape = Type.Object(described('collection'), {
