@@ -164,7 +164,7 @@ const clientInfo = 'io.modelcontextprotocol/clientInfo'
 /** A refusal is text only: clients hold `structuredContent` against the shape of what the tool answers, and fail with that. */
 function resultOf({ value, isRefused, meta }: ToolResult): CallToolResult {
   return {
-    content: [{ type: 'text', text: JSON.stringify(value, null, 2) }],
+    content: [{ type: 'text', text: JSON.stringify(value) }],
     ...(isRefused ? { isError: true } : { structuredContent: value }),
     ...(meta !== undefined && { _meta: { ...meta } }),
   }
