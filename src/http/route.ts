@@ -21,6 +21,8 @@ export type Declaration = {
   readonly params?: TObject
   readonly query?: TSchema
   readonly body?: TSchema
+  /** It, or what it starts, mails somebody or calls another server: tools that call it say so. */
+  readonly reachesOutside?: true
   /** The answer holds a secret that is shown this one time: what an Idempotency-Key has kept of it is sealed. */
   readonly answersSecret?: true
   /** By status. Refusals are the same everywhere and added to each route as `4xx`. */
@@ -113,7 +115,7 @@ export function route<const D extends Declaration & Treatment>(
   declaration: D,
   options: DeclaredOptions = {},
 ): DeclaredOptions & { schema: TypedSchema<D> } {
-  const { summary, tag, scope, description, params, query, body, response, answersSecret } = declaration
+  const { summary, tag, scope, description, params, query, body, response, answersSecret, reachesOutside } = declaration
   const schema = {
     summary,
     tags: [tag],
@@ -129,6 +131,7 @@ export function route<const D extends Declaration & Treatment>(
       ...options.config,
       scope,
       ...(answersSecret && { answersSecret }),
+      ...(reachesOutside && { reachesOutside }),
       ...(declaration.errors === 'oauth' && { errorStyle: 'oauth' as const }),
     },
     schema,
@@ -183,6 +186,8 @@ declare module 'fastify' {
     scope?: RequiredScope
     /** Its answer holds a secret that is shown this one time. */
     answersSecret?: boolean
+    /** It, or what it starts, mails somebody or calls another server. */
+    reachesOutside?: boolean
     /** The endpoint of an extension that the route belongs to. */
     endpoint?: string
   }
@@ -196,6 +201,7 @@ export type DeclaredRoute = {
   readonly access: AccessClass
   readonly scope: RequiredScope
   readonly endpoint: string | undefined
+  readonly reachesOutside?: boolean
   readonly summary?: string
   readonly description?: string
   readonly tags?: readonly string[]
@@ -231,5 +237,6 @@ function declaredOf({ method, url, schema = {}, config }: RouteOptions): Declare
     access: config?.access ?? 'public',
     scope: scopeOf(one, config?.scope),
     endpoint: config?.endpoint,
+    ...(config?.reachesOutside && { reachesOutside: true }),
   }))
 }

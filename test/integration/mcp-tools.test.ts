@@ -22,8 +22,8 @@ beforeAll(async () => {
   token = (await api.anonymous('POST', '/auth/login', administrator)).body.token
 })
 
-async function connect(credential = token): Promise<McpClient> {
-  const mcp = await connectMcp(url, bearer(credential), '2026-07-28')
+async function connect(credential = token, address = url): Promise<McpClient> {
+  const mcp = await connectMcp(address, bearer(credential), '2026-07-28')
   const noted =
     <T>(call: (name: string, args?: Record<string, unknown>) => Promise<T>) =>
     (name: string, args?: Record<string, unknown>) => {
@@ -319,15 +319,26 @@ it('signs in, out and others in', async () => {
   const { done, call } = await connect()
   expect(await done('svc_server_info')).toHaveProperty('version')
   expect(await done('svc_auth_status')).toMatchObject({ valid: true })
-  expect((await call('svc_get_user_tenants')).value.message).toBe('Multi-tenant mode is not enabled')
+  const { client } = await connect()
+  expect((await client.listTools()).tools.filter(({ name }) => /tenant|invite/.test(name))).toEqual([])
   const person = { email: 'grace@example.com', password: 'correct horse battery', firstName: 'Grace', lastName: 'H' }
   await call('svc_register_user', person)
   const own = (await done('svc_login', administrator)).token
   const { token: renewed } = await done('svc_refresh_auth', { refreshToken: own })
   const another = await connect(renewed)
-  expect(
-    (await another.call('svc_switch_tenant', { tenant_Id: '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44' })).isRefused,
-  ).toBe(true)
+  await call('svc_send_magic_link', { email: 'nobody@example.com' })
+  const after = await api.position()
+  await another.done('svc_logout')
+  expect((await api.log(after)).map(({ type }) => type)).toEqual(['auth'])
+  await expect(another.call('svc_auth_status')).rejects.toThrow()
+})
+
+it('invites and switches where there are tenants', async () => {
+  const tenanted = await startApi({ MCP_ENABLED: 'true', MCP_LOGIN_TOOLS: 'true', MULTI_TENANT: 'true' })
+  const address = `${await tenanted.app.listen({ host: '127.0.0.1', port: 0 })}/mcp`
+  const { token: own } = (await tenanted.anonymous('POST', '/auth/login', administrator)).body
+  const { call, done } = await connect(own, address)
+  expect(await done('svc_get_user_tenants')).toEqual({ tenants: [] })
   const invite = {
     email: 'a@example.com',
     role_Id: '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44',
@@ -335,11 +346,8 @@ it('signs in, out and others in', async () => {
   }
   expect((await call('svc_send_invite', invite)).isRefused).toBe(true)
   expect((await call('svc_verify_invite', { token: 'none' })).isRefused).toBe(true)
-  await call('svc_send_magic_link', { email: 'nobody@example.com' })
-  const after = await api.position()
-  await another.done('svc_logout')
-  expect((await api.log(after)).map(({ type }) => type)).toEqual(['auth'])
-  await expect(another.call('svc_auth_status')).rejects.toThrow()
+  const tenant_Id = '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'
+  expect((await call('svc_switch_tenant', { tenant_Id })).isRefused).toBe(true)
 })
 
 it('has tried every tool', () => {

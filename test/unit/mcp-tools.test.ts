@@ -5,7 +5,7 @@ import { exampleOf } from '../../scripts/reference/example.ts'
 import { platformRoutes } from '../../scripts/reference/routes.ts'
 import { parseConfig } from '../../src/config/config.ts'
 import { clientLines } from '../../src/doctor/configuration.ts'
-import { readArguments, type Tool, tools } from '../../src/features/operations/mcp/mcp.ts'
+import { describeTool, readArguments, type Tool, tools } from '../../src/features/operations/mcp/mcp.ts'
 
 const routes = await platformRoutes()
 const named = (name: string) => tools.find((tool) => tool.name === name)!
@@ -150,6 +150,14 @@ it('needs the scopes of its routes: a token to read runs nothing that writes', (
     const isOfAuth = called.every((route) => route.includes(' /auth/'))
     if (group !== 'read') expect([name, opensToRead]).toEqual([name, isOfAuth])
   }
+})
+
+it('says which tools reach outside: they mail somebody or call another server', () => {
+  const outside = tools.filter((tool) => describeTool(tool, routes).annotations.openWorldHint).map(({ name }) => name)
+  expect(outside.sort()).toEqual([
+    ...['svc_execute_workflow', 'svc_register_user', 'svc_retry_workflow_execution', 'svc_send_invite'],
+    ...['svc_send_magic_link', 'svc_upload_file_from_url'],
+  ])
 })
 
 it('deletes by an explicit id or name alone', () => {

@@ -194,6 +194,7 @@ const someId = Text('0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44')
 
 const registerRoute = hashed({
   summary: 'Register',
+  reachesOutside: true,
   scope: 'none',
   description: 'In the role and at the tenant of an invitation, or where registration is open.',
   tag: 'Signing in',
@@ -218,6 +219,7 @@ const firstSignInRoute = hashed({
 })
 const magicLinkRoute = authRoute({
   summary: 'Have a link or code mailed to sign in with',
+  reachesOutside: true,
   scope: 'none',
   tag: 'Signing in',
   body: LinkBody,

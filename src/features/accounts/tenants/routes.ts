@@ -314,6 +314,7 @@ const describeRoute = declared({
 })
 const inviteRoute = declared({
   summary: 'Invite an address to a tenant',
+  reachesOutside: true,
   scope: 'none',
   body: InviteBody,
   response: {

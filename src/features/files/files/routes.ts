@@ -153,6 +153,7 @@ const uploadRoute = route(
 )
 const fromUrlRoute = route({
   summary: 'Fetch a file from a URL',
+  reachesOutside: true,
   scope: 'write',
   tag,
   body: Type.Object(

@@ -49,6 +49,8 @@ export type Tool = {
   readonly routes: readonly string[]
   /** An action on a collection, or on any where none is named: it is offered to those who were granted it. */
   readonly needs?: { readonly action: Action; readonly collection?: string }
+  /** Its routes refuse everybody without multi-tenant mode. */
+  readonly needsTenants: boolean
   /** Removes or overwrites something. */
   readonly isDestructive: boolean
   /** Puts tokens into the context of a model: offered with MCP_LOGIN_TOOLS only. */
@@ -64,6 +66,7 @@ type Common<Members extends TProperties> = {
   readonly input: Members
   readonly output?: TObject
   readonly needs?: Tool['needs']
+  readonly needsTenants?: boolean
   /** As its group says unless given: reading and creating destroy nothing. */
   readonly isDestructive?: boolean
   readonly isLogin?: boolean
@@ -84,7 +87,18 @@ type OfSome<Members extends TProperties> = Common<Members> & {
 
 /** An entry of the table of tools. */
 export function tool<Members extends TProperties>(declared: OfOneRoute<Members> | OfSome<Members>): Tool {
-  const { name, title, description, group, input, output, needs, isDestructive, isLogin = false } = declared
+  const {
+    name,
+    title,
+    description,
+    group,
+    input,
+    output,
+    needs,
+    isDestructive,
+    isLogin = false,
+    needsTenants = false,
+  } = declared
   return {
     name,
     title,
@@ -94,6 +108,7 @@ export function tool<Members extends TProperties>(declared: OfOneRoute<Members> 
     ...(output !== undefined && { output }),
     routes: 'route' in declared ? [declared.route] : declared.routes,
     ...(needs !== undefined && { needs }),
+    needsTenants,
     isDestructive: isDestructive ?? (group === 'update' || group === 'delete'),
     isLogin,
     run: ('route' in declared ? ofOneRoute(declared) : declared.run) as Tool['run'],

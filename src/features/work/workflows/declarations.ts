@@ -186,6 +186,7 @@ const triggerData = Data({ orderId: 42 }, 'The value of `trigger` for the nodes.
 
 export const executeRoute = declared({
   summary: 'Execute a workflow',
+  reachesOutside: true,
   scope: 'write',
   description: 'It is queued, and begins after half a second, or as soon as a socket joins `execution:{id}`.',
   params: ofOne,
@@ -243,6 +244,7 @@ export const cancelRoute = declared({
 })
 export const retryRoute = declared({
   summary: 'Go on with a failed execution',
+  reachesOutside: true,
   scope: 'write',
   description:
     'A new execution with the results of the old one, from the node that ended it. Each is continued once: 409 beyond.',
