@@ -169,7 +169,9 @@ function failureOf(error: unknown, signal: AbortSignal): UrlFetchError {
   if (error instanceof UrlFetchError) return error
   if (error instanceof ForbiddenAddressError) return forbidden()
   if (signal.aborted) return new UrlFetchError('time', 'The URL did not answer in time', error)
-  return new UrlFetchError('network', 'The URL could not be fetched', error)
+  const { code } = error as NodeJS.ErrnoException
+  const why = typeof code === 'string' && /^[A-Z\d_]+$/.test(code) ? ` (${code})` : ''
+  return new UrlFetchError('network', `The URL could not be fetched${why}`, error)
 }
 
 /** The body as it comes, which ends with an error when there is too much of it or it comes too slowly. */
