@@ -15,6 +15,20 @@ export function nearName(name: string, known: Iterable<string>): string | undefi
 }
 
 /**
+ * The text of bytes by the charset that their content type names, else as UTF-8; what is none of its characters becomes U+FFFD.
+ * Undefined for a charset that the Encoding Standard does not have.
+ */
+export function decodeAs(contentType: string | undefined, bytes: Uint8Array): string | undefined {
+  const [, charset = 'utf-8'] = /;\s*charset\s*=\s*"?([^\s;"]+)/i.exec(contentType ?? '') ?? []
+  try {
+    return new TextDecoder(charset).decode(bytes)
+  } catch (error) {
+    if (error instanceof RangeError) return undefined
+    throw error
+  }
+}
+
+/**
  * The first of the texts that stands there a second time. Looking each one up among the others would take a list from
  * outside the time of its square.
  */

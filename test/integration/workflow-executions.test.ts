@@ -750,7 +750,8 @@ describe('rights of an execution', () => {
     const id = await make(chain(mail))
     const first = await over(await execute(id, { n: 7, html: '<a href=x>' }))
     expect(first.result_data.mail).toMatchObject({ success: true, sent: 2, failed: 0 })
-    const sent = await api.sql(`select email, context from "svc_EmailLog" order by email`)
+    const sent = await api.sql(`select email, subject, context from "svc_EmailLog" order by email`)
+    expect(sent.map(({ subject }) => subject)).toEqual(['Order 7', 'Order 7'])
     expect(sent.map(({ email, context }) => [email, context.variables])).toEqual(
       ['a@example.com', 'b@example.com'].map((email) => [
         email,
@@ -1055,7 +1056,7 @@ describe('a webhook of a workflow', () => {
   it('reads no more of a form or of CSV than it can in passing, however short that is written', async () => {
     const id = await make(chain(node('v', 'variable', { variables: { a: 1 } })), at('in/much'))
     const form = 'application/x-www-form-urlencoded'
-    const send = (type: string, body: string) =>
+    const send = (type: string, body: string | Buffer) =>
       api.anonymous('POST', '/webhook/in/much', body, { 'content-type': type })
     const names = (count: number) => Array.from({ length: count }, (_, i) => i.toString(36))
     for (const [type, body] of [
@@ -1069,7 +1070,7 @@ describe('a webhook of a workflow', () => {
       expect([status, refused.error?.code]).toEqual([413, 'TOO_MANY_VALUES'])
     }
     expect(await of(id)).toEqual([])
-    const received = async (type: string, body: string) => {
+    const received = async (type: string, body: string | Buffer) => {
       const { status, body: begun } = await send(type, body)
       expect(status).toBe(200)
       return (await over(begun.execution.id)).trigger_data.body
@@ -1078,6 +1079,10 @@ describe('a webhook of a workflow', () => {
     expect(await received('text/csv', `a\n${'1\n'.repeat(50_000)}`)).toHaveLength(50_000)
     // However it is cut into pieces.
     const words = Array.from({ length: 6000 }, () => '字é𝄞')
+    expect(await received('text/csv; charset=iso-8859-1', Buffer.from('n\nM\xfcller', 'latin1'))).toEqual([
+      { n: 'Müller' },
+    ])
+    expect(await received('text/plain; charset="windows-1252"', Buffer.from([0x80]))).toBe('€')
     expect(await received('text/csv', `w\n${words.join('\r\n')}`)).toEqual(words.map((w) => ({ w })))
   })
 

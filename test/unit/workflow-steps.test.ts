@@ -1,13 +1,16 @@
 import { describe, expect, it } from 'vitest'
 import {
   evaluate,
+  fill,
   meets,
   parsePath,
   resolve,
   resolveFilter,
   setAt,
+  unfilledIn,
 } from '../../src/features/work/workflows/expressions.ts'
 import { graphOf, readFlow } from '../../src/features/work/workflows/flow.ts'
+import { inputOf } from '../../src/features/work/workflows/nodes.ts'
 import {
   begin,
   goOn,
@@ -323,6 +326,33 @@ describe('a flow', () => {
   })
 })
 
+describe('an aggregate', () => {
+  const of = (operation: string, list: readonly unknown[]) => {
+    const flow = flowOf([node('a', 'aggregate', { arraySource: 'trigger.list', operation })], [['start', 'a']])
+    const { state, end } = run(flow, undefined, { list })
+    return end.kind === 'complete' ? (state.outputs.a as { result: unknown }).result : end
+  }
+
+  it.each([
+    ['max', ['2026-01-01', '2026-05-01', null], '2026-05-01'],
+    ['min', ['2026-01-01', '', '2026-05-01'], '2026-01-01'],
+    ['min', ['10', '9'], 9],
+    ['max', [], null],
+    ['sum', ['1.50', 2, null], 3.5],
+  ])('%s of %j is %j', (operation, list, result) => {
+    expect(of(operation, list)).toEqual(result)
+  })
+
+  it.each([
+    ['sum', ['1,50', 2], '"1,50" is no number'],
+    ['average', [1, {}], '{} is no number'],
+    ['max', ['2026-01-01', 5], '"2026-01-01" is no number'],
+    ['sum', [1, ' '], '" " is no number'],
+  ])('%s of %j fails', (operation, list, error) => {
+    expect(of(operation, list)).toMatchObject({ kind: 'fail', error: { message: error, nodeId: 'a' } })
+  })
+})
+
 describe('expressions', () => {
   const scope = { trigger: { a: { 'b c': [1, { d: null }] }, s: 'x' }, outputs: { 'node-1': { data: 5 } } }
 
@@ -348,6 +378,34 @@ describe('expressions', () => {
     expect(resolve('{{trigger.x}}', { trigger: Object.create({ x: 'inherited' }) })).toBe('{{trigger.x}}')
     expect(parsePath('a..b')).toBeUndefined()
     expect(resolve({ deep: ['{{trigger.s}}'] }, scope)).toEqual({ deep: ['x'] })
+  })
+
+  it.each([
+    ['100.0000', 100, true],
+    ['100.0000', '100', true],
+    [100, '1e2', false],
+    ['-0.0', 0, true],
+    ['12345678901234567890.10', '12345678901234567890.1', true],
+    ['12345678901234567890', '12345678901234567891', false],
+    ['007', '7', false],
+    ['1.5', 1.51, false],
+    ['100', '100 %', false],
+  ])('compare %j with %j by value: %s', (left, right, isSame) => {
+    const meetsBy = (operator: string, value: unknown) => meets([{ operator }], 'AND', () => ({ left, right: value }))
+    expect(meetsBy('equals', right)).toBe(isSame)
+    expect(meetsBy('not_equals', right)).toBe(!isSame)
+    expect(meetsBy('in', ['x', right])).toBe(isSame)
+  })
+
+  it('leave null out of texts for people, and tell what names nothing', () => {
+    const mail = node('m', 'email', { to: 'a@b.example', subject: '{{trigger.none}}|{{trigger.s}}', body: '' })
+    const given = { trigger: { none: null, s: 'x' } }
+    expect(inputOf('email', { ...mail.data }, given)).toMatchObject({ subject: '|x' })
+    expect(fill('{{trigger.none}}, {{trigger.lost}} {{trigger.lost}}', given)).toBe(
+      ', {{trigger.lost}} {{trigger.lost}}',
+    )
+    expect(unfilledIn('{{trigger.none}}, {{trigger.lost}} {{trigger.lost}}', given)).toEqual(['trigger.lost'])
+    expect(resolve('{"n": {{trigger.none}}}', given)).toBe('{"n": null}')
   })
 
   it('set no prototypes', () => {
@@ -521,6 +579,11 @@ describe('validation', () => {
     expect(said(flow, { trigger_type: 'schedule', trigger_cron: 'often', options: { timezone: 'Moon/Sea' } })).toEqual([
       expect.stringMatching(/^-: trigger_cron: /),
       '-: options.timezone is no time zone',
+    ])
+    const options = { webhooksecret: 'stripe', time_zone: 'Europe/Zurich', colour: 'red' }
+    expect(said(flow, { trigger_type: 'manual', options })).toEqual([
+      '-: options.webhooksecret means nothing: write options.webhookSecret',
+      '-: options.time_zone means nothing: write options.timezone',
     ])
   })
 })

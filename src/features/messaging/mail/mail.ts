@@ -41,6 +41,8 @@ export type MailRequest<Type extends MailType> = {
   readonly context: MailContext[Type]
   /** Liquid instead of the template's subject; written by an administrator, never by a caller. */
   readonly subject?: string
+  /** What svc_EmailLog shows before the mail is rendered, where the template's subject is only a variable. */
+  readonly shownSubject?: string
   /** The sender instead of the tenant's; `senderAddress` says beforehand which can be named. */
   readonly from?: string
   /** What is known of persons and tenants that are no rows. */
@@ -60,7 +62,7 @@ export const isPlainAddress = (to: string): boolean => canonicalEmail(to)?.lengt
  */
 export async function queueMail<Type extends MailType>(
   tx: Tx,
-  { type, to, user, tenantId, context, subject, from, about, attachments = [] }: MailRequest<Type>,
+  { type, to, user, tenantId, context, subject, shownSubject, from, about, attachments = [] }: MailRequest<Type>,
 ): Promise<{ readonly emailLogId: string; readonly event: DomainEvent }> {
   if (!isPlainAddress(to)) throw errors.badBody('Invalid email address')
   const emailLogId = await insertMail(tx, {
@@ -69,7 +71,7 @@ export async function queueMail<Type extends MailType>(
     userId: user?.id,
     tenantId,
     context: { ...context, subject, from, about, ...(attachments.length > 0 && { attachments }) },
-    subject: oneLine(subject ?? subjectOf(templateOf(type, context))),
+    subject: oneLine(subject ?? shownSubject ?? subjectOf(templateOf(type, context))),
   })
   return {
     emailLogId,

@@ -7,7 +7,7 @@ import { AppError } from '../../../errors.ts'
 import type { Actor } from '../../../events/actor.ts'
 import { readAs } from '../../../http/shapes.ts'
 import { STATUS_CODES } from '../../../language/node-http.ts'
-import { escapeHtml } from '../../../language/text.ts'
+import { decodeAs, escapeHtml } from '../../../language/text.ts'
 import { isObject } from '../../../query/guards.ts'
 import { statedRefusal } from '../../data/hooks/hooks.ts'
 import {
@@ -26,7 +26,7 @@ import type { ItemsMethod, ScriptRequest } from '../scripts/scripts.ts'
 import { type Authority, anonymous, bypassing } from './authority.ts'
 import type { HookBudget } from './budget.ts'
 import { sealedForWorkflows, type WorkflowWrites } from './capabilities.ts'
-import { fill, parsePath, pathsIn, resolve, type TemplateScope, textOf } from './expressions.ts'
+import { fill, parsePath, pathsIn, resolve, type TemplateScope, textOf, unfilledIn } from './expressions.ts'
 import type { FlowNode } from './flow.ts'
 import { isFilled, type NodeData, NodeError, placed, statsOperations, statsQuery } from './nodes.ts'
 
@@ -187,8 +187,9 @@ async function queueMails(
   const reachable = to.filter(isPlainAddress)
   if (reachable.length === 0) throw new NodeError(`${notAnAddress}: ${to.map((one) => one.slice(0, 100)).join(', ')}`)
   await spendMails(run, tx, reachable.length)
-  const body = fill(String(input.body), run.scope, input.escape === false ? (one) => one : escapeHtml)
-  const variables = { mail_subject: String(input.subject), mail_body: body }
+  const body = fill(String(input.body), run.scope, input.escape === false ? undefined : escapeHtml)
+  const subject = String(input.subject)
+  const variables = { mail_subject: subject, mail_body: body }
   const results = []
   for (const address of to) {
     if (!isPlainAddress(address)) {
@@ -196,7 +197,7 @@ async function queueMails(
       continue
     }
     const { emailLogId, event } = await queueMail(tx, {
-      ...{ type: 'custom', to: address, context: { template: 'workflow', variables } },
+      ...{ type: 'custom', to: address, context: { template: 'workflow', variables }, shownSubject: subject },
       ...(authority.tenantId !== undefined && { tenantId: authority.tenantId }),
       ...(from !== undefined && { from }),
     })
@@ -204,7 +205,9 @@ async function queueMails(
     results.push({ to: address, success: true, id: emailLogId })
   }
   const failed = to.length - reachable.length
-  return { success: failed === 0, sent: reachable.length, failed, results }
+  const texts = [run.node.data.subject, run.node.data.body].map((text) => String(text ?? ''))
+  const unfilled = texts.flatMap((text) => unfilledIn(text, run.scope))
+  return { success: failed === 0, sent: reachable.length, failed, results, ...(unfilled.length > 0 && { unfilled }) }
 }
 
 const notAnAddress = 'Invalid email address'
@@ -301,7 +304,7 @@ export async function callHttp(run: NodeRun): Promise<unknown> {
       ...(body !== undefined && { body: isText ? body : JSON.stringify(body) }),
       allowPrivate: deps.config.files.allowPrivateUrlFetch,
     })
-    const content = secrets.strike(answer.body.toString('utf8'))
+    const content = secrets.strike(answerText(answer))
     const shown = Object.fromEntries(
       Object.entries(answer.headers)
         .filter(([name]) => name !== 'set-cookie')
@@ -523,6 +526,12 @@ async function itemsAnswer(run: NodeRun, method: ItemsMethod, args: readonly unk
   }
 }
 
+function answerText({ headers, body }: Awaited<ReturnType<typeof fetchUrl>>): string {
+  const text = decodeAs(headers['content-type'], body)
+  if (text === undefined) throw new NodeError('The charset of the answer is not known')
+  return text
+}
+
 /** A script knows no secrets; it may go where an `http` node may. */
 async function fetchFor({ deps }: NodeRun, { url, method = 'GET', headers = {}, body }: ScriptRequest) {
   try {
@@ -533,7 +542,7 @@ async function fetchFor({ deps }: NodeRun, { url, method = 'GET', headers = {}, 
     })
     const shown = Object.fromEntries(Object.entries(answer.headers).map(([name, value]) => [name, String(value)]))
     const { status } = answer
-    return { status, statusText: STATUS_CODES[status] ?? '', headers: shown, text: answer.body.toString('utf8') }
+    return { status, statusText: STATUS_CODES[status] ?? '', headers: shown, text: answerText(answer) }
   } catch (error) {
     if (error instanceof UrlFetchError) throw new AppError(400, error.message)
     throw error

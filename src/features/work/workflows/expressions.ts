@@ -124,10 +124,20 @@ function fillIn(text: string, scope: TemplateScope, room: ExpansionRoom, write: 
   })
 }
 
-/** The text with every template replaced by what `write` makes of it, also where it is the whole. */
-export function fill(text: string, scope: TemplateScope, write: (text: string) => string): string {
-  return fillIn(text, scope, openRoom(), (value) => write(textOf(value)))
+/** A text for people with every template replaced by what `write` makes of it, also where it is the whole; null is empty there. */
+export function fill(
+  text: string,
+  scope: TemplateScope,
+  write: (text: string) => string = (one) => one,
+  room = openRoom(),
+): string {
+  return fillIn(text, scope, room, (value) => (value === null ? '' : write(textOf(value))))
 }
+
+/** Paths of the templates in a text that name nothing, which stay in it as they are written. */
+export const unfilledIn = (text: string, scope: TemplateScope): readonly string[] => [
+  ...new Set(pathsIn(text).filter((path) => lookUp(path, scope) === undefined)),
+]
 
 /**
  * The filter of a query with its templates replaced. A template that is the whole filter may become any; everywhere else it
@@ -266,12 +276,22 @@ const operators: Readonly<Record<string, ConditionOperator>> = {
 export const isOperator = (name: unknown): boolean =>
   typeof name === 'string' && Object.hasOwn(operators, synonyms[name] ?? name)
 
-/** Numbers and their texts are the same, and so is what is missing and null. */
+/** Numbers and texts of numbers are the same by value, however many digits they have; so is what is missing and null. */
 function same(left: unknown, right: unknown): boolean {
   if (left === right || (left == null && right == null)) return true
   if (left == null || right == null) return false
   if (typeof left === 'object' || typeof right === 'object') return JSON.stringify(left) === JSON.stringify(right)
-  return String(left) === String(right)
+  return digitsOf(left) === digitsOf(right)
+}
+
+/** A number without the zeros that do not count, such as those of a Decimal's scale; any other value as its text. */
+function digitsOf(value: unknown): string {
+  const text = String(value)
+  const [, sign, whole, fraction = ''] = /^(-?)(0|[1-9]\d*)(?:\.(\d+))?$/.exec(text) ?? []
+  if (whole === undefined) return text
+  const decimals = fraction.replace(/0+$/, '')
+  const digits = decimals === '' ? whole : `${whole}.${decimals}`
+  return digits === '0' ? digits : `${sign}${digits}`
 }
 
 /** NaN where the two cannot be compared, which no comparison holds for. */

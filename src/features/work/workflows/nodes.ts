@@ -3,6 +3,7 @@ import {
   type Condition,
   type ExpansionRoom,
   evaluate,
+  fill,
   isOperator,
   meets,
   openRoom,
@@ -46,6 +47,8 @@ type NodeType = {
   readonly list?: (data: NodeData) => AskedList | undefined
   /** Members in which templates mean nothing yet, or ever. */
   readonly raw?: readonly string[]
+  /** Members that people read: null is empty there. */
+  readonly texts?: readonly string[]
   readonly check: (data: NodeData, report: ReportProblem) => void
   /** Harmless but useless data, which saves with a warning. */
   readonly doubts?: (data: NodeData) => readonly Doubt[]
@@ -243,6 +246,7 @@ export const nodeTypes: Readonly<Record<string, NodeType>> = {
     members: ['to', 'from', 'subject', 'body', 'escape'],
     effect: 'database',
     raw: ['body'],
+    texts: ['subject'],
     check: needs('to', 'subject', 'body'),
   },
   stats: {
@@ -327,9 +331,11 @@ export const isScript = (type: string, data: NodeData): boolean =>
 
 /** The data of a node with its templates replaced, as it is shown and done. */
 export function inputOf(type: string, data: NodeData, scope: TemplateScope, room = openRoom()): NodeData {
-  const { raw = [], filters = false } = nodeTypes[type] ?? {}
-  const given = (name: string, value: unknown) =>
-    filters && name === 'filter' ? resolveFilter(value, scope, room) : resolve(value, scope, room)
+  const { raw = [], texts = [], filters = false } = nodeTypes[type] ?? {}
+  const given = (name: string, value: unknown) => {
+    if (texts.includes(name) && typeof value === 'string') return fill(value, scope, undefined, room)
+    return filters && name === 'filter' ? resolveFilter(value, scope, room) : resolve(value, scope, room)
+  }
   const entries = Object.entries(data).filter(([name]) => name !== 'label')
   return Object.fromEntries(entries.map(([name, value]) => [name, raw.includes(name) ? value : given(name, value)]))
 }
@@ -423,12 +429,19 @@ export function iterationsOf(
   return { items, first, total }
 }
 
+const filledIn = (items: readonly unknown[], field: unknown): readonly unknown[] =>
+  items.map((item) => memberOf(item, field)).filter((value) => value != null && value !== '')
+
+/** A total without what is no number would be wrong, and nobody would see it. */
 const numbersIn = (items: readonly unknown[], field: unknown): readonly number[] =>
-  items
-    .map((item) => memberOf(item, field))
-    .filter((value) => value != null && value !== '')
-    .map(Number)
-    .filter((number) => !Number.isNaN(number))
+  filledIn(items, field).map((value) => {
+    const number = isNumeric(value) ? Number(value) : Number.NaN
+    if (Number.isNaN(number)) throw new NodeError(`${JSON.stringify(value).slice(0, 100)} is no number`)
+    return number
+  })
+
+const isNumeric = (value: unknown): boolean =>
+  typeof value === 'number' || (typeof value === 'string' && value.trim() !== '' && !Number.isNaN(Number(value)))
 
 function memberOf(item: unknown, field: unknown): unknown {
   if (!isFilled(field)) return item
@@ -436,10 +449,15 @@ function memberOf(item: unknown, field: unknown): unknown {
   return names === undefined ? undefined : valueAt(item, names)
 }
 
-const reduced = (items: readonly unknown[], field: unknown, reduce: (a: number, b: number) => number) => {
-  const numbers = numbersIn(items, field)
-  return numbers.length === 0 ? null : numbers.reduce((a, b) => reduce(a, b))
+/** The value that comes first or last: numbers by value, texts such as dates by their characters. */
+function extreme(items: readonly unknown[], field: unknown, which: 'min' | 'max'): unknown {
+  const values = filledIn(items, field)
+  if (values.length === 0) return null
+  const areTexts = values.every((value) => typeof value === 'string') && !values.every(isNumeric)
+  if (!areTexts) return numbersIn(items, field).reduce((a, b) => Math[which](a, b))
+  return values.reduce((a, b) => ((which === 'min' ? a! <= b! : a! >= b!) ? a : b))
 }
+
 const sum = (items: readonly unknown[], field: unknown) => numbersIn(items, field).reduce((a, b) => a + b, 0)
 
 const aggregates: Readonly<Record<string, (items: readonly unknown[], field: unknown) => unknown>> = {
@@ -449,8 +467,8 @@ const aggregates: Readonly<Record<string, (items: readonly unknown[], field: unk
     const { length } = numbersIn(items, field)
     return length === 0 ? null : sum(items, field) / length
   },
-  min: (items, field) => reduced(items, field, Math.min),
-  max: (items, field) => reduced(items, field, Math.max),
+  min: (items, field) => extreme(items, field, 'min'),
+  max: (items, field) => extreme(items, field, 'max'),
   first: (items, field) => (items.length === 0 ? null : (memberOf(items[0], field) ?? null)),
   last: (items, field) => (items.length === 0 ? null : (memberOf(items.at(-1), field) ?? null)),
 }

@@ -9,6 +9,7 @@ import { type App, acceptJsonUploads, actorOf, formFields, mostFields, uploadedF
 import { decodeText, isTooDeep } from '../../../http/json-values.ts'
 import { breather } from '../../../language/breather.ts'
 import { oncePer } from '../../../language/once.ts'
+import { decodeAs } from '../../../language/text.ts'
 import { isObject } from '../../../query/guards.ts'
 import {
   answerItem,
@@ -367,9 +368,10 @@ function requireRole(workflow: Triggerable, { credentialFault: fault }: FastifyR
 /** The nodes' `trigger`: credentials are not part of it. */
 async function dataOf(request: FastifyRequest, raw: Buffer, path: string): Promise<Record<string, unknown>> {
   const headers = Object.fromEntries(Object.entries(request.headers).filter(([name]) => !credentials.has(name)))
-  const text = raw.toString('utf8')
+  const text = decodeAs(request.headers['content-type'], raw)
+  if (text === undefined) throw new AppError(415, 'The charset of the request body is not known')
   return {
-    body: await bodyOf(request, raw),
+    body: await bodyOf(request, raw, text),
     rawBody: text,
     query: { ...(request.query as object) },
     headers,
@@ -381,20 +383,19 @@ async function dataOf(request: FastifyRequest, raw: Buffer, path: string): Promi
 const credentials: ReadonlySet<string> = new Set(['authorization', 'cookie', 'proxy-authorization', 'x-api-key'])
 
 /** JSON, forms and CSV as what they say, everything else as text. */
-async function bodyOf({ headers }: FastifyRequest, raw: Buffer): Promise<unknown> {
+async function bodyOf({ headers }: FastifyRequest, raw: Buffer, text: string): Promise<unknown> {
   const type = headers['content-type'] ?? ''
   if (raw.length === 0) return null
   if (/[/+]json\b/i.test(type)) {
-    const text = decodeText(raw, 'The request body')
-    if (isTooDeep(text)) throw errors.badBody('The request body is nested too deeply')
+    const json = decodeText(raw, 'The request body')
+    if (isTooDeep(json)) throw errors.badBody('The request body is nested too deeply')
     try {
-      return JSON.parse(text)
+      return JSON.parse(json)
     } catch {
       throw errors.badBody('The request body is no JSON')
     }
   }
-  if (/^text\/csv\b/i.test(type)) return rowsOf(raw)
-  const text = raw.toString('utf8')
+  if (/^text\/csv\b/i.test(type)) return rowsOf(Buffer.from(text))
   return /^application\/x-www-form-urlencoded\b/i.test(type) ? formFields(text) : text
 }
 

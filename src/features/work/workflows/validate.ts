@@ -250,12 +250,31 @@ export function roleProblems(stored: unknown): readonly WorkflowProblem[] {
   return isList ? [] : [{ code: 'allowed_roles', message: 'allowed_roles must be a list of role ids' }]
 }
 
+const optionNames = [
+  'timezone',
+  'missedTicks',
+  'record',
+  'notify',
+  'timeoutSeconds',
+  'webhookSecret',
+] as const satisfies (keyof WorkflowOptions)[]
+
+const lettersOf = (name: string): string => name.toLowerCase().replaceAll(/[^a-z]/g, '')
+
+/** A secret by another spelling would leave its webhook open to everybody, and nobody would notice. */
+const misspeltOptions = (given: Readonly<Record<string, unknown>>): readonly string[] =>
+  Object.keys(given).flatMap((name) => {
+    const meant = optionNames.find((option) => option !== name && lettersOf(option) === lettersOf(name))
+    return meant === undefined ? [] : [`options.${name} means nothing: write options.${meant}`]
+  })
+
 /** Problems of the members of `options`; other members are the client's own. */
 function optionProblems(stored: unknown): readonly string[] {
   if (stored == null) return []
   if (!isObject(stored)) return ['options must be an object']
   const { timezone, missedTicks, record, notify, timeoutSeconds, webhookSecret } = stored
   return [
+    ...misspeltOptions(stored),
     ...(timezone != null && timezone !== '' && !isTimezone(timezone) ? ['options.timezone is no time zone'] : []),
     ...(missedTicks != null && missedTicks !== 'once' && missedTicks !== 'skip'
       ? ['options.missedTicks must be once or skip']
