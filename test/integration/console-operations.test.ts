@@ -230,6 +230,30 @@ describeWithBrowser('the operations area', () => {
     expect(wrong.filter((text) => !text.includes('400 (Bad Request)'))).toEqual([])
   })
 
+  it('uploads the other files where one is refused, and says which, why and how many', async () => {
+    const { page, wrong } = await open('files')
+    let begun = 0
+    await page.route('**/files/tus', (route) => {
+      begun += 1
+      const error = { message: 'The file is too large', code: 'FILE_TOO_LARGE', details: null, statusCode: 413 }
+      return begun === 2 ? route.fulfill({ status: 413, json: { error } }) : route.continue()
+    })
+    const names = ['first.txt', 'large.txt', 'last.txt']
+    const files = names.map((name) => ({ name, mimeType: 'text/plain', buffer: Buffer.from(name) }))
+    await page.getByLabel('Upload…').setInputFiles(files)
+    await page.getByText('2 of 3 files were uploaded').first().waitFor()
+    await page
+      .getByText(/^large\.txt: The file is too large · Choose a smaller file/)
+      .first()
+      .waitFor()
+    const list = page.getByRole('region', { name: 'files' })
+    for (const name of ['first.txt', 'last.txt']) await list.getByRole('row').filter({ hasText: name }).waitFor()
+    expect(await list.getByRole('row').filter({ hasText: 'large.txt' }).count()).toBe(0)
+    expect(wrong.filter((text) => !text.includes('413'))).toEqual([])
+    const { data } = (await console_.api.admin('GET', '/files?fields=id')).body
+    for (const { id } of data) await console_.api.admin('DELETE', `/files/${id}`)
+  })
+
   it('uploads a file, signs its address, and deletes it', async () => {
     const { page, wrong } = await open('files')
     const name = '<b onmouseover=alert(1)>.svg'

@@ -19,6 +19,8 @@ const adviceFor: Readonly<Record<string, string>> = {
   '401': 'Sign in again.',
   '404': 'It may have been deleted or renamed. Go back to the list.',
   '408': 'The server ended the statement. Narrow the filter, or sort by an indexed field.',
+  FILE_TOO_LARGE: 'Choose a smaller file: MAX_UPLOAD_FILE_SIZE sets the limit.',
+  STORAGE_QUOTA: 'Delete files that nobody needs: STORAGE_QUOTA_TENANT sets the limit.',
   UNDO_CONFLICT: 'Open the request in the log: it shows which, and can undo them all the same.',
   '412': 'Somebody has written it meanwhile. Load it again and repeat your change.',
   '413': 'Send less at once.',

@@ -34,7 +34,11 @@ export function notify(title: string, { text, undo }: NotifyOptions = {}): void 
 /** Says what went wrong, and what to do, until it is closed. */
 export function notifyError(error: unknown): void {
   const { title, advice, details } = explain(error)
-  const description = [...details, advice].filter((one) => one !== undefined).join(' · ')
+  notifyProblem(title, [...details, advice].filter((one) => one !== undefined).join(' · '))
+}
+
+/** The same where the words are there already. */
+export function notifyProblem(title: string, description: string): void {
   manager.add({ title, description, type: 'error', priority: 'high', timeout: 0 })
 }
 

@@ -1,38 +1,50 @@
 import { useRef, useState } from 'react'
+import { DaybookError } from '../../../../clients/client.ts'
 import { client } from '../../app/client.ts'
+import { explain } from '../../app/errors.ts'
 import { Button } from '../../ui/button.tsx'
 import { takeFiles } from '../../ui/field.tsx'
-import { notify, notifyError } from '../../ui/toast.tsx'
+import { notify, notifyProblem } from '../../ui/toast.tsx'
 import type { Choice } from './draft.ts'
 import styles from './upload.module.css'
+import { endsUpload, inWords, type Refused } from './upload-result.ts'
 
 /** The upload that runs, and how much of it has arrived. */
 type Running = { readonly name: string; readonly share: number; readonly stop: () => void }
 
-/** Uploads files one after the other. What has arrived stays, also where one is refused or the others are stopped. */
+/** Uploads files one after the other. What has arrived stays, also where others are refused or stopped. */
 export function useUpload() {
   const [running, setRunning] = useState<Running>()
   /** Gives the row of each as it has arrived, and in the end whether all of them have. */
   const send = async (files: readonly File[], onEach: (file: Choice) => void): Promise<boolean> => {
-    const stopping = new AbortController()
-    const stop = () => stopping.abort()
-    try {
-      for (const file of files) {
-        const show = (share: number) => setRunning({ name: file.name, share, stop })
-        show(0)
-        const id = await client.files.upload(file, { onProgress: show, signal: stopping.signal })
+    const { signal, abort } = stopper()
+    const refused: Refused[] = []
+    let uploaded = 0
+    for (const file of files) {
+      const show = (share: number) => setRunning({ name: file.name, share, stop: abort })
+      show(0)
+      try {
+        const id = await client.files.upload(file, { onProgress: show, signal })
+        uploaded += 1
         onEach({ id, title: file.name })
+      } catch (error) {
+        if (signal.aborted) break
+        refused.push({ name: file.name, why: explain(error) })
+        if (error instanceof DaybookError && endsUpload(error.status)) break
       }
-      return true
-    } catch (error) {
-      if (stopping.signal.aborted) notify('The upload was stopped')
-      else notifyError(error)
-      return false
-    } finally {
-      setRunning(undefined)
     }
+    setRunning(undefined)
+    const { title, text } = inWords({ chosen: files.length, uploaded, refused, isStopped: signal.aborted })
+    if (refused.length > 0) notifyProblem(title, text)
+    else if (signal.aborted) notify(title, { text })
+    return uploaded === files.length
   }
   return { running, send }
+}
+
+function stopper() {
+  const stopping = new AbortController()
+  return { signal: stopping.signal, abort: () => stopping.abort() }
 }
 
 /** How far it is, with a button that stops it. */
