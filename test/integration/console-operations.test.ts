@@ -254,6 +254,17 @@ describeWithBrowser('the operations area', () => {
     for (const { id } of data) await console_.api.admin('DELETE', `/files/${id}`)
   })
 
+  it('shows where the keyboard is on the button that uploads', async () => {
+    const { page } = await open('files')
+    await page.getByLabel('Name, type or folder').or(page.getByPlaceholder('Name, type or folder')).first().focus()
+    const button = page.locator('label').filter({ hasText: 'Upload…' })
+    await page.keyboard.press('Tab')
+    await waitFor(async () => (await page.evaluate('document.activeElement.type')) === 'file')
+    expect(
+      await button.evaluate((label: any) => label.ownerDocument.defaultView.getComputedStyle(label).outline),
+    ).toMatch(/solid 2px/)
+  })
+
   it('uploads a file, signs its address, and deletes it', async () => {
     const { page, wrong } = await open('files')
     const name = '<b onmouseover=alert(1)>.svg'
