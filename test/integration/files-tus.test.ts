@@ -175,6 +175,36 @@ describe('the protocol', () => {
     expect(foreign.headers['access-control-allow-origin']).toBeUndefined()
   })
 
+  it('takes the method of a POST from X-HTTP-Method-Override', async () => {
+    const post = (path: string, method: string | undefined, more: Record<string, string> = {}, payload = '') =>
+      api.app.inject({
+        method: 'POST',
+        url: path,
+        headers: {
+          ...headers,
+          authorization: `Bearer ${token}`,
+          ...(method !== undefined && { 'x-http-method-override': method }),
+          ...more,
+        },
+        payload,
+      })
+    const path = await begin(6)
+    expect((await add(path, 0, 'one')).statusCode).toBe(204)
+    const position = await api.position()
+    const part = { 'content-type': chunk['content-type'], 'upload-offset': '3' }
+    for (const method of [undefined, 'PUT', 'HEAD'])
+      expect((await post(path, method, part, 'two')).statusCode).toBe(400)
+    expect((await post(path, 'PATCH', { ...part, 'content-type': 'text/plain' }, 'two')).statusCode).toBe(415)
+    expect(await where(path)).toEqual([200, '3', '6'])
+    const last = await post(path, 'PATCH', part, 'two')
+    expect(last).toMatchObject({ statusCode: 204, headers: { 'upload-offset': '6' } })
+    expect(await rowOf(String(last.headers['x-file-id']))).toMatchObject({ size: 6 })
+    expect((await api.log(position)).map(({ action }) => action)).toEqual(['create'])
+    const other = await begin(6)
+    expect((await post(other, 'DELETE')).statusCode).toBe(204)
+    expect((await where(other))[0]).toBe(404)
+  })
+
   it('takes a file of nothing', async () => {
     const answer = await api.admin('POST', '/files/tus', undefined, { ...headers, 'upload-length': '0' })
     expect(answer).toMatchObject({ status: 201, headers: { 'x-file-id': expect.any(String) } })

@@ -55,6 +55,14 @@ export function readChecksum(value: unknown): Checksum | undefined {
   return { algorithm: algorithm as Checksum['algorithm'], value: digest }
 }
 
+/** The method that a POST stands for. 400 for others: HEAD reads by its own name. */
+export function meantMethod(value: unknown): 'PATCH' | 'DELETE' {
+  const method = typeof value === 'string' ? value.toUpperCase() : undefined
+  if (method !== 'PATCH' && method !== 'DELETE')
+    throw errors.badBody('X-HTTP-Method-Override must be PATCH or DELETE at the address of an upload')
+  return method
+}
+
 /** 412 where the client speaks another version. */
 export function requireVersion(value: unknown): void {
   if (value !== tusVersion)

@@ -9,6 +9,7 @@ import { isUuid } from '../../../language/text.ts'
 import { requesterOf } from '../../data/items/items.ts'
 import type { FileWrites } from '../files/files.ts'
 import {
+  meantMethod,
   offered,
   readBytes,
   readChecksum,
@@ -57,15 +58,21 @@ function requests(app: App, deps: FileWrites): void {
       .send()
   })
   const { maxUploadFileSize } = deps.config.files
-  app.patch('/files/tus/:id', { ...addRoute, bodyLimit: maxUploadFileSize }, async (request, reply) => {
+  const add = async (request: FastifyRequest, reply: FastifyReply) => {
     requireChunk(request)
     const upload = await addToUpload(deps, requesterOf(request), idOf(request), additionOf(request))
     return described(reply.code(204), upload).send()
-  })
-  app.delete('/files/tus/:id', deleteRoute, async (request, reply) => {
+  }
+  const end = async (request: FastifyRequest, reply: FastifyReply) => {
     await endEarly(deps, requesterOf(request), idOf(request))
     return reply.code(204).send()
-  })
+  }
+  app.patch('/files/tus/:id', { ...addRoute, bodyLimit: maxUploadFileSize }, add)
+  app.delete('/files/tus/:id', deleteRoute, end)
+  const meant = { PATCH: add, DELETE: end } as const
+  app.post('/files/tus/:id', { ...meantRoute, bodyLimit: maxUploadFileSize }, (request, reply) =>
+    meant[meantMethod(request.headers['x-http-method-override'])](request, reply),
+  )
 }
 
 /** 415 for another type of content. */
@@ -125,6 +132,20 @@ const addRoute = route(
     tag,
     params: Params,
     body: Text('(bytes)', { contentMediaType: chunk }),
+    response: { 204: Nothing },
+    readElsewhere: 'all',
+    sendsText: true,
+  },
+  { config: { streamedBody: true } },
+)
+const meantRoute = route(
+  {
+    summary: 'Go on with a resumable upload, or give it up, by POST',
+    scope: 'write',
+    description: 'For clients that cannot send `PATCH` or `DELETE`: `X-HTTP-Method-Override` names it.',
+    tag,
+    params: Params,
+    body: Type.Optional(Text('(bytes)', { contentMediaType: chunk })),
     response: { 204: Nothing },
     readElsewhere: 'all',
     sendsText: true,
