@@ -84,6 +84,8 @@ it('an answer that is too large, too slow or broken ends with an error', async (
   expect(await reasonOf(fetchUrl(`${base}/slow`, { ...limits, timeoutMs: 100 }))).toBe('time')
   expect(await reasonOf(fetchUrl(`${base}/broken`, limits))).toBe('network')
   expect(await reasonOf(fetchUrl(`${base}/cut`, limits))).toBe('network')
+  await expect(fetchUrl(`${base}/broken`, limits)).rejects.toThrow('The URL could not be fetched (ECONNRESET)')
+  await expect(fetchUrl('http://127.0.0.1:1/', limits)).rejects.toThrow('The URL could not be fetched (ECONNREFUSED)')
 })
 
 it('a body is sent as it is', async () => {
