@@ -92,6 +92,8 @@ describe('a caller that belongs to no tenant', () => {
       await refused('x', { tenant: 'no id' })
       await refused('x', { tenant: crypto.randomUUID() })
     }
+    const named = await importCsv('title\nx', { token: admin, tenant: 'Alpha' })
+    expect(named.body.error.message).toBe('tenant: expected the id of a tenant, a UUID')
     expect((await importCsv('title\nform', { tenant: t1 })).status).toBe(200)
     expect((await importCsv('title\nquery', { token: free.token, query: `?tenant=${t2}` })).status).toBe(200)
     expect(await tenantsOf('form')).toEqual([t1])

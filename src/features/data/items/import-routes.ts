@@ -14,6 +14,7 @@ import { AppError, errors, type FieldProblem } from '../../../errors.ts'
 import { type ProgressNotices, toldOf } from '../../../events/progress.ts'
 import { type App, actorOf, identifyBody, turnOf } from '../../../http/http.ts'
 import { makeDirectory } from '../../../language/directories.ts'
+import { isUuid } from '../../../language/text.ts'
 import { readBoolean, readString } from '../../../query/parse.ts'
 import { ident } from '../../../query/sql.ts'
 import { isTooManyForHooks, openHooks } from '../hooks/hooks.ts'
@@ -517,6 +518,7 @@ async function tenantOfRows(
     return undefined
   }
   if (named === undefined) throw errors.badBody('Name the tenant to import into: `tenant` in the query or the form')
+  if (!isUuid(named)) throw errors.badBody('tenant: expected the id of a tenant, a UUID')
   const [tenants] = [...rules].find(([, { holdsTenants }]) => holdsTenants)!
   const id = canonicalKey(catalog.collections.get(tenants)!, named)
   const found = await deps.db.maybeOne(rawQuery(`select 1 from ${ident(tenants)} where id = $1`, [id]))
