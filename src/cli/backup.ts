@@ -17,7 +17,7 @@ import {
   writeBackup,
 } from '../features/operations/backup/backup.ts'
 import { startStreaming } from '../process/start-up.ts'
-import { type Command, type CommandModule, UsageError } from './command.ts'
+import { type Command, type CommandModule, misuse, UsageError } from './command.ts'
 import { onInstallation } from './installation.ts'
 
 export const usage = `Usage: daybook backup FILE [--passphrase-file FILE] [--verify-by-restore] [--quiet] [--json]
@@ -36,7 +36,7 @@ export const run: Command = async (args) => {
   startStreaming()
   const { values, positionals } = parseArgs({ args: [...args], options, allowPositionals: true })
   const [place] = positionals
-  if (place === undefined || positionals.length > 1) throw new UsageError(usage)
+  if (place === undefined || positionals.length > 1) throw misuse('daybook backup', 'takes one FILE')
   if (place === '-' && values.json) throw new UsageError('--json and - both write to standard output')
   if (place === '-' && values['verify-by-restore'])
     throw new UsageError('--verify-by-restore needs a backup that can be read again')
@@ -179,7 +179,8 @@ export const tenantExport: CommandModule = {
     const { values, positionals } = parseArgs({ args: [...args], options: exportOptions, allowPositionals: true })
     const { out } = values
     const [tenant] = positionals
-    if (!tenant || !out || positionals.length > 1) throw new UsageError(exportUsage)
+    if (!tenant || positionals.length > 1) throw misuse('daybook export-tenant', 'takes the id or name of one tenant')
+    if (!out) throw misuse('daybook export-tenant', 'needs --out')
     const progress = openProgressLine(values.quiet ?? false)
     const manifest = await withBackupHost((host) =>
       exportTenant(host, tenant, out, (step, done) => progress.show(`${step}: ${done}`)),

@@ -12,7 +12,7 @@ import {
   skipEvent,
 } from '../events/consumer.ts'
 import type { Runtime } from '../process/runtime.ts'
-import { type Command, UsageError } from './command.ts'
+import { type Command, misuse, UsageError, unknownCommand } from './command.ts'
 import { withRuntime } from './installation.ts'
 
 export const usage = `Usage: daybook consumers <command>
@@ -32,8 +32,14 @@ export const run: Command = (args) => {
   })
   const [command = '', name, ...more] = positionals
   const act = Object.hasOwn(commands, command) ? commands[command] : undefined
+  if (act === undefined) throw unknownCommand('daybook consumers', command, Object.keys(commands))
   const isComplete = command === 'list' ? name === undefined : name !== undefined
-  if (act === undefined || !isComplete || more.length > 0) throw new UsageError(usage)
+  if (!isComplete || more.length > 0)
+    throw misuse(
+      `daybook consumers ${command}`,
+      command === 'list' ? 'takes no name' : 'takes the name of one consumer',
+    )
+  if (command === 'reset' && values.to === undefined) throw misuse('daybook consumers reset', 'needs --to')
   return withRuntime(async (runtime) => {
     process.stdout.write(await act(runtime, name ?? '', values))
   })
@@ -49,8 +55,7 @@ const commands: Readonly<Record<string, (runtime: Runtime, name: string, values:
       return [...consumers.map(consumerLine), ...aside.map(eventLine)].join('')
     },
     reset: async (runtime, name, { to }) => {
-      if (to === undefined) throw new UsageError(usage)
-      await moveTo(runtime, name, to)
+      await moveTo(runtime, name, to!)
       return `${name} goes on at ${to}\n`
     },
     skip: async (runtime, name, { position }) => {
@@ -73,7 +78,7 @@ const commands: Readonly<Record<string, (runtime: Runtime, name: string, values:
 const mostShown = 1000
 
 function positionIn(text: string): string {
-  if (!/^\d{1,18}$/.test(text)) throw new UsageError(usage)
+  if (!/^\d{1,18}$/.test(text)) throw new UsageError(`--position: ${JSON.stringify(text)} is no position`)
   return text
 }
 

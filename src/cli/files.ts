@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util'
 import { systemActor } from '../events/types.ts'
 import { growWithWork } from '../process/start-up.ts'
-import { type Command, UsageError } from './command.ts'
+import { type Command, misuse, unknownCommand } from './command.ts'
 import { withRuntime } from './installation.ts'
 
 export const usage = `Usage: daybook files <command>
@@ -14,7 +14,7 @@ export const usage = `Usage: daybook files <command>
 export const run: Command = async ([name, ...args]) => {
   if (name === 'verify') return verify(args)
   if (name === 'migrate') return migrate(args)
-  throw new UsageError(usage)
+  throw unknownCommand('daybook files', name, ['verify', 'migrate'])
 }
 
 async function verify(args: readonly string[]): Promise<number> {
@@ -40,7 +40,7 @@ async function verify(args: readonly string[]): Promise<number> {
 async function migrate(args: readonly string[]): Promise<number> {
   const options = { to: { type: 'string' }, 'to-folders': { type: 'boolean' } } as const
   const { to, 'to-folders': folders = false } = parseArgs({ args: [...args], options }).values
-  if ((to === undefined) === !folders) throw new UsageError(usage)
+  if ((to === undefined) === !folders) throw misuse('daybook files migrate', 'needs --to or --to-folders')
   let failures = 0
   await withRuntime(async (runtime) => {
     const { moveFiles, toFolders, toService } = await import('../features/files/files/files.ts')

@@ -11,7 +11,7 @@ const eraseUsage = `Usage: daybook erase --collection NAME --id ID
 export const erase: CommandModule = {
   usage: eraseUsage,
   run: (args) => {
-    const { collection, id } = readOptions(eraseUsage, args, ['collection', 'id'])
+    const { collection, id } = readOptions('daybook erase', args, ['collection', 'id'])
     return withRuntime(async (runtime) => {
       const { eraseItem } = await import('../features/data/history/history.ts')
       const events = await eraseItem(runtime, systemActor, collection, id)
@@ -28,7 +28,7 @@ const exportUserUsage = `Usage: daybook export-user --id ID
 export const userExport: CommandModule = {
   usage: exportUserUsage,
   run: (args) => {
-    const { id } = readOptions(exportUserUsage, args, ['id'])
+    const { id } = readOptions('daybook export-user', args, ['id'])
     return withRuntime(async (runtime) => {
       const { exportUser } = await import('../features/data/history/history.ts')
       await pipeline(await exportUser(runtime, id), process.stdout, { end: false })

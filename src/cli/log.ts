@@ -12,7 +12,7 @@ import { type ExportRequest, exportWholeLog, readHead, tailLog } from '../featur
 import { isUuid } from '../language/text.ts'
 import type { Runtime } from '../process/runtime.ts'
 import { growWithWork } from '../process/start-up.ts'
-import { type Command, UsageError } from './command.ts'
+import { type Command, UsageError, unknownCommand } from './command.ts'
 import { onInstallation, withRuntime } from './installation.ts'
 
 const commandsUsage = `Usage: daybook log <command>
@@ -39,7 +39,7 @@ ${verifyUsage}`
 export const run: Command = async ([name = '', ...args]) => {
   if (name === 'verify') return verify(args)
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined
-  if (command === undefined) throw new UsageError(usage)
+  if (command === undefined) throw unknownCommand('daybook log', name, ['verify', ...Object.keys(commands)])
   const { values } = parseArgs({ args, options })
   return withRuntime((runtime) => {
     growWithWork()

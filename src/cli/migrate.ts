@@ -23,7 +23,7 @@ import {
   statusOf,
   withRunner,
 } from '../features/data/migrations/migrations.ts'
-import { type Command, UsageError } from './command.ts'
+import { type Command, UsageError, unknownCommand } from './command.ts'
 import { onInstallation } from './installation.ts'
 
 export const usage = `Usage: daybook migrate <command> [--json]
@@ -43,7 +43,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 see above.
 /** The command line's migrations: the API's by other means, on the database and the directory of the configuration. */
 export const run: Command = async ([name = '', ...args]) => {
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined
-  if (command === undefined) throw new UsageError(usage)
+  if (command === undefined) throw unknownCommand('daybook migrate', name, Object.keys(commands))
   const { values, positionals } = parseArgs({ args, options, allowPositionals: true })
   return onInstallation((env) => command(hostOf(env), values, positionals))
 }

@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util'
 import { exitWithParent } from '../process/start-up.ts'
 import type { SetupResult } from '../setup/setup.ts'
 import { workerNames } from '../workers/names.ts'
-import { type CommandModule, UsageError } from './command.ts'
+import { type CommandModule, misuse, unknownCommand } from './command.ts'
 import { joinInstallation, onInstallation } from './installation.ts'
 
 /* The processes of an installation, one by one and all at once. A command loads the program of its process when it runs. */
@@ -68,7 +68,8 @@ export const worker: CommandModule = {
   run: async (args) => {
     const { positionals } = parseArgs({ args: [...args], options: {}, allowPositionals: true })
     const [name = '', ...more] = positionals
-    if (!workerNames.some((known) => known === name) || more.length > 0) throw new UsageError(workerUsage)
+    if (!workerNames.some((known) => known === name)) throw unknownCommand('daybook worker', name, workerNames)
+    if (more.length > 0) throw misuse('daybook worker', 'takes one name')
     await joinInstallation()
     const { workerProcess } = await import('../workers/worker.ts')
     await workerProcess(name)

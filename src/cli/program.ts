@@ -2,7 +2,7 @@ import { ConfigError } from '../config/config.ts'
 import { EmbeddedError } from '../db/embedded/host.ts'
 import { AppError } from '../errors.ts'
 import { version } from '../index.ts'
-import { UsageError } from './command.ts'
+import { UsageError, unknownCommand } from './command.ts'
 import { commands } from './commands.ts'
 
 async function main([name = 'help', ...args]: readonly string[]): Promise<number> {
@@ -18,9 +18,9 @@ async function main([name = 'help', ...args]: readonly string[]): Promise<number
     process.stdout.write(`${version}\n`)
     return 0
   }
-  const isHelp = name === 'help' || asksForHelp
-  process[isHelp ? 'stdout' : 'stderr'].write(help())
-  return isHelp ? 0 : 2
+  if (!['help', '--help', '-h'].includes(name)) throw unknownCommand('daybook', name, Object.keys(commands))
+  process.stdout.write(help())
+  return 0
 }
 
 function help(): string {

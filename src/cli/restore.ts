@@ -16,7 +16,7 @@ import { writeNewFile } from '../language/new-file.ts'
 import { startStreaming } from '../process/start-up.ts'
 import { runSetup } from '../setup/setup.ts'
 import { openProgressLine, passphraseOf, withBackupHost } from './backup.ts'
-import { type Command, type CommandModule, UsageError } from './command.ts'
+import { type Command, type CommandModule, misuse, UsageError } from './command.ts'
 import { withRuntime } from './installation.ts'
 
 export const usage = `Usage: daybook restore FILE [--hold] [--end-sessions] [--keys-to FILE] [--passphrase-file FILE] [--other-key] [--no-verify]
@@ -56,7 +56,7 @@ export const run: Command = async (args) => {
   }
   const { values, positionals } = parseArgs({ args: [...args], options: wholeOptions, allowPositionals: true })
   const [place] = positionals
-  if (place === undefined || positionals.length > 1) throw new UsageError(usage)
+  if (place === undefined || positionals.length > 1) throw misuse('daybook restore', 'takes one FILE')
   const progress = openProgressLine(values.quiet ?? false)
   return withBackupHost(
     async (host) => {

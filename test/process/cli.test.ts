@@ -195,10 +195,34 @@ it('finds the embedded database by every command, with neither address nor key i
   expect(await verify()).toBe(0)
 })
 
-it('shows its commands to who names none of them', async () => {
-  const { code, lines } = await run(['toString'])
-  expect({ code, first: lines[0] }).toEqual({ code: 2, first: 'Usage:' })
+it('shows its commands to who asks for them', async () => {
+  const { code, lines } = await run(['--help'])
+  expect({ code, first: lines[0] }).toEqual({ code: 0, first: 'Usage:' })
   expect(lines.join('\n')).toMatch(/daybook erase +erases the images/)
+})
+
+it.each<[args: string[], says: string]>([
+  [['toString'], 'unknown command daybook toString. daybook --help says more'],
+  [['bakcup', 'x'], 'unknown command daybook bakcup: did you mean backup? daybook --help says more'],
+  [['nonsense', '--help'], 'unknown command daybook nonsense. daybook --help says more'],
+  [
+    ['migrate', 'stauts'],
+    'unknown command daybook migrate stauts: did you mean status? daybook migrate --help says more',
+  ],
+  [['worker', 'foo'], 'unknown command daybook worker foo. daybook worker --help says more'],
+  [['files', 'foo'], 'unknown command daybook files foo. daybook files --help says more'],
+  [['files'], 'daybook files needs one of verify, migrate. daybook files --help says more'],
+  [['log', 'verfiy'], 'unknown command daybook log verfiy: did you mean verify? daybook log --help says more'],
+  [
+    ['consumers', 'lst'],
+    'unknown command daybook consumers lst: did you mean list? daybook consumers --help says more',
+  ],
+  [['consumers', 'reset', 'nope'], 'daybook consumers reset needs --to. daybook consumers --help says more'],
+  [['export-tenant', 'nope'], 'daybook export-tenant needs --out. daybook export-tenant --help says more'],
+  [['erase', '--id', '1'], 'daybook erase needs --collection. daybook erase --help says more'],
+])('says in one line what is wrong with %j', async (args, says) => {
+  const { code, lines } = await run(args)
+  expect([code, ...lines]).toEqual([2, says])
 })
 
 it.each([
