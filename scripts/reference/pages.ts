@@ -41,18 +41,39 @@ const jsonForms: Readonly<Record<Kind, string>> = {
   uuid: '`"0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44"`',
   enum: 'one of `values`',
   array: 'a list',
-  range:
-    '`{"lower": 1, "upper": 5, "lowerInclusive": true, "upperInclusive": false}`, or `{"empty": true}`; `[1, 5]` is taken, too',
+  range: 'a range',
   geometry: 'GeoJSON',
   geography: 'GeoJSON',
   vector: '`[0.1, 0.2]`',
+}
+
+/** Bounds as JSON has them, by the kind of the elements. */
+const rangeBounds: Partial<Record<Kind, readonly [string, string]>> = {
+  integer: ['1', '5'],
+  bigint: ['1', '5'],
+  decimal: ['"1.50"', '"5.00"'],
+  float: ['0.5', '5.5'],
+  datetime: ['"2026-03-14T09:00:00.000Z"', '"2026-03-14T17:00:00.000Z"'],
+  datetime_no_tz: ['"2026-03-14T09:00:00.000Z"', '"2026-03-14T17:00:00.000Z"'],
+  date: ['"2026-03-14"', '"2026-03-21"'],
+  time: ['"09:00:00+00"', '"17:00:00+00"'],
+  time_no_tz: ['"09:00:00"', '"17:00:00"'],
+}
+
+/** The JSON of a value of a type. */
+export function formOf(kind: Kind, element: Kind | undefined): string {
+  if (kind === 'array') return `a list of ${jsonForms[element!]}`
+  if (kind !== 'range') return jsonForms[kind]
+  const [lower, upper] = rangeBounds[element!]!
+  const whole = `{"lower": ${lower}, "upper": ${upper}, "lowerInclusive": true, "upperInclusive": false}`
+  return `\`${whole}\`, or \`{"empty": true}\`; \`[${lower}, ${upper}]\` is taken, too`
 }
 
 function fieldTypesPage(): Page {
   const rows = Object.entries(fieldTypes).map(([name, { kind, pgType, element, default: chosen }]) => [
     `\`${name}\``,
     `\`${pgType({ dimensions: 3 })}\``,
-    kind === 'array' ? `a list of ${jsonForms[element!]}` : jsonForms[kind],
+    formOf(kind, element),
     needsOf(name),
     chosen === undefined ? '' : `made by the database (\`${chosen.kind}\`)`,
   ])

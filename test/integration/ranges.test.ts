@@ -1,4 +1,6 @@
 import { beforeAll, describe, expect, it } from 'vitest'
+import { formOf } from '../../scripts/reference/pages.ts'
+import { fieldTypes } from '../../src/catalog/fields.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { pull } from '../support/changes.ts'
 import { administrator } from '../support/prepare.ts'
@@ -26,6 +28,15 @@ beforeAll(async () => {
   token = (await api.anonymous('POST', '/auth/login', administrator)).body.token
   const schema = { fields: Object.fromEntries(Object.entries(types).map(([name, type]) => [name, { type }])) }
   expect((await api.admin('POST', '/schemas', { collectionName: 'span', schema })).status).toBe(201)
+})
+
+it('each takes the forms that the reference shows of it', async () => {
+  for (const [name, type] of Object.entries(types)) {
+    const { kind, element } = fieldTypes[type]!
+    const shown = [...formOf(kind, element).matchAll(/`([^`]+)`/g)].map(([, json]) => JSON.parse(json!))
+    expect(shown.length).toBe(3)
+    for (const value of shown) await created({ [name]: value })
+  }
 })
 
 const created = async (ranges: Ranges): Promise<string> => {
