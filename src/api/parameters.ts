@@ -68,11 +68,14 @@ export function checkParameters(scope: App): void {
     const own = ownParameters(route)
     // A list parameter that these routes do not have would be ignored, and the answer would hold what was to be left out.
     const known = new Set([...(isOfLog(route.url) ? ofClients : common), ...own])
+    const declared = Object.keys(propertiesOf(route.schema?.querystring))
+    // Known everywhere, the parameters of lists have an effect on lists alone.
+    const hinted = declared.includes('filter') ? known : new Set(declared)
     const isAskedByBody =
       isReport(route.url) && (route.schema as { readonly body?: TSchema } | undefined)?.body !== undefined
     const check = (request: FastifyRequest, _reply: unknown, done: HookHandlerDoneFunction) => {
       if (isAskedByBody) refuseOfBody(Object.keys(request.query as object))
-      refuseUnknown(request.query as Readonly<Record<string, unknown>>, known, own)
+      refuseUnknown(request.query as Readonly<Record<string, unknown>>, { known, hinted, own })
       done()
     }
     route.preValidation = [check, ...hooksOf(route.preValidation)]
@@ -129,15 +132,13 @@ export function refuseUnknownMembers(message: Readonly<Record<string, unknown>>,
     if (!known.has(key) && !key.startsWith('_') && key !== '') throw unknown(key, known, own, 'member')
 }
 
-function refuseUnknown(
-  query: Readonly<Record<string, unknown>>,
-  known: ReadonlySet<string>,
-  own: readonly string[],
-): void {
+type Parameters = Readonly<{ known: ReadonlySet<string>; hinted: ReadonlySet<string>; own: readonly string[] }>
+
+function refuseUnknown(query: Readonly<Record<string, unknown>>, { known, hinted, own }: Parameters): void {
   for (const key in query) {
     const name = nameOf(key)
     if (!known.has(name)) {
-      if (!key.startsWith('_') && key !== '') throw unknown(key, known, own)
+      if (!key.startsWith('_') && key !== '') throw unknown(key, hinted, own)
     } else {
       if (name !== key && !takesBrackets(name, own)) throw errors.badQuery(`${name}: takes no brackets`)
       refuseValues(name, key, query[key])
@@ -166,14 +167,15 @@ function nameOf(key: string): string {
   return open > 0 && key.endsWith(']') ? key.slice(0, open) : key
 }
 
-function unknown(key: string, known: ReadonlySet<string>, own: readonly string[], what = 'parameter'): AppError {
+/** `hinted` are the names that may be proposed: those that have an effect there. */
+function unknown(key: string, hinted: ReadonlySet<string>, own: readonly string[], what = 'parameter'): AppError {
   const name = /^[^[]*/.exec(key)![0]
-  const meant = known.has(name)
+  const meant = hinted.has(name)
     ? name
     : [synonyms.get(name.toLowerCase()), nearName(name, [...readListParameters, 'cache', ...own])].find(
-        (one) => one !== undefined && known.has(one),
+        (one) => one !== undefined && hinted.has(one),
       )
-  const isColumn = known.has('filter') && /^\w+$/.test(name)
+  const isColumn = hinted.has('filter') && /^\w+$/.test(name)
   const hint = meant ?? (isColumn ? `filter={"${name.slice(0, 64)}": …}` : undefined)
   return new AppError(400, 'Invalid query parameters', {
     code: 'UNKNOWN_PARAMETER',

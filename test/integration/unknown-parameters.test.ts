@@ -49,6 +49,15 @@ describe('a parameter of one value', () => {
 
 describe('an unknown parameter', () => {
   it.each([
+    ['/estimates?x=1', 'unknown parameter "x"'],
+    ['/estimates?where={}', 'unknown parameter "where"'],
+    ['/estimates?collection=job', 'unknown parameter "collection": did you mean collections?'],
+  ])('of a route that is no list proposes what has an effect there: %s', async (path, details) => {
+    const { status, body } = await api.admin('GET', path)
+    expect([status, body.error.code, body.error.details]).toEqual([400, 'UNKNOWN_PARAMETER', details])
+  })
+
+  it.each([
     ['filters={"status":"done"}', 'unknown parameter "filters": did you mean filter?'],
     ['where={"status":"done"}', 'unknown parameter "where": did you mean filter?'],
     ['status=done', 'unknown parameter "status": did you mean filter={"status": …}?'],
