@@ -14,6 +14,8 @@ type Shape = {
 /**
  * A value that a shape describes: its own example, or one made from those of its parts.
  *
+ * A member with an empty list of examples comes in other answers: the example has none.
+ *
  * @throws {Error} naming the part that has none
  */
 export function exampleOf(schema: TSchema, place = ''): unknown {
@@ -24,7 +26,9 @@ export function exampleOf(schema: TSchema, place = ''): unknown {
   if (shape.anyOf !== undefined) return exampleOf(shape.anyOf[0]!, place)
   if (shape.properties !== undefined)
     return Object.fromEntries(
-      Object.entries(shape.properties).map(([name, member]) => [name, exampleOf(member, `${place}/${name}`)]),
+      Object.entries(shape.properties)
+        .map(([name, member]) => [name, exampleOf(member, `${place}/${name}`)] as const)
+        .filter(([, example]) => example !== undefined),
     )
   if (shape.type === 'array' && shape.items !== undefined) return [exampleOf(shape.items, `${place}/0`)]
   if (shape.type === 'boolean') return true

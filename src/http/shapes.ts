@@ -223,6 +223,10 @@ export const Row = Type.Record(Type.String(), Type.Unknown(), {
   examples: [{ id: '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', name: 'Analytical engine', price: 1200 }],
 })
 
+/** A row of one collection of the system, as the example shows it. */
+export const RowOf = (example: Readonly<Record<string, unknown>>) =>
+  Type.Record(Type.String(), Type.Unknown(), { examples: [example] })
+
 /** The answer about something that is gone. */
 export const Deleted = Type.Object({ deleted: Type.Literal(true) })
 

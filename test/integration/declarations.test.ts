@@ -127,6 +127,21 @@ describe('every route', () => {
     expect([status, body.error_description]).toEqual([400, expect.stringContaining('redirect_uris: expected')])
   })
 
+  it('shows no answer as its example that both signs in and asks for something first', () => {
+    const wrong = findings(({ response = {} }) => {
+      const shown = Object.entries(response).flatMap(([status, shape]) =>
+        status === '200' || status === '201' ? [exampleOf(shape)] : [],
+      )
+      const isBoth = (one: unknown) =>
+        typeof one === 'object' &&
+        one !== null &&
+        'token' in one &&
+        ('twoFactorRequired' in one || 'requiresEmailVerification' in one)
+      return shown.some(isBoth) ? 'signs in and does not' : undefined
+    })
+    expect(wrong).toEqual([])
+  })
+
   it('declares a summary, a tag, and what it answers', () => {
     const missing = findings(({ summary, tags, response }) => {
       const lacks = [

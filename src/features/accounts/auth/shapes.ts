@@ -4,7 +4,7 @@ import { Type } from '../../../adapters/typebox.ts'
 import type { Configuration } from '../../../config/config.ts'
 import { AppError } from '../../../errors.ts'
 import { type Declaration, type DeclaredOptions, route, type Tag } from '../../../http/route.ts'
-import { Anything, Count, Filled, Id, NullableId, NullableText, OneOf, Row, Text } from '../../../http/shapes.ts'
+import { Anything, Count, Filled, Id, NullableId, NullableText, OneOf, RowOf, Text } from '../../../http/shapes.ts'
 import { withoutLastSlashes } from '../../../language/text.ts'
 import type { LinkOrCode } from '../../messaging/mail/mail.ts'
 import type { CurrentSettings } from '../../settings/settings.ts'
@@ -307,6 +307,11 @@ export const authRoute = <const D extends Declaration>(declaration: D, options: 
  * The answers of the endpoints. They are serialised by these shapes, so a member that is not named here cannot leave.
  */
 
+const exampleId = '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44'
+const person = { id: exampleId, email: 'ada@example.com', firstName: 'Ada', lastName: 'Lovelace' }
+/** Not in the example of an answer: it comes in another one. */
+const otherwise = { examples: [] }
+
 const PersonShape = Type.Object({
   id: Id(),
   email: NullableText('ada@example.com'),
@@ -317,7 +322,7 @@ const PersonShape = Type.Object({
 const RoleShape = Type.Object({
   id: Id(),
   name: Text('user'),
-  description: NullableText('Everybody who has registered'),
+  description: NullableText('Registered users'),
   isTenantSpecific: Type.Boolean(),
   canInviteRoleIds: Anything([]),
   app_access: Anything(null),
@@ -344,7 +349,7 @@ const SignedInMembers = {
   user: PersonShape,
   role: RoleShape,
   permissions: Type.Array(PermissionShape),
-  tenant: Type.Union([Row, Type.Null()]),
+  tenant: Type.Union([RowOf({ id: exampleId, name: 'Analytical Engines' }), Type.Null()]),
 }
 
 /**
@@ -356,9 +361,9 @@ export const SignedInShape = Type.Object({
   token: Type.Optional(sessionToken),
   authMode: Type.Optional(AuthModeShape),
   ...Type.Partial(Type.Object(SignedInMembers)).properties,
-  twoFactorRequired: Type.Optional(Type.Literal(true)),
-  twoFactorToken: Type.Optional(Text('0f3a5d1f0c2b7e44')),
-  code: Type.Optional(Type.Literal('TWO_FACTOR_REQUIRED')),
+  twoFactorRequired: Type.Optional(Type.Literal(true, otherwise)),
+  twoFactorToken: Type.Optional(Text('0f3a5d1f0c2b7e44', otherwise)),
+  code: Type.Optional(Type.Literal('TWO_FACTOR_REQUIRED', otherwise)),
 })
 
 /** The same without a session: until the address is verified, or where no answer may tell whether it was known. */
@@ -366,12 +371,12 @@ export const RegisteredShape = Type.Object({
   message: Text('User registered successfully'),
   token: Type.Optional(sessionToken),
   authMode: Type.Optional(AuthModeShape),
-  requiresEmailVerification: Type.Optional(Type.Boolean()),
+  requiresEmailVerification: Type.Optional(Type.Boolean(otherwise)),
   ...Type.Partial(Type.Object(SignedInMembers)).properties,
 })
 
 export const MeShape = Type.Object({
-  user: Row,
+  user: RowOf({ ...person, emailVerified: true, phone: null, language: null }),
   role: RoleShape,
   permissions: Type.Array(PermissionShape),
   tenant: NullableId(),

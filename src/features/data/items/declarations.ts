@@ -1,7 +1,7 @@
 import type { TProperties, TSchema } from 'typebox'
 import { Type } from '../../../adapters/typebox.ts'
 import { route } from '../../../http/route.ts'
-import { Count, Id, Names, Nothing, OneOf, type Representing, Row, Text } from '../../../http/shapes.ts'
+import { Count, Id, Names, Nothing, OneOf, type Representing, Row, type RowOf, Text } from '../../../http/shapes.ts'
 
 /**
  * Parameters and answers of the routes of items, for their declarations. Parameters have many spellings
@@ -159,14 +159,18 @@ const AllWrittenShape = Type.Object({ data: Type.Array(Type.Union([Key, Row])) }
 
 const ItemShape = Type.Object({ data: Row })
 
-export const ItemsShape = Type.Object({
-  data: Type.Array(Row),
+const page = {
   totalCount: optional(Count(42, { description: 'How many rows there are on all pages, where it is counted.' })),
   nextCursor: optional(
     Type.Union([Text('eyJ2IjoxfQ'), Type.Null()], { description: 'Where the list is read by cursor.' }),
   ),
   changesCursor: optional(Text('eyJ4IjoxfQ', { description: 'Where `?changesCursor` asks for one.' })),
-})
+}
+
+export const ItemsShape = Type.Object({ data: Type.Array(Row), ...page })
+
+/** A list of rows of one collection of the system. */
+export const itemsOf = (row: ReturnType<typeof RowOf>) => Type.Object({ data: Type.Array(row), ...page })
 
 const tag = 'Items'
 const written = (represents: NonNullable<Representing['represents']>) =>

@@ -38,6 +38,7 @@ export {
   ImportedShape,
   ItemParams,
   ItemsShape,
+  itemsOf,
   Key,
   ListQuery,
   ReadQuery,

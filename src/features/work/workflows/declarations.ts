@@ -1,7 +1,7 @@
 import { Type } from '../../../adapters/typebox.ts'
 import { type Declaration, route } from '../../../http/route.ts'
-import { Anything, Count, Id, Nothing, NullableText, OneOf, Row, Text } from '../../../http/shapes.ts'
-import { ItemsShape, ListQuery, ReadQuery, WrittenShape } from '../../data/items/items.ts'
+import { Anything, Count, Id, Nothing, NullableText, OneOf, RowOf, Text } from '../../../http/shapes.ts'
+import { itemsOf, ListQuery, ReadQuery, WrittenShape } from '../../data/items/items.ts'
 
 /** Parameters and answers of the routes of workflows. */
 
@@ -29,14 +29,19 @@ const WorkflowRow = Type.Record(Type.String(), Type.Unknown(), {
     },
   ],
 })
-const ItemShape = Type.Object({ data: Row })
+const StoredWorkflow = RowOf({ id: 'orders-approve', name: 'Approve orders', status: 'draft', trigger_type: 'manual' })
+const Execution = RowOf({
+  ...{ id: '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', workflow_Id: 'orders-approve', status: 'completed' },
+  ...{ startedAt: '2026-03-14T09:26:53.589Z', completedAt: '2026-03-14T09:26:54.012Z' },
+})
+const ExecutedNode = RowOf({ nodeId: 'node-1', nodeType: 'condition', status: 'success', durationMs: 3 })
 
 export const listRoute = route({
   ...dynamic,
   summary: 'List workflows',
   scope: 'read',
   query: ListQuery,
-  response: { 200: ItemsShape, 304: Nothing },
+  response: { 200: itemsOf(StoredWorkflow), 304: Nothing },
 })
 export const readRoute = route({
   ...dynamic,
@@ -44,7 +49,7 @@ export const readRoute = route({
   scope: 'read',
   params: ofOne,
   query: ReadQuery,
-  response: { 200: ItemShape, 304: Nothing },
+  response: { 200: Type.Object({ data: StoredWorkflow }), 304: Nothing },
 })
 export const createRoute = route({
   ...dynamic,
@@ -97,7 +102,7 @@ const WorkflowFile = Type.Object({
   message: Text('Exported 1 workflow(s)'),
   version: Text('1.0'),
   exportedAt: Text('2026-03-14T09:26:53.589Z'),
-  workflows: Type.Array(Row),
+  workflows: Type.Array(StoredWorkflow),
 })
 export const exportRoute = declared({
   summary: 'Export workflows',
@@ -121,7 +126,7 @@ const ImportQuery = Type.Object({
   overwrite: Type.Optional(Text('true', { description: 'Changes those that there are already.' })),
 })
 const ImportBody = Type.Object({
-  workflows: Type.Array(Row, {
+  workflows: Type.Array(StoredWorkflow, {
     examples: [[{ id: 'orders-approve', name: 'Approve orders' }]],
     description: 'As an export has them; those with a known id are changed with `overwrite` only.',
   }),
@@ -201,7 +206,9 @@ export const testRoute = declared({
     'At most 30 seconds, with all its effects; also one that is not active. `message` says whether it completed, failed, was cancelled or still runs.',
   params: ofOne,
   body: Type.Object({ triggerData: Type.Optional(triggerData), saveExecution: Type.Optional(Type.Boolean()) }),
-  response: { 200: Type.Object({ message: Text('Workflow test completed'), execution: Row, result: Anything({}) }) },
+  response: {
+    200: Type.Object({ message: Text('Workflow test completed'), execution: Execution, result: Anything({}) }),
+  },
 })
 export const nodeRoute = declared({
   summary: 'Execute one node',
@@ -218,14 +225,14 @@ export const executionsRoute = route({
   description: 'The newest first.',
   params: ofOne,
   query: ListQuery,
-  response: { 200: ItemsShape },
+  response: { 200: itemsOf(Execution) },
 })
 export const executionRoute = route({
   ...dynamic,
   summary: 'Read an execution with its nodes',
   scope: 'read',
   params: ofExecution,
-  response: { 200: ItemShape },
+  response: { 200: Type.Object({ data: Execution }) },
 })
 export const logsRoute = route({
   ...dynamic,
@@ -233,7 +240,7 @@ export const logsRoute = route({
   scope: 'read',
   params: ofExecution,
   query: ListQuery,
-  response: { 200: ItemsShape },
+  response: { 200: itemsOf(ExecutedNode) },
 })
 export const cancelRoute = declared({
   summary: 'Cancel an execution',
