@@ -125,6 +125,8 @@ export const errors = {
       cause,
     }),
   conflict: (message: string, details?: unknown) => new AppError(409, message, { details }),
+  tableDiffers: (cause: unknown) =>
+    new AppError(500, 'A table differs from its definition', { code: 'TABLE_DIFFERS', cause }),
   unavailable: (message = 'Service temporarily unavailable', cause?: unknown) =>
     new AppError(503, message, { headers: { 'retry-after': '1' }, cause }),
   /**

@@ -168,6 +168,10 @@ async function counted(db: Reader, collection: string, losses: readonly Loss[]):
   const isWhole = (loss: Loss) => Object.keys(loss).length === 1
   const fields = losses.flatMap(({ field }) => field ?? [])
   if (fields.length === 0 && !losses.some(isWhole)) return [...losses]
+  const { there } = await db.one<{ there: boolean }>(
+    sql`select to_regclass(${`public.${quoteName(collection)}`}) is not null as there`,
+  )
+  if (!there) return losses.map((loss) => (isWhole(loss) ? { ...loss, rows: 0 } : loss))
   const counts = fields.map((field, i) => `, count(${quoteName(field)}) as "${i}"`).join('')
   const row = await db.one<Record<string, string | number>>(
     rawQuery(`select count(*) as rows${counts} from ${quoteName(collection)}`),

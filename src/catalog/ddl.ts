@@ -151,8 +151,9 @@ function createTableSql(collection: Collection): string[] {
   ]
 }
 
+/** What SQL from outside has dropped already must not keep a definition from going. */
 function dropTableSql(collection: Collection): string[] {
-  return [...dropLogTriggersSql(collection.name), `drop table ${quoteName(collection.name)}`]
+  return [...dropLogTriggersSql(collection.name), `drop table if exists ${quoteName(collection.name)}`]
 }
 
 /** Rows of a many-to-any junction that point at a collection which is being dropped. */
@@ -292,7 +293,7 @@ function addForeignKeySql(collection: Collection, relation: Relation): string {
 }
 
 function dropForeignKeySql(collection: Collection, relation: Relation): string {
-  return `alter table ${quoteName(collection.name)} drop constraint ${foreignKeyName(collection, relation)}`
+  return `alter table if exists ${quoteName(collection.name)} drop constraint if exists ${foreignKeyName(collection, relation)}`
 }
 
 function foreignKeyName(collection: Collection, relation: Relation): string {

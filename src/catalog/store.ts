@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import { isMismatch, isStalePlan } from '../db/errors.ts'
+import { isMismatch, isNameMissing, isStalePlan } from '../db/errors.ts'
 import type { Listener } from '../db/listener.ts'
 import { inRounds } from '../db/rounds.ts'
 import { type Reader, sql } from '../db/sql.ts'
@@ -76,7 +76,8 @@ const attempts = 5
 /**
  * Runs `work` again when it failed for what another process's change of a collection explains: a name this process does
  * not know yet, or a plan of a table that has changed. For the rim, where nothing is committed when that shows and the
- * input can be read again: routes, calls of extensions, requests of sockets. 503 when the changes do not stop.
+ * input can be read again: routes, calls of extensions, requests of sockets. 503 when the changes do not stop,
+ * 500 when there are none and a table or column is missing all the same.
  */
 export async function withFreshCatalog<T>(
   catalog: Pick<CatalogStore, 'current' | 'reloadIfStale'>,
@@ -94,6 +95,7 @@ export async function withFreshCatalog<T>(
       hasChanged ||= now !== version
       if (now === version && !isStale) throw error
       if (attempt < attempts) continue
+      if (!hasChanged && isNameMissing(error)) throw errors.tableDiffers(error)
       // A mismatch that comes with the same collections each time is the statement's own.
       throw isMismatch(error) && !hasChanged ? error : Object.assign(errors.unavailable(), { cause: error })
     }

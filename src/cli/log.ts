@@ -174,7 +174,7 @@ export const verify: Command = async (args) => {
   if (!seals) {
     const results = await onInstallation((env) => verifyTablesOf(parseInstallation(env)))
     process.stdout.write(json ? asJson(results) : report(results))
-    return results.some(({ different }) => different > 0) ? 1 : 0
+    return results.some(({ different, problem }) => different > 0 || problem !== undefined) ? 1 : 0
   }
   const trust = { keys: (key ?? []).map(toKey), heads: head === undefined ? [] : headsIn(head) }
   const result = await onInstallation((env) => verifySealsOf(parseInstallation(env, { secretKey: true }), trust))
@@ -201,7 +201,10 @@ export function report(results: readonly Verification[]): string {
       `${collection} ${entityId}: ${kind} ${fields.join(', ')}`.trimEnd(),
     ),
   )
-  return [format(header), ...lines.map(format), ...differences, ''].join('\n')
+  const problems = results.flatMap(({ collection, problem }) =>
+    problem === undefined ? [] : [`${collection}: ${problem}`],
+  )
+  return [format(header), ...lines.map(format), ...differences, ...problems, ''].join('\n')
 }
 
 /** The findings first, then how much could be proven. */

@@ -198,9 +198,9 @@ async function writeKeys(file: string, keys: Keys): Promise<void> {
 /** As log:verify and files:verify. */
 async function verified({ config }: BackupHost): Promise<number> {
   const tables = await verifyTablesOf(config)
-  const wrong = tables.filter(({ different }) => different > 0)
-  for (const { collection, different } of wrong)
-    process.stderr.write(`${collection}: ${different} rows are not what the log says\n`)
+  const wrong = tables.filter(({ different, problem }) => different > 0 || problem !== undefined)
+  for (const { collection, different, problem } of wrong)
+    process.stderr.write(`${collection}: ${problem ?? `${different} rows are not what the log says`}\n`)
   let differences = 0
   await withRuntime(async (runtime) => {
     const found = await verifyFiles(runtime, { hashes: true })

@@ -17,6 +17,12 @@ export function isStalePlan(error: unknown): boolean {
   return state === '0A000' || state === '42703' || state === '42P01' || state === '42704' || isMismatch(error)
 }
 
+/** There is no such table or column. */
+export function isNameMissing(error: unknown): boolean {
+  const state = sqlState(error)
+  return state === '42P01' || state === '42703'
+}
+
 /**
  * A value, an operator or a key of ON CONFLICT does not fit the columns: another process has changed their types or constraints,
  * or the statement was never right, and then it fails in the same way once the catalog is fresh.

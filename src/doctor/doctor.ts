@@ -36,6 +36,7 @@ import {
   checkRetention,
   checkSealFile,
   checkSeals,
+  checkTables,
   isSetUp,
 } from './installation.ts'
 import { checkSealed } from './sealed.ts'
@@ -126,6 +127,7 @@ async function examineInstallation(db: Database, config: Config, now: () => numb
     ['registration', () => checkRegistration(db, config)],
     ['extension', () => checkExtensions(db, config)],
     ['sealed values', () => checkSealed(db, config)],
+    ['tables', () => checkTables(db, config)],
     ['definitions', () => checkDefinitions(db, config)],
     ['realtime by WAL', () => checkPublication(db, wantsWal)],
     ['log partitions', () => checkPartitions(db)],

@@ -6,6 +6,7 @@ import { compileCatalog } from '../catalog/compile.ts'
 import { switchOf } from '../catalog/fields.ts'
 import { logSchema, logTable } from '../catalog/log-triggers.ts'
 import { readDefinitions } from '../catalog/store.ts'
+import { lackInWords, tableLacks } from '../catalog/tables.ts'
 import type { Config } from '../config/config.ts'
 import { readSetupFacts, rightsLack } from '../db/needs.ts'
 import { quoteName, type Reader, rawQuery, sql } from '../db/sql.ts'
@@ -265,6 +266,20 @@ export async function checkRetention(db: Reader, { log }: Config): Promise<Findi
     'log retention',
     `${reach}, but only ${log.auditRetentionDays} are wanted`,
     'run npx daybook worker log-cleanup; what keeps it from its work is at GET /ops/jobs?queue=audit-log-cleanup',
+  )
+}
+
+/** Tables that SQL from outside has changed: every request about them fails. */
+export async function checkTables(db: Reader, { tenancy }: Config): Promise<Finding[]> {
+  const catalog = compileCatalog(await readDefinitions(db), { multiTenant: tenancy.enabled })
+  const lacks = await tableLacks(db, catalog)
+  if (lacks.length === 0) return [ok('tables', `${catalog.collections.size} collections have their tables and columns`)]
+  return lacks.map((lack) =>
+    problem(
+      'tables',
+      `${lack.collection} differs from its definition: ${lackInWords(lack)}`,
+      'bring the table back to its definition by SQL, or delete the definition by DELETE /schemas/{collection}',
+    ),
   )
 }
 

@@ -144,11 +144,17 @@ describe('verifyLog', () => {
     await writer.end()
   })
 
+  it('says which table is missing', async () => {
+    const missing = catalogOf(collectionOf('missing', { id: { kind: 'integer' } }))
+    expect(await verifyLog(db, missing)).toMatchObject([
+      { collection: 'missing', rows: 0, problem: 'its table is missing' },
+    ])
+  })
+
   it('passes over collections that are not logged and leaves no transaction open', async () => {
     expect(await verifyLog(db, catalogOf({ ...notes, logged: false }))).toEqual([])
-    await expect(verifyLog(db, catalogOf(collectionOf('missing', { id: { kind: 'integer' } })))).rejects.toThrow(
-      'missing',
-    )
+    const unreadable = { ...notes, primaryKey: { ...notes.primaryKey, name: 'nothing' } }
+    await expect(verifyLog(db, catalogOf(unreadable))).rejects.toThrow('nothing')
     await db.query('insert into notes values (1)')
   })
 })

@@ -169,12 +169,12 @@ describe('relations, indexes and constraints', () => {
 
   it('go before what they stand on', () => {
     expect(changes({ child, parent }, {})).toEqual([
-      'alter table "child" drop constraint "child_parent_Id_fkey"',
-      'drop table "child"',
-      'drop table "parent"',
+      'alter table if exists "child" drop constraint if exists "child_parent_Id_fkey"',
+      'drop table if exists "child"',
+      'drop table if exists "parent"',
     ])
     expect(changes({ child, parent }, { child: { fields: {} }, parent })).toEqual([
-      'alter table "child" drop constraint "child_parent_Id_fkey"',
+      'alter table if exists "child" drop constraint if exists "child_parent_Id_fkey"',
       'drop index if exists "child_parent_Id_fk"',
       'alter table "child" drop column "parent_Id"',
     ])
@@ -248,7 +248,7 @@ describe('relations, indexes and constraints', () => {
         { parent, other: parent, link: junction(['parent', 'other']) },
         { other: parent, link: junction(['other']) },
       ),
-    ).toEqual([`delete from "link" where "collection" = 'parent'`, 'drop table "parent"'])
+    ).toEqual([`delete from "link" where "collection" = 'parent'`, 'drop table if exists "parent"'])
   })
 
   it('refuse another target of stored keys', () => {
