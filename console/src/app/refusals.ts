@@ -15,6 +15,8 @@ const adviceFor: Readonly<Record<string, string>> = {
   FRESH_PROOF_REQUIRED: 'Sign in again, then repeat this within a few minutes.',
   FRESH_PROOF_REFUSED: 'Check the password or the code, then try again.',
   SESSION_ENDED: 'Sign in again in another tab, then repeat this here: what you have typed stays.',
+  SESSION_CHANGED:
+    'Nothing was sent, and what you have typed stays. Switch back in the other tab and repeat it, or reload this page to go on as who you are now.',
   HISTORY_GONE: 'Choose a later moment: the log does not reach so far back.',
   '401': 'Sign in again.',
   '404': 'It may have been deleted or renamed. Go back to the list.',

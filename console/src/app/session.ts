@@ -1,6 +1,6 @@
 import { queryOptions, useSuspenseQuery } from '@tanstack/react-query'
 import { DaybookError } from '../../../clients/client.ts'
-import { client, queryClient } from './client.ts'
+import { client, isShown, queryClient, showNobody } from './client.ts'
 
 /** The user who is signed in. */
 export type Me = {
@@ -38,15 +38,21 @@ type MeAnswer = {
 
 async function readMe(): Promise<Me | null> {
   try {
-    return meOf(await client.request<MeAnswer>('/auth/me'))
+    return shownOf(meOf(await client.request<MeAnswer>('/auth/me')))
   } catch (error) {
     if (!(error instanceof DaybookError)) throw error
     // A page of somebody who was signed in stays as it is, with what is typed there.
     if (error.status === 401 && !queryClient.getQueryData(['me'])) return null
     if (error.status !== 403) throw error
     // Somebody whose role may not read accounts, not even their own.
-    return meOf(await client.request<MeAnswer>('/auth/check'))
+    return shownOf(meOf(await client.request<MeAnswer>('/auth/check')))
   }
+}
+
+/** What is typed was meant for the user and the tenant that the page has shown so far: it goes on showing them. */
+function shownOf(me: Me): Me {
+  if (isShown(me.id, me.tenantId)) return me
+  throw new Error('You are signed in as another user or at another tenant by now')
 }
 
 function meOf({ user, role, permissions, tenant }: MeAnswer): Me {
@@ -95,6 +101,7 @@ export const tenantsQuery = queryOptions({
 
 /** Everything that was read belongs to whoever was signed in. A page that is still shown would read it again. */
 export function forgetEverything(): void {
+  showNobody()
   queryClient.removeQueries({ predicate: ({ queryKey }) => queryKey[0] !== 'info' })
 }
 

@@ -4,6 +4,7 @@ import { lazy, Suspense, useEffect, useState } from 'react'
 import { IconButton, looks } from '../ui/button.tsx'
 import { Drawer } from '../ui/dialog.tsx'
 import { Loading } from '../ui/states.tsx'
+import { OtherSession } from './other-session.tsx'
 import { PreviewBanner } from './preview.tsx'
 import styles from './shell.module.css'
 import { ShortcutHelp, useShortcuts } from './shortcuts.tsx'
@@ -57,6 +58,7 @@ export function Shell() {
       </Drawer>
       <main id="main" className={styles.main} tabIndex={-1} key={path.split('/').slice(0, 3).join('/')}>
         <PreviewBanner />
+        <OtherSession />
         <Suspense fallback={<Loading />}>
           <Outlet />
         </Suspense>
