@@ -125,11 +125,14 @@ function hasSameIds(batch: readonly unknown[]): boolean {
  */
 function withoutCancelled(body: unknown): unknown {
   if (!Array.isArray(body)) return body
-  const isCancel = (message: unknown): message is Message =>
-    isMessage(message) && message.method === 'notifications/cancelled'
-  const cancelled = (id: unknown, from: number) =>
-    body.slice(from).some((message) => isCancel(message) && message.params?.requestId === id)
-  return body.filter((message, at) => !isMessage(message) || message.id === undefined || !cancelled(message.id, at + 1))
+  const cancelledAt = new Map(
+    body.flatMap((message, at) =>
+      isMessage(message) && message.method === 'notifications/cancelled' ? [[message.params?.requestId, at]] : [],
+    ),
+  )
+  return body.filter(
+    (message, at) => !isMessage(message) || message.id === undefined || (cancelledAt.get(message.id) ?? -1) < at,
+  )
 }
 
 async function serverOf(toolbox: Toolbox, era: 'legacy' | 'modern') {
