@@ -198,7 +198,7 @@ it('finds the embedded database by every command, with neither address nor key i
 it('shows its commands to who asks for them', async () => {
   const { code, lines } = await run(['--help'])
   expect({ code, first: lines[0] }).toEqual({ code: 0, first: 'Usage:' })
-  expect(lines.join('\n')).toMatch(/daybook erase +erases the images/)
+  expect(lines.join('\n')).toMatch(/daybook erase +erases the recorded values/)
 })
 
 it.each<[args: string[], says: string]>([
