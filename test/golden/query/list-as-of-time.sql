@@ -1,5 +1,30 @@
 with "$since0" as materialized (
-  select distinct on (e."entityId") e."entityId" as id, case when e.changes ? 'erased' then null when e.action = 'update' then (e.changes->'after') || (e.changes->'before') else e.changes->'before' end as image
+  select distinct on (e."entityId") e."entityId" as id, ((case when e.changes ? 'erased' then null when e.action = 'update' then (e.changes->'after') || (e.changes->'before') else e.changes->'before' end) - array(
+      select d.key
+      from jsonb_each_text(coalesce((
+            select jsonb_object_agg(g.name, g.position)
+            from (
+
+              select was.name, max(s.position) as position
+              from public."svc_AuditLog" s
+      cross join lateral (
+                select case when not f.value ? 'relType' then f.key when f.value->>'relType' = 'BelongsTo' then coalesce(f.value->>'foreignKey', f.key || '_Id') end as name
+
+                from jsonb_each(s.changes->'before'->'schema'->'fields') f except
+                select case when not f.value ? 'relType' then f.key when f.value->>'relType' = 'BelongsTo' then coalesce(f.value->>'foreignKey', f.key || '_Id') end as name
+
+                from jsonb_each(s.changes->'after'->'schema'->'fields') f) was
+
+              where s.entity = 'svc_SchemaDefinition'
+              and s."entityId" = 'notes'
+              and s.type = 'data'
+              and s.action = 'update'
+
+              and s.changes->'before' ? 'schema'
+              and was.name is not null
+
+              group by was.name) g), '{}')) d
+      where d.value::bigint > e.position)) as image
   from public."svc_AuditLog" e
 
   where e.entity = 'notes'
@@ -26,7 +51,41 @@ with "$since0" as materialized (
       from public."notes" "svc$row"
       where false), s.image) r
   where s.image is not null), "$since1" as materialized (
-  select distinct on (e."entityId") e."entityId" as id, case when e.changes ? 'erased' then null when e.action = 'update' then (e.changes->'after') || (e.changes->'before') else e.changes->'before' end as image
+  select distinct on (e."entityId") e."entityId" as id, ((case when e.changes ? 'erased' then null when coalesce(e.changes->'before'->'deletedAt', e.changes->'after'->'deletedAt') <> 'null'
+
+      and exists (
+        select
+        from public."svc_AuditLog" d
+        where d.type = 'data'
+        and d.entity = 'svc_SchemaDefinition'
+        and d."entityId" = 'users'
+
+        and d.changes->'before'->'schema'->>'paranoid' = 'true') then null when e.action = 'update' then (e.changes->'after') || (e.changes->'before') else e.changes->'before' end) - array(
+      select d.key
+      from jsonb_each_text(coalesce((
+            select jsonb_object_agg(g.name, g.position)
+            from (
+
+              select was.name, max(s.position) as position
+              from public."svc_AuditLog" s
+      cross join lateral (
+                select case when not f.value ? 'relType' then f.key when f.value->>'relType' = 'BelongsTo' then coalesce(f.value->>'foreignKey', f.key || '_Id') end as name
+
+                from jsonb_each(s.changes->'before'->'schema'->'fields') f except
+                select case when not f.value ? 'relType' then f.key when f.value->>'relType' = 'BelongsTo' then coalesce(f.value->>'foreignKey', f.key || '_Id') end as name
+
+                from jsonb_each(s.changes->'after'->'schema'->'fields') f) was
+
+              where s.entity = 'svc_SchemaDefinition'
+              and s."entityId" = 'users'
+              and s.type = 'data'
+              and s.action = 'update'
+
+              and s.changes->'before' ? 'schema'
+              and was.name is not null
+
+              group by was.name) g), '{}')) d
+      where d.value::bigint > e.position)) as image
   from public."svc_AuditLog" e
 
   where e.entity = 'users'
