@@ -301,6 +301,8 @@ it('checks, saves, executes and cancels workflows', async () => {
     'svc_WorkflowExecution update svc_cancel_workflow_execution',
     'svc_WorkflowExecution create svc_retry_workflow_execution',
     'svc_Workflow update svc_delete_workflow',
+    // The execution that it was still to begin is cancelled with it.
+    'svc_WorkflowExecution update svc_delete_workflow',
   ])
   const { tools: offered } = await client.listTools()
   const isDestructive = (name: string) => offered.find((tool) => tool.name === name)!.annotations!.destructiveHint

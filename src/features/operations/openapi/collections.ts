@@ -130,11 +130,8 @@ function writtenRelation(relation: Relation, target: Collection | undefined, of:
       ...orNull(row),
       description: `The key of a row of ${relation.target}, or a row; may stand for \`${relation.foreignKey}\`.`,
     }
-  const list = { type: 'array', items: row }
-  if (of === 'new') return { anyOf: [list, { type: 'null' }], description: `Rows of ${relation.target} or their keys.` }
-  const description = `Rows of ${relation.target} or their keys: a list replaces all, \`{create, update, delete}\` changes some.`
-  const some = { type: 'object', properties: { create: list, update: list, delete: { type: 'array', items: key } } }
-  return { anyOf: [list, some, { type: 'null' }], description }
+  const description = `Rows of ${relation.target} or their keys${of === 'new' ? '' : ': those of the list replace all'}.`
+  return { type: 'array', items: row, description }
 }
 
 function describedAs({ definition, name }: Collection): Json {
