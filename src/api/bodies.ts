@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { AppError } from '../errors.ts'
 import type { App } from '../http/http.ts'
-import { decodeText, excessOf, keepable } from '../http/json-values.ts'
+import { bodyParser, decodeText, excessOf } from '../http/json-values.ts'
 
 /**
  * JSON bodies: empty ones count as absent, because clients send `Content-Type: application/json` on requests without a
@@ -12,15 +12,7 @@ import { decodeText, excessOf, keepable } from '../http/json-values.ts'
  * are refused with 400, more than a million values with 413.
  */
 export function acceptJsonBodies(app: App): void {
-  const parser = app.getDefaultJsonParser('error', 'ignore')
-  const parse = (request: FastifyRequest, text: string): ParseResult => {
-    let outcome: ParseResult = { error: null, value: undefined }
-    // It answers at once, and takes what its callback throws for a fault of the text.
-    parser(request, text, (error, value) => {
-      outcome = { error, value }
-    })
-    return outcome
-  }
+  const parse = bodyParser(app)
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
     const { error, value } = body.length === 0 ? empty : outcomeOf(body as Buffer, (text) => parse(request, text))
     done(error, value)
@@ -30,15 +22,13 @@ export function acceptJsonBodies(app: App): void {
 type ParseResult = { readonly error: Error | null; readonly value: unknown }
 
 const empty: ParseResult = { error: null, value: undefined }
-const what = 'The request body'
 
-function outcomeOf(body: Buffer, parse: (text: string) => ParseResult): ParseResult {
+function outcomeOf(body: Buffer, parse: (text: string) => unknown): ParseResult {
   try {
-    const text = decodeText(body, what)
+    const text = decodeText(body, 'The request body')
     const excess = excessOf(text)
     if (excess !== undefined) throw excess
-    const { error, value } = parse(text)
-    return { error, value: error === null ? keepable(text, value, what) : value }
+    return { error: null, value: parse(text) }
   } catch (error) {
     return { error: error as Error, value: undefined }
   }

@@ -31,7 +31,7 @@ export function readValue(raw: unknown, type: ValueType, label: string): TypedVa
 
 /** The same without its type, for values of a column that is read many times. */
 export function readParam(raw: unknown, type: ValueType, label: string): ParamValue {
-  if (type.kind === 'json') return readJson(raw)
+  if (type.kind === 'json') return readJson(raw, label)
   return raw === UNRESOLVED ? null : readKind(raw, type, label)
 }
 
@@ -255,9 +255,21 @@ export function readVector(raw: unknown, label: string): string {
 }
 
 /** JSON text; null when a variable in it has no value, so that the test matches nothing. */
-function readJson(raw: unknown): string | null {
-  return hasUnresolved(raw) ? null : JSON.stringify(raw ?? null)
+function readJson(raw: unknown, label: string): string | null {
+  if (hasUnresolved(raw)) return null
+  const text = JSON.stringify(raw ?? null)
+  if (hasNul(text)) throw errors.badQuery(`${label}: ${nulRefused}`)
+  return text
 }
+
+/** Whether JSON text has a NUL in a string or a key, which PostgreSQL has no place for. */
+export const hasNul = (json: string): boolean => json.includes('\\u0000') && escapedNul.test(json)
+
+/** Of the backslashes before it each escapes the next. */
+const escapedNul = /(?<!\\)(?:\\\\)*\\u0000/
+
+/** The words for a NUL, after the name of the field that has it. */
+export const nulRefused = 'NUL characters are not allowed'
 
 /** Whether a value has a variable without a value anywhere in it. */
 export function hasUnresolved(value: unknown): boolean {
@@ -272,7 +284,7 @@ export function guardScalar(parameter: string, value: unknown): void {
     throw errors.badQuery(`${parameter}: numbers must be finite`)
   }
   if (typeof value === 'string' && value.includes('\0')) {
-    throw errors.badQuery(`${parameter}: NUL characters are not allowed`)
+    throw errors.badQuery(`${parameter}: ${nulRefused}`)
   }
   if (typeof value === 'string' && !value.isWellFormed()) {
     throw errors.badQuery(`${parameter}: text must be valid Unicode`)

@@ -300,8 +300,10 @@ const problemsOfValues: Readonly<Record<string, string>> = {
   '22007': 'A text cannot be read as a date or time',
   '22008': 'A date or time is out of range',
   '22012': 'Division by zero',
+  '22021': 'NUL characters are not allowed',
   '2201B': 'A regular expression is malformed',
   '22P02': 'A text cannot be read as the type that it is for',
+  '22P05': 'NUL characters are not allowed',
 }
 
 function unavailable(cause: unknown): AppError {

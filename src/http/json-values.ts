@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import { createHash, type Hash } from 'node:crypto'
-import type { FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { AppError, errors } from '../errors.ts'
 import { hasLongNumber, parseLong, writeJson } from '../language/exact-json.ts'
 
@@ -24,6 +24,39 @@ export function keepable(text: string, value: unknown, what: string): unknown {
   const refusal = mayBeUnkeepable(text) ? unkeepable(value, what) : undefined
   if (refusal !== undefined) throw refusal
   return hasLongNumber(text) ? parseLong(text) : value
+}
+
+/**
+ * A parser of the JSON text of bodies. Throws (400) for what is no JSON, for a key that would reach a prototype and for what
+ * cannot be kept.
+ */
+export function bodyParser(app: Pick<FastifyInstance, 'getDefaultJsonParser'>) {
+  const parser = app.getDefaultJsonParser('error', 'ignore')
+  return (request: FastifyRequest, text: string): unknown => {
+    let outcome: { readonly error: Error | null; readonly value?: unknown } | undefined
+    // It answers at once, and takes what its callback throws for a fault of the text.
+    parser(request, text, (error, value) => {
+      outcome = { error, value }
+    })
+    if (outcome?.error) throw isJson(text) ? forbiddenKey(outcome.error) : outcome.error
+    return keepable(text, outcome?.value, 'The request body')
+  }
+}
+
+/** The parser has the same words for what is no JSON and for the one key that it refuses. */
+const forbiddenKey = (cause: Error): AppError =>
+  new AppError(400, 'The request body has the key "__proto__", which is not allowed', {
+    code: 'FORBIDDEN_KEY',
+    cause,
+  })
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text)
+    return true
+  } catch {
+    return false
+  }
 }
 
 /** The refusal of a value whose text is gone; undefined where it can be kept. Binary parts are not JSON's. */

@@ -100,6 +100,38 @@ it('keeps text of every plane, and numbers to the largest', async () => {
   expect(row).toEqual(JSON.parse(json))
 })
 
+it('names what it refuses: a key that would reach a prototype, and the field that has a NUL', async () => {
+  const position = await api.position()
+  const refusal = async (method: string, url: string, json: string) => {
+    const { status, body } = await send(method, url, json)
+    return [status, body.error.code, body.error.message]
+  }
+  const proto = [400, 'FORBIDDEN_KEY', 'The request body has the key "__proto__", which is not allowed']
+  for (const json of ['{"data":{"__proto__":1}}', '{"data":{"a":[{"__pr\\u006fto__":{}}]}}']) {
+    expect(await refusal('POST', '/items/thing', json)).toEqual(proto)
+    expect(await refusal('POST', '/items/thing/bulk', `[${json}]`)).toEqual(proto)
+    expect((await send('POST', '/reports/thing', json)).body.error.details).toBe(proto[2])
+  }
+  expect((await send('POST', '/items/thing', '{"data":"__proto__"')).body.error.message).toBe(
+    'The request body is not valid JSON',
+  )
+  const nul = (field: string) => [
+    400,
+    'VALIDATION_ERROR',
+    `Validation failed: ${field}: NUL characters are not allowed`,
+  ]
+  expect(await refusal('POST', '/items/thing', '{"name":"a\\u0000"}')).toEqual(nul('name'))
+  for (const json of ['{"k":"\\u0000"}', '{"\\u0000":1}', '["\\\\\\u0000"]', '"\\u0000"'])
+    expect(await refusal('POST', '/items/thing', `{"data":${json}}`)).toEqual(nul('data'))
+  const view = { name: 'Mine', page: 'data', collection: 'thing', query: {} }
+  for (const [member, value] of Object.entries({ name: 'a\0', page: '\0a', collection: '\0', query: { a: ['\0'] } })) {
+    expect(await refusal('POST', '/views', JSON.stringify({ ...view, [member]: value }))).toEqual(nul(member))
+  }
+  expect(await api.log(position)).toEqual([])
+  const kept = await send('POST', '/items/thing?fields=data', '{"data":["\\\\u0000"]}')
+  expect([kept.status, kept.body.data.data]).toEqual([201, ['\\u0000']])
+})
+
 it('is refused in a CSV cell and in a query too', async () => {
   for (const cell of ['"{""a"":""\\ud800""}"', '1e400000', '"[1e999]"']) {
     const content = `data\n${cell}\n`

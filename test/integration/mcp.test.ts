@@ -495,6 +495,10 @@ describe('the endpoint', () => {
     for (const path of ['/mcp', '/mcp/stateless']) {
       const { status, body } = await api.anonymous('POST', path, '{"jsonrpc":', { ...json, ...bearer(adminToken) })
       expect([status, body]).toEqual([400, { jsonrpc: '2.0', id: null, error }])
+      const reaching = '{"jsonrpc":"2.0","id":1,"method":"ping","params":{"__proto__":1}}'
+      const refused = await api.anonymous('POST', path, reaching, { ...json, ...bearer(adminToken) })
+      expect([refused.status, refused.body.error.code]).toEqual([400, -32700])
+      expect(refused.body.error.message).toMatch(/ has the key "__proto__", which is not allowed$/)
     }
     expect((await api.anonymous('POST', '/mcp', '{', json)).status).toBe(401)
   })

@@ -242,7 +242,7 @@ describe('a long list', () => {
     [
       'would reach a prototype',
       `[{"__proto__":{"text":"${'x'.repeat(1_100_000)}"}}]`,
-      'The request body is not valid JSON',
+      'The request body has the key "__proto__", which is not allowed',
     ],
     ['is no list', `{"text":"${'x'.repeat(1_100_000)}"}`, 'Request body must be an array'],
   ])('that %s is refused', async (_what, payload, message) => {

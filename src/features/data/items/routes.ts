@@ -4,7 +4,7 @@ import type { Config } from '../../../config/config.ts'
 import { rawQuery } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { type App, actorOf, sendJson } from '../../../http/http.ts'
-import { excessOf, fingerprintList, keepable } from '../../../http/json-values.ts'
+import { bodyParser, excessOf, fingerprintList } from '../../../http/json-values.ts'
 import { breather } from '../../../language/breather.ts'
 import { aloneOrValue } from '../../../language/exact-json.ts'
 import { peek } from '../../../language/text.ts'
@@ -265,18 +265,11 @@ const what = 'The request body'
  * reading: 413. A long list is parsed element by element while it arrives, so that others have their turn meanwhile.
  */
 function acceptBulkBodies(app: App, config: Config): void {
-  const parseJson = app.getDefaultJsonParser('error', 'ignore')
+  const parseBody = bodyParser(app)
   const most = config.overload.bulkItems
   app.removeContentTypeParser('application/json')
   app.addContentTypeParser('application/json', (request, payload, done) => {
-    const parse = (text: string): unknown => {
-      let outcome: { error: Error | null; value?: unknown } | undefined
-      parseJson(request, text, (error, value) => {
-        outcome = { error, value }
-      })
-      if (outcome?.error) throw outcome.error
-      return keepable(text, outcome?.value, what)
-    }
+    const parse = (text: string) => parseBody(request, text)
     readBody(request, payload, { parse, most }).then((body) => done(null, body), done)
   })
 }

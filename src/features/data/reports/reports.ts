@@ -189,6 +189,7 @@ export function reportError(error: unknown): unknown {
   if (state === timedOut) return new AppError(500, failure, { details: tookTooLong, cause: error })
   if (state?.startsWith(dataException)) return malformed('A value does not fit its field', error)
   if (error instanceof AppError && error.status === 403) return forbidden(error)
+  if (error instanceof AppError && error.code === 'FORBIDDEN_KEY') return malformed(error.message, error)
   return isMalformedBody(error) ? malformed('The request body is not valid JSON', error) : error
 }
 
@@ -213,7 +214,7 @@ const malformed = (details: string, cause: unknown) => Object.assign(errors.badQ
 
 const forbidden = (cause: AppError) => new AppError(403, 'Insufficient permissions', { details: cause.message, cause })
 
-/** JSON that the framework could not parse, or that would reach a prototype. */
+/** JSON that the framework could not parse. */
 function isMalformedBody(error: unknown): boolean {
   const { code, statusCode } = error as { code?: unknown; statusCode?: unknown }
   return code === 'FST_ERR_CTP_INVALID_JSON_BODY' || (error instanceof SyntaxError && statusCode === 400)

@@ -3,6 +3,7 @@ import { identified } from '../../../access/principal.ts'
 import type { CurrentAccess } from '../../../access/store.ts'
 import { newId } from '../../../adapters/ids.ts'
 import { Type } from '../../../adapters/typebox.ts'
+import { hasNul, nulRefused } from '../../../catalog/values.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
@@ -211,16 +212,20 @@ async function deleteView(deps: Writes, request: FastifyRequest, id: string): Pr
   })
 }
 
-function checkContent(
-  { access }: CurrentAccess,
-  { caller }: FastifyRequest,
-  { query, role_Id: roleId }: ViewBody,
-): void {
+function checkContent({ access }: CurrentAccess, { caller }: FastifyRequest, body: ViewBody): void {
+  refuseNul(body)
+  const { query, role_Id: roleId } = body
   if (query !== undefined && JSON.stringify(query).length > longestQuery)
     throw new AppError(413, `query must be at most ${longestQuery} characters of JSON`)
   if (roleId === undefined || roleId === null) return
   if (!caller.admin) throw new AppError(403, 'Only administrators share views')
   if (!access.current().roles.has(roleId)) throw new AppError(404, 'Role not found')
+}
+
+function refuseNul(body: ViewBody): void {
+  const broken = Object.entries(body).filter(([, value]) => value !== undefined && hasNul(JSON.stringify(value)))
+  if (broken.length > 0)
+    throw errors.validation(broken.map(([field]) => ({ field, message: nulRefused, rule: 'type' })))
 }
 
 async function lockOwn(tx: Tx, { caller }: FastifyRequest, id: string): Promise<void> {
