@@ -50,6 +50,10 @@ it('makes, changes and deletes collections, their indexes and relationships', as
   const dry = await done('svc_create_schema', { collection: 'book', schema, dryRun: true })
   expect(dry).toMatchObject({ dryRun: true })
   await done('svc_create_schema', { collection: 'book', schema })
+  expect((await done('svc_list_schemas', { search: 'book', brief: true })).data[0]).toEqual({
+    collectionName: 'book',
+    schema: {},
+  })
   expect((await done('svc_list_schemas', { search: 'book' })).data.map((one: any) => one.collectionName)).toEqual([
     'book',
   ])

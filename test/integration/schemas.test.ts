@@ -52,6 +52,26 @@ describe('POST /schemas', () => {
     )
   })
 
+  it('is listed in brief by its name and description', async () => {
+    const told = {
+      collectionName: 'told',
+      schema: { description: 'What is told', fields: { name: { type: 'String' } } },
+    }
+    const untold = { collectionName: 'untold', schema: { fields: { name: { type: 'String' } } } }
+    for (const body of [told, untold]) expect((await api.admin('POST', '/schemas', body)).status).toBe(201)
+    for (const call of [api.admin, api.anonymous])
+      expect((await call('GET', '/schemas?search=told&brief=true&sort=-collectionName')).body).toEqual({
+        data: [
+          { collectionName: 'untold', schema: {} },
+          { collectionName: 'told', schema: { description: 'What is told' } },
+        ],
+        totalCount: 2,
+      })
+    expect((await api.admin('GET', '/schemas?search=untold&brief=false')).body.data[0].schema).toHaveProperty('fields')
+    const refused = await api.admin('GET', '/schemas?brief=1')
+    expect([refused.status, refused.body.error.details]).toEqual([400, 'brief is true or false'])
+  })
+
   it('answers it to everybody, hidden fields to administrators only', async () => {
     await api.admin('POST', '/schemas', {
       collectionName: 'vault',

@@ -13,7 +13,7 @@ const argumentsOf = ({ input }: Tool) => Object.keys(input.properties)
 
 /** The tools that clients know by name, with the names of their arguments. */
 const known: Readonly<Record<string, string>> = {
-  svc_list_schemas: 'search page limit sort',
+  svc_list_schemas: 'search brief page limit sort',
   svc_get_schema: 'collection',
   svc_delete_schema: 'collection',
   svc_create_schema: 'collection schema',

@@ -42,6 +42,7 @@ export const SchemaListQuery = Type.Object({
       refusal: once,
     }),
   ),
+  brief: isOn('brief', 'Of each collection only its name and its description.'),
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: 999_999_999, examples: [1], refusal: page })),
   limit: Type.Optional(
     Type.Integer({ minimum: -1, maximum: 999_999_999, not: { const: 0 }, examples: [50], refusal: page }),

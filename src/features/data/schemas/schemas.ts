@@ -131,10 +131,12 @@ export function deleteSchema(
 export async function listSchemas(
   deps: Reads & CurrentCatalog,
   admin: boolean,
-  { search, page, limit, sort }: Static<typeof SchemaListQuery>,
+  { search, page, limit, sort, brief = false }: Static<typeof SchemaListQuery>,
 ) {
   const catalog = deps.catalog.current()
-  const all = [...catalog.collections.values()].map((collection) => visibleDefinition(catalog, collection, admin))
+  const shownOf = (collection: Collection) =>
+    brief ? briefDefinition(collection) : visibleDefinition(catalog, collection, admin)
+  const all = [...catalog.collections.values()].map(shownOf)
   const found = all.filter(
     ({ collectionName }) => search === undefined || collectionName.toLowerCase().includes(search.toLowerCase()),
   )
@@ -142,7 +144,8 @@ export async function listSchemas(
   found.sort((a, b) => (a.collectionName < b.collectionName ? -1 : 1))
   if (by !== 'collectionName') {
     const places = await placesInTime(deps, by)
-    const placeOf = ({ collectionName }: CollectionDefinition) => places.get(collectionName) ?? places.size
+    const placeOf = ({ collectionName }: Pick<CollectionDefinition, 'collectionName'>) =>
+      places.get(collectionName) ?? places.size
     found.sort((a, b) => placeOf(a) - placeOf(b))
   }
   if (descending) found.reverse()
@@ -189,6 +192,12 @@ async function placesInTime({ db }: Reads, by: 'createdAt' | 'updatedAt'): Promi
   const rows = await db.any<{ name: string }>(sql`
     select "collectionName" as name from "svc_SchemaDefinition" order by ${sql.identifier([by])}, "collectionName" collate "C"`)
   return new Map(rows.map(({ name }, place) => [name, place]))
+}
+
+/** Enough to choose a collection by. */
+function briefDefinition({ name: collectionName, definition }: Collection) {
+  const { description } = definition.schema
+  return { collectionName, schema: description === undefined ? {} : { description } }
 }
 
 /** An administrator edits whole definitions; to everybody else hidden fields do not exist. */

@@ -358,6 +358,7 @@ const definitions: readonly Tool[] = [
     group: 'read',
     input: {
       search: optional(Text('prod', { description: 'A part of the name.' })),
+      brief: optional(Type.Boolean({ description: 'Only names and descriptions: begin with it.' })),
       page: Page,
       limit: Type.Integer({ minimum: 1, maximum: 100, default: 10, description: 'How many at most, up to 100.' }),
       sort: Text('collectionName:asc', { default: 'collectionName:asc', description: 'collectionName:asc or :desc.' }),
