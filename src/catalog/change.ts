@@ -48,7 +48,11 @@ export type DefinitionPlan = {
   readonly casts: readonly Cast[]
   /** Collections whose deleted rows would be rows like any other: deletedAt means nothing any more. */
   readonly untrashed: readonly string[]
+  /** Required fields that had a default: whoever creates a row has to name them now. */
+  readonly defaultless: readonly FieldName[]
 }
+
+type FieldName = { readonly collection: string; readonly field: string }
 
 /** Something that is there before a change and not after it: a whole collection, or one part of it. */
 export type Loss = {
@@ -88,7 +92,19 @@ export function planChange(
     untrashed: [...after.collections.values()]
       .filter(({ name, paranoid }) => !paranoid && before.collections.get(name)?.paranoid === true)
       .map(({ name }) => name),
+    defaultless: lostDefaults(before, after),
   }
+}
+
+/** Defaults come and go with the field's other words: a primary key that is declared anew easily loses its own. */
+function lostDefaults(before: Catalog, after: Catalog): readonly FieldName[] {
+  return [...after.collections.values()].flatMap(({ name: collection, fields }) => {
+    const old = before.collections.get(collection)?.fields
+    return [...fields.values()]
+      .filter(({ nullable, default: own, generated }) => !nullable && own === undefined && generated === undefined)
+      .filter(({ name }) => old?.get(name)?.default !== undefined)
+      .map(({ name: field }) => ({ collection, field }))
+  })
 }
 
 /** Counts what is about to be lost: one look at each table. */
@@ -415,13 +431,14 @@ export async function executeChange(
     await tx.any(rawQuery(statement)).catch((error) => refusedFor(subjectOf(statement), error))
   await guard.afterwards(plan)
   for (const change of plan.changes) await storeChange(tx, change, plan.next)
-  return { changes: plan.changes, dropped, altered }
+  return { changes: plan.changes, dropped, altered, defaultless: plan.defaultless }
 }
 
 type ExecutedChange = {
   readonly changes: readonly CollectionChange[]
   readonly dropped: readonly DropCount[]
   readonly altered: readonly AlteredCount[]
+  readonly defaultless: DefinitionPlan['defaultless']
 }
 
 /** Lets one change of definitions after the other through; the lock ends with the transaction, readers never wait. */

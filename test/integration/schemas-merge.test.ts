@@ -163,6 +163,50 @@ describe('PATCH /schemas merges', () => {
   })
 })
 
+describe('a required field that loses its default', () => {
+  const bare = { id: { type: 'UUID', primaryKey: true } }
+  const warnings = (collection: string, ...fields: string[]) =>
+    fields.map((field) => ({
+      collection,
+      field,
+      message: 'has no default any more, so every new item must have a value for it',
+    }))
+
+  it('is told by the dry run and by the answer, as is a key that makes its values no longer', async () => {
+    const name = await make({ fields: { ...ab, c: { type: 'String', allowNull: false, defaultValue: 'x' } } })
+    const fields = { ...bare, a: { type: 'Text' }, c: { type: 'String', allowNull: false } }
+    const dry = await patch(name, { fields }, '?dryRun=true')
+    expect(dry.body).toMatchObject({ dryRun: true, warnings: warnings(name, 'c', 'id') })
+    await fill(name, { a: 'still made by the default' })
+    const done = await patch(name, { fields })
+    expect([done.status, done.body.warnings]).toEqual([200, warnings(name, 'c', 'id')])
+    const refused = await api.admin('POST', `/items/${name}`, { a: 'x', c: 'y' })
+    expect(refused.body.error.message).toBe('Validation failed: id: is required')
+    // It has none to lose any more.
+    expect((await patch(name, { fields: bare })).body).not.toHaveProperty('warnings')
+  })
+
+  it('is told by an import', async () => {
+    const name = await make({ fields: ab })
+    const file = (given: object) => ({
+      version: '1.0',
+      timestamp: '2026-01-01T00:00:00.000Z',
+      schemas: [{ collectionName: name, schema: { fields: { ...ab, ...given } } }],
+    })
+    expect((await api.admin('POST', '/schemas/import', file({}))).body).not.toHaveProperty('warnings')
+    const imported = await api.admin('POST', '/schemas/import', file(bare))
+    expect([imported.status, imported.body.warnings]).toEqual([200, warnings(name, 'id')])
+  })
+
+  it('tells nothing of one that may be null, or that has another default', async () => {
+    const c = { type: 'String', defaultValue: 'x' }
+    const name = await make({ fields: { c, d: { ...c, allowNull: false } } })
+    const fields = { c: { type: 'String' }, d: { ...c, allowNull: false, defaultValue: 'y' } }
+    const { status, body } = await patch(name, { fields })
+    expect([status, body]).toEqual([200, { message: 'Schema updated successfully', dropped: [], altered: [] }])
+  })
+})
+
 describe('DELETE /schemas/{collection}/fields/{field}', () => {
   it('drops one field, with its values, its relation and an event', async () => {
     const fields = { ...ab, k: { type: 'UUID', relType: 'BelongsTo', target: 'svc_Tenant', as: 'of' } }

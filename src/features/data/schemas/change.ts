@@ -60,7 +60,15 @@ export type SchemaChanged = {
   readonly changes: readonly CollectionChange[]
   readonly dropped: readonly DropCount[]
   readonly altered: readonly AlteredCount[]
+  readonly defaultless: DefinitionPlan['defaultless']
   readonly preview?: ChangePreview | undefined
+}
+
+/** What an answer says of the effects of a change that its sender may not have meant; nothing where there are none. */
+export function warningsOf({ defaultless }: Pick<SchemaChanged, 'defaultless'>) {
+  if (defaultless.length === 0) return {}
+  const message = 'has no default any more, so every new item must have a value for it'
+  return { warnings: defaultless.map((field) => ({ ...field, message })) }
 }
 
 /** The statements of a change that is not made, and what they would stop. */
@@ -134,6 +142,7 @@ export async function previewChange(
     changes: plan.changes,
     dropped: await countLosses(deps.db, plan),
     altered,
+    defaultless: plan.defaultless,
     preview: {
       sql: plan.statements,
       findings,

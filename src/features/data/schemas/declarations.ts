@@ -116,6 +116,16 @@ const Altered = Type.Array(
   }),
   { description: 'Values that another type rounds, cuts off, replaces or rewrites, and deleted rows that come back.' },
 )
+const Warnings = Type.Optional(
+  Type.Array(
+    Type.Object({
+      collection: Text('products'),
+      field: Text('id'),
+      message: Text('has no default any more, so every new item must have a value for it'),
+    }),
+    { description: 'Effects that the change has, and that its sender may not have meant.' },
+  ),
+)
 const Finding = Type.Object({
   rule: Text('index-not-concurrent'),
   object: Text('products'),
@@ -142,6 +152,7 @@ const Done = Type.Object({
   ),
   dropped: Dropped,
   altered: Altered,
+  warnings: Warnings,
   ...preview,
 })
 
@@ -303,6 +314,7 @@ const Imported = Type.Object({
   }),
   dropped: Dropped,
   altered: Altered,
+  warnings: Warnings,
   ...preview,
 })
 

@@ -8,7 +8,7 @@ import type { Writes } from '../../../events/commit.ts'
 import { type App, acceptJsonUploads, actorOf, uploadedJson } from '../../../http/http.ts'
 import { isFresh, listTag } from '../items/items.ts'
 import { createMigration, migrationScript } from '../migrations/migrations.ts'
-import type { SchemaChanged } from './change.ts'
+import { type SchemaChanged, warningsOf } from './change.ts'
 import {
   addIndexRoute,
   addRelationshipRoute,
@@ -133,12 +133,14 @@ function relationshipRoutes(app: App, deps: SchemaWrites): void {
 function answer(
   { clock, config }: Configuration & Clock,
   message: string,
-  { changes, dropped, altered, preview }: SchemaChanged,
+  done: SchemaChanged,
   { migration, dryRun = false }: { readonly migration?: string; readonly dryRun?: boolean },
 ) {
-  if (preview === undefined) return { message, dropped, altered }
+  const { changes, dropped, altered, preview } = done
+  const warnings = warningsOf(done)
+  if (preview === undefined) return { message, dropped, altered, ...warnings }
   const { sql, findings, ...definitions } = preview
-  const planned = { dryRun: true as const, changes, dropped, altered, sql, findings }
+  const planned = { dryRun: true as const, changes, dropped, altered, ...warnings, sql, findings }
   if (migration === undefined) return { message: 'Nothing was changed', ...planned }
   if (changes.length === 0) throw errors.badBody('There is nothing to be changed')
   const script = { name: migration, type: 'schema', definitions } as const

@@ -30,6 +30,7 @@ import {
   previewChange,
   reasonOf,
   refusedCollection,
+  warningsOf,
 } from './change.ts'
 
 /** Definitions on their way from one installation to another. */
@@ -132,7 +133,7 @@ export async function importSchemas(
     const change = { edit, means, keepsValues: !alter }
     const done = await (dryRun ? previewChange(deps, change) : applyChange(deps, actor, change))
     const { changes, dropped, altered, preview } = done
-    const answered = { changes: changesOf(changes, schemas), dropped, altered }
+    const answered = { changes: changesOf(changes, schemas), dropped, altered, ...warningsOf(done) }
     if (preview === undefined) return { message: 'Schema import completed', ...answered }
     const { sql, findings } = preview
     return { message: 'Nothing was changed', dryRun: true, ...answered, sql, findings }
