@@ -33,7 +33,7 @@ async function build(): Promise<void> {
     build: { outDir: fresh, emptyOutDir: true },
   })
   checkSizes(fresh)
-  // A browser that has the old page may still ask for the old files; it then loads the page anew (src/main.tsx).
+  // A browser that has the old page may still ask for the old files; it then loads the page anew (src/app/lazy.ts).
   renameUnless('ENOENT', dist, old)
   // Another process may have put its own there meanwhile, which is as good.
   renameUnless('ENOTEMPTY', fresh, dist)

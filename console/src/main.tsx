@@ -5,6 +5,7 @@ import { RouterProvider } from '@tanstack/react-router'
 import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'
 import { queryClient, whenSessionEnds } from './app/client.ts'
+import { keepLostStyles } from './app/lazy.ts'
 import { router } from './app/router.tsx'
 import { applyTheme } from './app/theme.ts'
 import './ui/tokens.css'
@@ -13,8 +14,7 @@ import { Toasts } from './ui/toast.tsx'
 
 applyTheme()
 
-// A build has replaced the files that this page would load next.
-window.addEventListener('vite:preloadError', () => window.location.reload())
+keepLostStyles()
 
 whenSessionEnds(() => {
   if (router.state.location.pathname === '/sign-in') return

@@ -1,6 +1,7 @@
-import { createRootRoute, createRoute, lazyRouteComponent, Outlet, redirect } from '@tanstack/react-router'
+import { createRootRoute, createRoute, Outlet, redirect } from '@tanstack/react-router'
 import { NotFound, RouteProblem } from '../shell/route-problem.tsx'
 import { queryClient } from './client.ts'
+import { lazyComponent } from './lazy.ts'
 import { infoQuery, meQuery } from './session.ts'
 
 /** The root of all addresses. Pages hang their routes below {@link shellRoute}. */
@@ -19,7 +20,7 @@ export const shellRoute = createRoute({
     const me = await queryClient.ensureQueryData(meQuery)
     if (me === null) throw redirect({ to: '/sign-in', search: { next: location.href }, replace: true })
   },
-  component: lazyRouteComponent(() => import('../shell/shell.tsx'), 'Shell'),
+  component: lazyComponent(() => import('../shell/shell.tsx'), 'Shell'),
   errorComponent: RouteProblem,
   notFoundComponent: NotFound,
 })

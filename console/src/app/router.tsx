@@ -1,4 +1,4 @@
-import { createRoute, createRouter, lazyRouteComponent, redirect } from '@tanstack/react-router'
+import { createRoute, createRouter, redirect } from '@tanstack/react-router'
 import { dataRoutes } from '../pages/data/routes.ts'
 import { extensionRoutes } from '../pages/extensions/routes.ts'
 import { logRoutes } from '../pages/log/routes.ts'
@@ -9,6 +9,7 @@ import { reportRoutes } from '../pages/reports/routes.ts'
 import { schemaRoutes } from '../pages/schema/routes.ts'
 import { workflowRoutes } from '../pages/workflows/routes.ts'
 import { NotFound, RoutePending, RouteProblem, UnknownPage } from '../shell/route-problem.tsx'
+import { lazyComponent } from './lazy.ts'
 import { rootRoute, shellRoute } from './root.tsx'
 import { searchBy } from './search.ts'
 
@@ -19,13 +20,13 @@ const signInRoute = createRoute({
     ...(typeof search.next === 'string' && { next: search.next }),
     ...(typeof search.error === 'string' && { error: search.error }),
   })),
-  component: lazyRouteComponent(() => import('../shell/sign-in.tsx'), 'SignIn'),
+  component: lazyComponent(() => import('../shell/sign-in.tsx'), 'SignIn'),
 })
 
 const welcomeRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: '/welcome',
-  component: lazyRouteComponent(() => import('../shell/welcome.tsx'), 'Welcome'),
+  component: lazyComponent(() => import('../shell/welcome.tsx'), 'Welcome'),
 })
 
 const homeRoute = createRoute({

@@ -1,13 +1,21 @@
 import { type ErrorComponentProps, Link, useRouter } from '@tanstack/react-router'
 import { Compass } from 'lucide-react'
+import { useEffect } from 'react'
+import { forgetFailures, PartMissing, reloadForBuild } from '../app/lazy.ts'
 import { looks } from '../ui/button.tsx'
 import { Empty, Loading, Problem } from '../ui/states.tsx'
 import { Page } from './page.tsx'
 
-/** A page that could not be shown: why, and another try. */
+/** A page that could not be shown: why, and another try. One of a former build of the server is loaded anew. */
 export function RouteProblem({ error, reset }: ErrorComponentProps) {
   const router = useRouter()
+  const build = error instanceof PartMissing ? error.build : undefined
+  useEffect(() => {
+    if (build !== undefined) reloadForBuild(build)
+  }, [build])
   const retry = () => {
+    if (build !== undefined) return window.location.reload()
+    forgetFailures()
     reset()
     void router.invalidate()
   }

@@ -1,6 +1,7 @@
 import { Outlet, useRouter, useRouterState } from '@tanstack/react-router'
 import { Menu as MenuIcon, Search } from 'lucide-react'
-import { lazy, Suspense, useEffect, useState } from 'react'
+import { Suspense, useEffect, useState } from 'react'
+import { lazyComponent } from '../app/lazy.ts'
 import { IconButton, looks } from '../ui/button.tsx'
 import { Drawer } from '../ui/dialog.tsx'
 import { Loading } from '../ui/states.tsx'
@@ -10,9 +11,8 @@ import styles from './shell.module.css'
 import { ShortcutHelp, useShortcuts } from './shortcuts.tsx'
 import { Sidebar } from './sidebar.tsx'
 
-const loadPalette = () => import('./palette.tsx')
-const Palette = lazy(async () => ({ default: (await loadPalette()).Palette }))
-const PreviewDialog = lazy(async () => ({ default: (await import('./preview-dialog.tsx')).PreviewDialog }))
+const Palette = lazyComponent(() => import('./palette.tsx'), 'Palette')
+const PreviewDialog = lazyComponent(() => import('./preview-dialog.tsx'), 'PreviewDialog')
 
 /** Navigation around the page that is shown. */
 export function Shell() {
@@ -23,8 +23,9 @@ export function Shell() {
   const path = useRouterState({ select: ({ location }) => location.pathname })
   const router = useRouter()
   useEffect(() => {
-    // It is there before it is asked for, so that it has every letter that is typed after its shortcut.
-    const timer = setTimeout(() => void loadPalette(), 300)
+    // It is there before it is asked for, so that it has every letter that is typed after its shortcut. Where it cannot be had,
+    // opening it says so.
+    const timer = setTimeout(() => Palette.preload().catch(() => undefined), 300)
     return () => clearTimeout(timer)
   }, [])
   useEffect(() => router.subscribe('onResolved', () => setMenuOpen(false)), [router])

@@ -1,4 +1,5 @@
-import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
+import { createRoute } from '@tanstack/react-router'
+import { lazyComponent } from '../../app/lazy.ts'
 import { shellRoute } from '../../app/root.tsx'
 import { searchBy } from '../../app/search.ts'
 import { readListSearch } from './query.ts'
@@ -6,33 +7,33 @@ import { readListSearch } from './query.ts'
 const collectionsRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/data',
-  component: lazyRouteComponent(() => import('./collections.tsx'), 'Collections'),
+  component: lazyComponent(() => import('./collections.tsx'), 'Collections'),
 })
 
 const collectionRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/data/$collection',
   validateSearch: searchBy(readListSearch),
-  component: lazyRouteComponent(() => import('./collection.tsx'), 'CollectionPage'),
+  component: lazyComponent(() => import('./collection.tsx'), 'CollectionPage'),
 })
 
 const newRecordRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/data/$collection/new',
-  component: lazyRouteComponent(() => import('../record/record.tsx'), 'NewRecord'),
+  component: lazyComponent(() => import('../record/record.tsx'), 'NewRecord'),
 })
 
 const recordRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/data/$collection/$id',
   validateSearch: searchBy(({ asOf }): { asOf?: string } => (typeof asOf === 'string' && asOf !== '' ? { asOf } : {})),
-  component: lazyRouteComponent(() => import('../record/record.tsx'), 'RecordPage'),
+  component: lazyComponent(() => import('../record/record.tsx'), 'RecordPage'),
 })
 
 const trashRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/trash/$collection',
-  component: lazyRouteComponent(() => import('../record/trash.tsx'), 'Trash'),
+  component: lazyComponent(() => import('../record/trash.tsx'), 'Trash'),
 })
 
 export const dataRoutes = [collectionsRoute, collectionRoute, newRecordRoute, recordRoute, trashRoute] as const

@@ -1,14 +1,15 @@
 import { useNavigate } from '@tanstack/react-router'
 import { Download, Trash2, Upload } from 'lucide-react'
-import { lazy, Suspense, useState } from 'react'
+import { Suspense, useState } from 'react'
 import type { Collection } from '../../app/catalog.ts'
+import { lazyComponent } from '../../app/lazy.ts'
 import { Button } from '../../ui/button.tsx'
 import { Menu } from '../../ui/menu.tsx'
 import { type ListSearch, parametersOf } from './query.ts'
 import type { ExportFormat } from './row-counter.ts'
 
-const Import = lazy(async () => ({ default: (await import('./import.tsx')).Import }))
-const Export = lazy(async () => ({ default: (await import('./export.tsx')).Export }))
+const Import = lazyComponent(() => import('./import.tsx'), 'Import')
+const Export = lazyComponent(() => import('./export.tsx'), 'Export')
 
 type TransferProps = {
   readonly collection: Collection

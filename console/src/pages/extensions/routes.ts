@@ -1,11 +1,12 @@
-import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
+import { createRoute } from '@tanstack/react-router'
+import { lazyComponent } from '../../app/lazy.ts'
 import { shellRoute } from '../../app/root.tsx'
 
 /** The path after the name belongs to the extension. */
 const extensionRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/extensions/$name/$',
-  component: lazyRouteComponent(() => import('./page.tsx'), 'ExtensionPage'),
+  component: lazyComponent(() => import('./page.tsx'), 'ExtensionPage'),
 })
 
 export const extensionRoutes = [extensionRoute] as const

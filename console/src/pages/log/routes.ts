@@ -1,4 +1,5 @@
-import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
+import { createRoute } from '@tanstack/react-router'
+import { lazyComponent } from '../../app/lazy.ts'
 import { shellRoute } from '../../app/root.tsx'
 import { searchBy } from '../../app/search.ts'
 
@@ -29,7 +30,7 @@ const logRoute = createRoute({
       follow: search.follow === true ? true : undefined,
     }),
   ),
-  component: lazyRouteComponent(() => import('./explorer.tsx'), 'LogExplorer'),
+  component: lazyComponent(() => import('./explorer.tsx'), 'LogExplorer'),
 })
 
 export const logRoutes = [logRoute] as const

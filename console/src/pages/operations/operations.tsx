@@ -1,6 +1,7 @@
 import { Link, Navigate, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { BookOpen } from 'lucide-react'
-import { type ComponentType, lazy, Suspense } from 'react'
+import { type ComponentType, Suspense } from 'react'
+import { lazyComponent } from '../../app/lazy.ts'
 import { Page } from '../../shell/page.tsx'
 import { UnknownPage } from '../../shell/route-problem.tsx'
 import { looks } from '../../ui/button.tsx'
@@ -23,47 +24,47 @@ type SectionInfo = {
 const sections: Readonly<Record<SectionName, SectionInfo>> = {
   health: {
     description: 'What the installation lacks, and how to fix it.',
-    component: lazy(async () => ({ default: (await import('./health.tsx')).Health })),
+    component: lazyComponent(() => import('./health.tsx'), 'Health'),
   },
   jobs: {
     description: 'What the workers and tasks have to do, have done, and could not do.',
-    component: lazy(async () => ({ default: (await import('./jobs.tsx')).Jobs })),
+    component: lazyComponent(() => import('./jobs.tsx'), 'Jobs'),
   },
   schedules: {
     description: 'What runs at set times: of the platform, of extensions and of workflows.',
-    component: lazy(async () => ({ default: (await import('./jobs.tsx')).Schedules })),
+    component: lazyComponent(() => import('./jobs.tsx'), 'Schedules'),
   },
   mails: {
     description: 'Mails that wait, were sent, or failed, and why.',
-    component: lazy(async () => ({ default: (await import('./mails.tsx')).Mails })),
+    component: lazyComponent(() => import('./mails.tsx'), 'Mails'),
   },
   templates: {
     description: 'The texts of mails.',
-    component: lazy(async () => ({ default: (await import('./templates.tsx')).Templates })),
+    component: lazyComponent(() => import('./templates.tsx'), 'Templates'),
   },
   webhooks: {
     description: 'Who is told of changes, and what they answered.',
-    component: lazy(async () => ({ default: (await import('./webhooks.tsx')).Webhooks })),
+    component: lazyComponent(() => import('./webhooks.tsx'), 'Webhooks'),
   },
   workflows: {
     description: 'Workflows and their executions, node by node.',
-    component: lazy(async () => ({ default: (await import('./workflows.tsx')).Workflows })),
+    component: lazyComponent(() => import('./workflows.tsx'), 'Workflows'),
   },
   files: {
     description: 'Everything that was uploaded.',
-    component: lazy(async () => ({ default: (await import('./files.tsx')).Files })),
+    component: lazyComponent(() => import('./files.tsx'), 'Files'),
   },
   settings: {
     description: 'Of the installation. An empty field has no value of its own.',
-    component: lazy(async () => ({ default: (await import('./settings.tsx')).Settings })),
+    component: lazyComponent(() => import('./settings.tsx'), 'Settings'),
   },
   migrations: {
     description: 'Scripts that change the database, and which have run.',
-    component: lazy(async () => ({ default: (await import('./migrations.tsx')).Migrations })),
+    component: lazyComponent(() => import('./migrations.tsx'), 'Migrations'),
   },
   consumers: {
     description: 'Who follows the log, how far behind they are, and what they have set aside.',
-    component: lazy(async () => ({ default: (await import('./consumers.tsx')).Consumers })),
+    component: lazyComponent(() => import('./consumers.tsx'), 'Consumers'),
   },
 }
 

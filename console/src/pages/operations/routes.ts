@@ -1,4 +1,5 @@
-import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
+import { createRoute } from '@tanstack/react-router'
+import { lazyComponent } from '../../app/lazy.ts'
 import { shellRoute } from '../../app/root.tsx'
 import { searchBy } from '../../app/search.ts'
 
@@ -21,7 +22,7 @@ const text = (value: unknown): string | undefined =>
 const operationsRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/operations',
-  component: lazyRouteComponent(() => import('./operations.tsx'), 'Overview'),
+  component: lazyComponent(() => import('./operations.tsx'), 'Overview'),
 })
 
 const sectionRoute = createRoute({
@@ -37,7 +38,7 @@ const sectionRoute = createRoute({
       open: text(open),
     }),
   ),
-  component: lazyRouteComponent(() => import('./operations.tsx'), 'Section'),
+  component: lazyComponent(() => import('./operations.tsx'), 'Section'),
 })
 
 export const operationsRoutes = [operationsRoute, sectionRoute] as const

@@ -1,4 +1,5 @@
-import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
+import { createRoute } from '@tanstack/react-router'
+import { lazyComponent } from '../../app/lazy.ts'
 import { shellRoute } from '../../app/root.tsx'
 import { searchBy } from '../../app/search.ts'
 
@@ -26,37 +27,37 @@ const usersRoute = createRoute({
       page: Number.isSafeInteger(page) && Number(page) > 1 ? Number(page) : undefined,
     }),
   ),
-  component: lazyRouteComponent(() => import('./users.tsx'), 'Users'),
+  component: lazyComponent(() => import('./users.tsx'), 'Users'),
 })
 
 const userRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/people/$id',
-  component: lazyRouteComponent(() => import('./user.tsx'), 'UserPage'),
+  component: lazyComponent(() => import('./user.tsx'), 'UserPage'),
 })
 
 const invitationsRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/people/invitations',
-  component: lazyRouteComponent(() => import('./invitations.tsx'), 'Invitations'),
+  component: lazyComponent(() => import('./invitations.tsx'), 'Invitations'),
 })
 
 const rolesRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/people/roles',
-  component: lazyRouteComponent(() => import('./roles.tsx'), 'Roles'),
+  component: lazyComponent(() => import('./roles.tsx'), 'Roles'),
 })
 
 const tenantsRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/people/tenants',
-  component: lazyRouteComponent(() => import('./tenants.tsx'), 'Tenants'),
+  component: lazyComponent(() => import('./tenants.tsx'), 'Tenants'),
 })
 
 const accountRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/account',
-  component: lazyRouteComponent(() => import('../account/account.tsx'), 'Account'),
+  component: lazyComponent(() => import('../account/account.tsx'), 'Account'),
 })
 
 export const peopleRoutes = [usersRoute, userRoute, invitationsRoute, rolesRoute, tenantsRoute, accountRoute] as const

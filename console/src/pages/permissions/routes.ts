@@ -1,4 +1,5 @@
-import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
+import { createRoute } from '@tanstack/react-router'
+import { lazyComponent } from '../../app/lazy.ts'
 import { shellRoute } from '../../app/root.tsx'
 import { searchBy } from '../../app/search.ts'
 import { type Action, actions } from './fields.ts'
@@ -23,7 +24,7 @@ const matrixRoute = createRoute({
       system: system === true ? true : undefined,
     }),
   ),
-  component: lazyRouteComponent(() => import('./matrix.tsx'), 'Permissions'),
+  component: lazyComponent(() => import('./matrix.tsx'), 'Permissions'),
 })
 
 /** The question; it is answered as soon as it is complete. */
@@ -47,7 +48,7 @@ const explainRoute = createRoute({
       id: text(id),
     }),
   ),
-  component: lazyRouteComponent(() => import('./explain.tsx'), 'Explain'),
+  component: lazyComponent(() => import('./explain.tsx'), 'Explain'),
 })
 
 /** `open` is the named rule that is shown, by id, or `new`; `like` the one that a new one begins as. */
@@ -57,7 +58,7 @@ const namedRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/permissions/rules',
   validateSearch: searchBy(({ open, like }): NamedSearch => ({ open: text(open), like: text(like) })),
-  component: lazyRouteComponent(() => import('./named-rules.tsx'), 'NamedRules'),
+  component: lazyComponent(() => import('./named-rules.tsx'), 'NamedRules'),
 })
 
 export const permissionRoutes = [matrixRoute, explainRoute, namedRoute] as const

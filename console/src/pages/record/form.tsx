@@ -1,5 +1,6 @@
-import { type FormEvent, lazy, Suspense, useState } from 'react'
+import { type FormEvent, Suspense, useState } from 'react'
 import type { Catalog, Collection, Field as FieldOf, Relation } from '../../app/catalog.ts'
+import { lazyComponent } from '../../app/lazy.ts'
 import { type FoundEditor, useEditors } from '../../extensions/extensions.ts'
 import { Button } from '../../ui/button.tsx'
 import { Field, type FieldAttributes } from '../../ui/field.tsx'
@@ -20,7 +21,7 @@ import { conflictOf, patchRow, typedSince, useBegun, type Version } from '../dat
 import { chosenLinks, type Drafts, errorsOf, type Links, linksToWrite, valuesOf } from './drafts.ts'
 import styles from './record.module.css'
 
-const FieldEditor = lazy(async () => ({ default: (await import('../../extensions/field-editor.tsx')).FieldEditor }))
+const FieldEditor = lazyComponent(() => import('../../extensions/field-editor.tsx'), 'FieldEditor')
 
 type FormProps = {
   readonly catalog: Catalog

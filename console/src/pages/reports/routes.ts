@@ -1,4 +1,5 @@
-import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
+import { createRoute } from '@tanstack/react-router'
+import { lazyComponent } from '../../app/lazy.ts'
 import { shellRoute } from '../../app/root.tsx'
 import { searchBy } from '../../app/search.ts'
 import { readBuilderSearch } from './question.ts'
@@ -6,14 +7,14 @@ import { readBuilderSearch } from './question.ts'
 const reportsRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/reports',
-  component: lazyRouteComponent(() => import('./reports.tsx'), 'Reports'),
+  component: lazyComponent(() => import('./reports.tsx'), 'Reports'),
 })
 
 const builderRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/reports/build',
   validateSearch: searchBy(readBuilderSearch),
-  component: lazyRouteComponent(() => import('./builder.tsx'), 'ReportBuilder'),
+  component: lazyComponent(() => import('./builder.tsx'), 'ReportBuilder'),
 })
 
 const dashboardRoute = createRoute({
@@ -23,7 +24,7 @@ const dashboardRoute = createRoute({
     ...(typeof asOf === 'string' && asOf !== '' && { asOf }),
     ...(edit === true && { edit }),
   })),
-  component: lazyRouteComponent(() => import('./dashboard.tsx'), 'DashboardPage'),
+  component: lazyComponent(() => import('./dashboard.tsx'), 'DashboardPage'),
 })
 
 export const reportRoutes = [reportsRoute, builderRoute, dashboardRoute] as const

@@ -1,8 +1,9 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
 import { Download, Network, Plus, Table2, Upload } from 'lucide-react'
-import { lazy, Suspense, useState } from 'react'
+import { Suspense, useState } from 'react'
 import { client } from '../../app/client.ts'
+import { lazyComponent } from '../../app/lazy.ts'
 import { useMe } from '../../app/session.ts'
 import { Page } from '../../shell/page.tsx'
 import { Button, looks } from '../../ui/button.tsx'
@@ -16,8 +17,8 @@ import { Diagram } from './diagram.tsx'
 import { ForAdministrators } from './for-administrators.tsx'
 import styles from './schema.module.css'
 
-const NewCollection = lazy(async () => ({ default: (await import('./new-collection.tsx')).NewCollection }))
-const Import = lazy(async () => ({ default: (await import('./import.tsx')).Import }))
+const NewCollection = lazyComponent(() => import('./new-collection.tsx'), 'NewCollection')
+const Import = lazyComponent(() => import('./import.tsx'), 'Import')
 
 /** All collections with what they are made of, as a list or as a diagram. */
 export function Overview() {

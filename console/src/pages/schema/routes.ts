@@ -1,4 +1,5 @@
-import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
+import { createRoute } from '@tanstack/react-router'
+import { lazyComponent } from '../../app/lazy.ts'
 import { shellRoute } from '../../app/root.tsx'
 import { searchBy } from '../../app/search.ts'
 
@@ -23,7 +24,7 @@ const overviewRoute = createRoute({
       open: open === 'new' || open === 'import' ? open : undefined,
     }),
   ),
-  component: lazyRouteComponent(() => import('./overview.tsx'), 'Overview'),
+  component: lazyComponent(() => import('./overview.tsx'), 'Overview'),
 })
 
 export const parts = ['fields', 'relations', 'indexes', 'constraints', 'settings', 'json'] as const
@@ -46,7 +47,7 @@ const collectionRoute = createRoute({
       add: isOn(add),
     }),
   ),
-  component: lazyRouteComponent(() => import('./collection.tsx'), 'CollectionSchema'),
+  component: lazyComponent(() => import('./collection.tsx'), 'CollectionSchema'),
 })
 
 export const schemaRoutes = [overviewRoute, collectionRoute] as const

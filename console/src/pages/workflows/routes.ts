@@ -1,4 +1,5 @@
-import { createRoute, lazyRouteComponent } from '@tanstack/react-router'
+import { createRoute } from '@tanstack/react-router'
+import { lazyComponent } from '../../app/lazy.ts'
 import { shellRoute } from '../../app/root.tsx'
 import { searchBy } from '../../app/search.ts'
 
@@ -14,7 +15,7 @@ type WorkflowSearch = {
 const workflowsRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/workflows',
-  component: lazyRouteComponent(() => import('./workflows.tsx'), 'Workflows'),
+  component: lazyComponent(() => import('./workflows.tsx'), 'Workflows'),
 })
 
 const workflowRoute = createRoute({
@@ -26,7 +27,7 @@ const workflowRoute = createRoute({
       execution: text(execution),
     }),
   ),
-  component: lazyRouteComponent(() => import('./workflow.tsx'), 'WorkflowPage'),
+  component: lazyComponent(() => import('./workflow.tsx'), 'WorkflowPage'),
 })
 
 export const workflowRoutes = [workflowsRoute, workflowRoute] as const
