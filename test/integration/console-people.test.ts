@@ -1,4 +1,6 @@
-import type { Page } from 'playwright-core'
+import type { Locator, Page } from 'playwright-core'
+import decodeQR from 'qr/decode.js'
+import sharp from 'sharp'
 import { beforeAll, expect, it, onTestFinished } from 'vitest'
 import { describeWithBrowser } from '../support/browser.ts'
 import { type Console, expectAccessible, expectFits, startConsole } from '../support/console.ts'
@@ -8,6 +10,15 @@ import { appCode } from '../support/totp.ts'
 /** Runs wherever it is taken for HTML. */
 const attack = `"><img src=x onerror=alert(1)><svg onload=alert(2)>`
 const password = 'password of a user'
+
+/** What a camera reads of a picture. */
+async function scan(picture: Locator): Promise<string> {
+  const { data, info } = await sharp(await picture.screenshot())
+    .ensureAlpha()
+    .raw()
+    .toBuffer({ resolveWithObject: true })
+  return decodeQR({ width: info.width, height: info.height, data })
+}
 
 describeWithBrowser('people', () => {
   let it_: Console
@@ -187,9 +198,24 @@ describeWithBrowser('people', () => {
     await setUp.getByLabel('Your password now').fill(password)
     await setUp.getByRole('button', { name: 'Continue' }).click()
     const secret = (await setUp.getByLabel('Secret', { exact: true }).textContent())!
-    await expectAccessible(page)
+    const scanned = new URL(await scan(setUp.getByRole('img', { name: 'QR code of the secret' })))
+    expect({ protocol: scanned.protocol, secret: scanned.searchParams.get('secret') }).toEqual({
+      protocol: 'otpauth:',
+      secret,
+    })
+    await expectFits(page)
     await setUp.getByLabel('Code that the app shows').fill(appCode(secret))
     await setUp.getByRole('button', { name: 'Switch on' }).click()
+    const backup = dialog(page, 'Backup codes')
+    const [code] = (await backup.getByLabel('Backup codes', { exact: true }).textContent())!.split(' ')
+    await page.mouse.click(5, 400)
+    const unkept = dialog(page, 'Close without keeping them?')
+    await unkept.getByRole('button', { name: 'Cancel' }).click()
+    await unkept.waitFor({ state: 'detached' })
+    await expectAccessible(page)
+    await backup.getByRole('button', { name: 'I have kept them' }).click()
+    await backup.waitFor({ state: 'detached' })
+    expect(await page.content()).not.toContain(code)
     await page.getByRole('button', { name: 'Switch off…' }).click()
     await dialog(page, 'Switch the second').getByLabel('Your password now').fill(password)
     await dialog(page, 'Switch the second').getByRole('button', { name: 'Switch off' }).click()

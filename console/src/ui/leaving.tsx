@@ -76,14 +76,20 @@ export function FormDialog({ onClose, onConfirm, isEntered = false, children, ..
   )
 }
 
-type SecretDialogProps = { readonly title: string; readonly onClose: () => void; readonly children: ReactNode }
+type SecretDialogProps = {
+  readonly title: string
+  /** How the secret is spoken of. */
+  readonly what?: 'it' | 'them'
+  readonly onClose: () => void
+  readonly children: ReactNode
+}
 
 /** An open dialog with a secret that is shown only once. It asks before it closes, unless its user says that they have kept it. */
-export function SecretDialog({ title, onClose, children }: SecretDialogProps) {
+export function SecretDialog({ title, what = 'it', onClose, children }: SecretDialogProps) {
   const [isAsking, setAsking] = useState(false)
   const footer = (
     <Button kind="primary" onClick={onClose}>
-      I have kept it
+      I have kept {what}
     </Button>
   )
   return (
@@ -93,12 +99,12 @@ export function SecretDialog({ title, onClose, children }: SecretDialogProps) {
         <ConfirmDialog
           isOpen
           onClose={() => setAsking(false)}
-          title="Close without keeping it?"
+          title={`Close without keeping ${what}?`}
           action="Close it"
           isDangerous
           onConfirm={async () => onClose()}
         >
-          <p>It cannot be shown again.</p>
+          <p>{what === 'it' ? 'It' : 'They'} cannot be shown again.</p>
         </ConfirmDialog>
       )}
     </Dialog>

@@ -4,6 +4,8 @@ import { client, queryClient } from '../../app/client.ts'
 import { Button, looks } from '../../ui/button.tsx'
 import { ConfirmDialog, Dialog } from '../../ui/dialog.tsx'
 import { TextField } from '../../ui/field.tsx'
+import { SecretDialog } from '../../ui/leaving.tsx'
+import { QrCode } from '../../ui/qr-code.tsx'
 import { Loading, Note, Problem } from '../../ui/states.tsx'
 import { Badge } from '../../ui/table.tsx'
 import { notify } from '../../ui/toast.tsx'
@@ -19,7 +21,8 @@ export function SecondFactor() {
     queryKey,
     queryFn: () => client.request<{ enabled: boolean }>('/auth/2fa'),
   })
-  const [isOpen, setOpen] = useState(false)
+  const [open, setOpen] = useState<'set-up' | 'switch-off'>()
+  const [codes, setCodes] = useState<readonly string[]>()
   return (
     <Card
       title="Second factor"
@@ -37,12 +40,25 @@ export function SecondFactor() {
               : 'With it, signing in asks for a code of an authenticator app besides the password.'}
           </p>
           <div className={styles.end}>
-            <Button onClick={() => setOpen(true)}>{data.enabled ? 'Switch off…' : 'Set up…'}</Button>
+            <Button onClick={() => setOpen(data.enabled ? 'switch-off' : 'set-up')}>
+              {data.enabled ? 'Switch off…' : 'Set up…'}
+            </Button>
           </div>
         </>
       )}
-      {isOpen && data?.enabled === true && <SwitchOff onClose={() => setOpen(false)} />}
-      {isOpen && data?.enabled === false && <SetUp onClose={() => setOpen(false)} />}
+      {open === 'switch-off' && <SwitchOff onClose={() => setOpen(undefined)} />}
+      {open === 'set-up' && <SetUp onClose={() => setOpen(undefined)} onDone={setCodes} />}
+      {codes !== undefined && (
+        <SecretDialog title="Backup codes" what="them" onClose={() => setCodes(undefined)}>
+          <div className={styles.form}>
+            <Note kind="warning">
+              Keep these codes where your phone is not. Each signs you in once when you have lost it, and they are shown
+              only now.
+            </Note>
+            <Secret label="Backup codes" text={codes.join(' ')} />
+          </div>
+        </SecretDialog>
+      )}
     </Card>
   )
 }
@@ -76,8 +92,10 @@ function SwitchOff({ onClose }: { readonly onClose: () => void }) {
 
 type Begun = { readonly secret: string; readonly otpauthUrl: string; readonly backupCodes: readonly string[] }
 
+type SetUpProps = { readonly onClose: () => void; readonly onDone: (backupCodes: readonly string[]) => void }
+
 /** First who it is, then the secret for the app, then a code of the app: only that switches it on. */
-function SetUp({ onClose }: { readonly onClose: () => void }) {
+function SetUp({ onClose, onDone }: SetUpProps) {
   const proof = useProof()
   const [begun, setBegun] = useState<Begun>()
   const [code, setCode] = useState('')
@@ -96,10 +114,10 @@ function SetUp({ onClose }: { readonly onClose: () => void }) {
   }
   const begin = async () =>
     setBegun(await client.request<Begun>('/auth/2fa/enable', { method: 'POST', body: await proof.take() }))
-  const finish = async () => {
+  const finish = async ({ backupCodes }: Begun) => {
     await client.request('/auth/2fa/verify-setup', { method: 'POST', body: { code: code.replaceAll(/\s/g, '') } })
-    // Closed first: the page shows another dialog when it knows that it is on.
     onClose()
+    onDone(backupCodes)
     await queryClient.invalidateQueries({ queryKey })
     notify('The second factor is on')
   }
@@ -110,7 +128,7 @@ function SetUp({ onClose }: { readonly onClose: () => void }) {
         kind="primary"
         isBusy={isBusy}
         disabled={begun === undefined ? !proof.isReady : code.trim() === ''}
-        onClick={() => void attempt(begun === undefined ? begin : finish)}
+        onClick={() => void attempt(() => (begun === undefined ? begin() : finish(begun)))}
       >
         {begun === undefined ? 'Continue' : 'Switch on'}
       </Button>
@@ -122,7 +140,8 @@ function SetUp({ onClose }: { readonly onClose: () => void }) {
         {begun === undefined && proof.fields}
         {begun !== undefined && (
           <>
-            <p>Type this secret into your authenticator app.</p>
+            <p>Scan this with your authenticator app, or type the secret below it there.</p>
+            <QrCode text={begun.otpauthUrl} label="QR code of the secret" />
             <Secret label="Secret" text={begun.secret} />
             <a href={begun.otpauthUrl} {...looks({ size: 's' })}>
               Open the app of this device
@@ -134,11 +153,6 @@ function SetUp({ onClose }: { readonly onClose: () => void }) {
               value={code}
               onChange={({ target }) => setCode(target.value)}
             />
-            <Note kind="warning">
-              Keep these codes where your phone is not. Each signs you in once when you have lost it, and they are shown
-              only now.
-            </Note>
-            <Secret label="Backup codes" text={begun.backupCodes.join(' ')} />
           </>
         )}
         {error !== undefined && <Problem error={error} />}
