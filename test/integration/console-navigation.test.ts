@@ -62,4 +62,73 @@ describeWithBrowser('the way through the console', () => {
     await problem.getByRole('button', { name: 'Try again' }).click()
     await page.getByRole('heading', { name: 'Workflows', exact: true }).waitFor()
   })
+
+  it('leads the keyboard to each page that is shown, and tells its title', async () => {
+    const { page, wrong } = await console_.visit('/data/book?sort=title')
+    /** What has the keyboard, and what is told. */
+    const expectAt = (role: string, title: string) =>
+      expect
+        .poll(() =>
+          page.evaluate(`[
+            document.activeElement.getAttribute('role') ?? document.activeElement.localName,
+            document.querySelector('#root [aria-live=polite]').textContent,
+          ]`),
+        )
+        .toEqual([role, title])
+    const grid = page.getByRole('grid')
+    await grid.focus()
+    await page.getByText('3 rows').first().waitFor()
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: 'Ada' }).waitFor()
+    await expectAt('main', 'Ada · Console')
+    await page.goBack()
+    await expectAt('main', 'Books · Console')
+    await grid.focus()
+    await page.keyboard.press('g')
+    await page.keyboard.press('r')
+    await expectAt('main', 'Reports · Console')
+    await page.getByRole('complementary').getByRole('link', { name: 'Data', exact: true }).press('Enter')
+    await expectAt('main', 'Data · Console')
+    await page.keyboard.press('Control+k')
+    await page.getByRole('combobox').fill('Books')
+    await page.keyboard.press('Enter')
+    await page.getByRole('combobox').waitFor({ state: 'detached' })
+    await expectAt('main', 'Books · Console')
+    // Another state of the same page leaves the keyboard where it is.
+    const search = page.getByPlaceholder('Search, then Enter')
+    await search.fill('Ida')
+    await search.press('Enter')
+    await expect.poll(() => page.url()).toContain('search=Ida')
+    await expect.poll(() => page.getByRole('gridcell', { name: 'Emil', exact: true }).count()).toBe(0)
+    expect(await search.and(page.locator(':focus')).count()).toBe(1)
+    expect(wrong).toEqual([])
+  })
+
+  it('keeps the keyboard on the grid after rows are deleted, and in the page after that is undone', async () => {
+    const { page, wrong } = await console_.visit('/data/book?sort=title')
+    const at = () => page.evaluate("document.activeElement.getAttribute('role') ?? document.activeElement.localName")
+    const grid = page.getByRole('grid')
+    await page.getByRole('gridcell', { name: 'Emil', exact: true }).waitFor()
+    await grid.focus()
+    await page.keyboard.press('ArrowDown')
+    await page.keyboard.press('Space')
+    await page.getByRole('button', { name: /^Delete/ }).press('Enter')
+    const question = page.locator('[role=dialog]:not([aria-modal=false])')
+    await question.getByRole('button', { name: /^Delete/ }).press('Enter')
+    await question.waitFor({ state: 'detached' })
+    await expect.poll(at).toBe('grid')
+    await page.getByRole('button', { name: 'Undo' }).press('Enter')
+    await page.getByRole('button', { name: 'Undo' }).waitFor({ state: 'detached' })
+    // The next message has it, and then the grid.
+    await expect.poll(at).toBe('dialog')
+    await page.keyboard.press('Escape')
+    await expect.poll(at).toBe('grid')
+    await page.getByRole('gridcell', { name: 'Emil', exact: true }).waitFor()
+    // A dialog that does nothing gives the keyboard back.
+    const more = page.getByRole('button', { name: 'Filter' }).first()
+    await more.press('Enter')
+    await page.keyboard.press('Escape')
+    await expect.poll(() => more.and(page.locator(':focus')).count()).toBe(1)
+    expect(wrong).toEqual([])
+  })
 })

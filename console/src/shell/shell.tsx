@@ -1,10 +1,11 @@
 import { Outlet, useRouter, useRouterState } from '@tanstack/react-router'
 import { Menu as MenuIcon, Search } from 'lucide-react'
-import { Suspense, useEffect, useState } from 'react'
+import { Suspense, useEffect, useRef, useState } from 'react'
 import { lazyComponent } from '../app/lazy.ts'
 import { IconButton, looks } from '../ui/button.tsx'
 import { Drawer } from '../ui/dialog.tsx'
 import { Loading } from '../ui/states.tsx'
+import { useKeyboardPlace, useTitle } from './keyboard-place.ts'
 import { OtherSession } from './other-session.tsx'
 import { PreviewBanner } from './preview.tsx'
 import styles from './shell.module.css'
@@ -22,6 +23,9 @@ export function Shell() {
   const [isPreviewOpen, setPreviewOpen] = useState(false)
   const path = useRouterState({ select: ({ location }) => location.pathname })
   const router = useRouter()
+  const main = useRef<HTMLElement>(null)
+  const title = useTitle()
+  useKeyboardPlace(main)
   useEffect(() => {
     // It is there before it is asked for, so that it has every letter that is typed after its shortcut. Where it cannot be had,
     // opening it says so.
@@ -57,7 +61,10 @@ export function Shell() {
       <Drawer isOpen={isMenuOpen} onClose={() => setMenuOpen(false)} title="Menu" side="left">
         <div className={styles.drawerSide}>{sidebar}</div>
       </Drawer>
-      <main id="main" className={styles.main} tabIndex={-1} key={path.split('/').slice(0, 3).join('/')}>
+      <p className="visually-hidden" aria-live="polite">
+        {title}
+      </p>
+      <main ref={main} id="main" className={styles.main} tabIndex={-1} key={path.split('/').slice(0, 3).join('/')}>
         <PreviewBanner />
         <OtherSession />
         <Suspense fallback={<Loading />}>
