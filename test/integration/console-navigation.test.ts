@@ -131,4 +131,24 @@ describeWithBrowser('the way through the console', () => {
     await expect.poll(() => more.and(page.locator(':focus')).count()).toBe(1)
     expect(wrong).toEqual([])
   })
+
+  it('says without backgrounds and shadows what they say, where colours are forced', async () => {
+    const { page, wrong } = await console_.visit('/data/book?sort=title', { forcedColors: 'active' })
+    const outlineOf = (selector: string) =>
+      page.evaluate(`getComputedStyle(document.querySelector('${selector}')).outlineStyle`)
+    await page.getByRole('gridcell', { name: 'Emil', exact: true }).click()
+    const outlines = {
+      cell: await outlineOf('[role=gridcell][data-active=true]'),
+      others: await outlineOf('[role=gridcell][data-active=false]'),
+      entry: await outlineOf('aside [data-status=active]'),
+    }
+    expect(outlines).toEqual({ cell: 'solid', others: 'none', entry: 'solid' })
+    await page.keyboard.press('ArrowDown')
+    expect(await outlineOf('[role=gridcell][data-active=true]')).toBe('double')
+    await page.goto(`${console_.address}/console/reports/build?collection=book&form=bars`)
+    await page.locator('[aria-pressed=true]').first().waitFor()
+    expect(await outlineOf('[aria-pressed=true]')).toBe('solid')
+    expect(await outlineOf('[aria-pressed=false]')).toBe('none')
+    expect(wrong).toEqual([])
+  })
 })
