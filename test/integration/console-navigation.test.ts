@@ -94,13 +94,13 @@ describeWithBrowser('the way through the console', () => {
     await page.keyboard.press('Enter')
     await page.getByRole('combobox').waitFor({ state: 'detached' })
     await expectAt('main', 'Books · Console')
-    // Another state of the same page leaves the keyboard where it is.
+    // The field is made anew for what is searched for now; the rows that it found have the keyboard.
     const search = page.getByPlaceholder('Search, then Enter')
     await search.fill('Ida')
     await search.press('Enter')
     await expect.poll(() => page.url()).toContain('search=Ida')
     await expect.poll(() => page.getByRole('gridcell', { name: 'Emil', exact: true }).count()).toBe(0)
-    expect(await search.and(page.locator(':focus')).count()).toBe(1)
+    await expectAt('grid', 'Books · Console')
     expect(wrong).toEqual([])
   })
 
