@@ -95,7 +95,8 @@ function chapterPage(name: string, routes: readonly DeclaredRoute[]): Page {
 function routeSection(route: DeclaredRoute): string[] {
   const { summary, description, access, scope, params, querystring, body, response = {} } = route
   const needs = scope === 'none' ? '' : ` A program's token needs the scope \`${scope}\`.`
-  const answers = Object.entries(response).filter(([status]) => status !== '4xx')
+  // What refusals look like is said once, for all routes.
+  const answers = Object.entries(response).filter(([, shape]) => shape !== response['4xx'])
   const tried = exampleOfRoute.get(titleOf(route))
   return [
     `## ${titleOf(route)}`,
@@ -122,6 +123,7 @@ type Shape = {
   readonly format?: string
   readonly description?: string
   readonly contentMediaType?: string
+  readonly content?: Readonly<Record<string, unknown>>
   readonly contentSchema?: Shape
   readonly examples?: readonly unknown[]
 }
@@ -159,8 +161,10 @@ function typeOf({ type, enum: words, anyOf, items, const: only, format, contentS
 }
 
 function example(title: string, schema: TSchema): string[] {
-  const { contentMediaType = 'application/json' } = schema as Shape
-  if (contentMediaType !== 'application/json') return [`${title.replace(', e.g.', '')}: \`${contentMediaType}\`.`, '']
+  const { contentMediaType = 'application/json', content } = schema as Shape
+  const types = content === undefined ? [contentMediaType] : Object.keys(content)
+  if (types.join() !== 'application/json')
+    return [`${title.replace(', e.g.', '')}: ${types.map((type) => `\`${type}\``).join(' or ')}.`, '']
   return [title, '', ...json(exampleOf(schema)), '']
 }
 

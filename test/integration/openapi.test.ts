@@ -146,7 +146,12 @@ describe('GET /openapi', () => {
     const { components } = await documentOf(api.admin)
     const lines = {
       type: 'array',
-      items: { anyOf: [{ type: 'string', format: 'uuid' }, { type: 'object', additionalProperties: true }] },
+      items: {
+        anyOf: [
+          { type: 'string', format: 'uuid' },
+          { type: 'object', additionalProperties: true },
+        ],
+      },
     }
     const description = 'Rows of line or their keys'
     expect(components.schemas['bill.new'].properties.lines).toEqual({ ...lines, description: `${description}.` })
@@ -161,6 +166,33 @@ describe('GET /openapi', () => {
     for (const other of [null, { create: [{ text: 'c' }] }, { update: [] }, { delete: [] }])
       expect((await changed(other)).body.error.details).toMatchObject([{ field: 'lines', message: 'expected a list' }])
     expect((await changed([{ text: 'c' }])).body.data.lines).toMatchObject([{ text: 'c' }])
+  })
+
+  it('declares what operations answer besides rows and JSON', async () => {
+    const described = await startApi({ ...everything, MCP_ENABLED: 'true' }, api.database)
+    const { paths } = await documentOf(described.admin)
+    const typesOf = ({ content }: any) => Object.keys(content)
+    const file = paths['/items/maker/export'].get.responses[200].content
+    expect(Object.keys(file)).toEqual(['text/csv', 'application/json'])
+    expect(file['application/json'].schema.items).toEqual({ $ref: '#/components/schemas/maker' })
+    const exported = await described.admin('GET', '/items/maker/export?format=json')
+    expect([exported.status, exported.headers['content-type']]).toEqual([
+      200,
+      expect.stringContaining('application/json'),
+    ])
+    expect(Array.isArray(exported.body)).toBe(true)
+    const stream = paths['/mcp'].get.responses
+    expect(Object.keys(stream).filter((status) => /^[23]/.test(status))).toEqual([])
+    expect(stream[405].content['application/json']).toBeDefined()
+    for (const status of [400, 401, 403])
+      expect(typesOf(paths['/oauth/authorize'].get.responses[status])).toEqual(['text/html', 'application/json'])
+    const { schema } = paths['/workflows'].post.requestBody.content['application/json']
+    expect(schema).toMatchObject({ required: ['name'] })
+    const { password } = paths['/auth/register'].post.requestBody.content['application/json'].schema.properties
+    expect(password.description).toBe('8 to 128 characters.')
+    const missing = { $ref: '#/components/responses/general.404' }
+    for (const path of ['/reports/stats', '/permissions/explain', '/changes'])
+      expect([path, paths[path].get.responses[404]]).toEqual([path, missing])
   })
 
   it('shows no example of rows that the collection could not have, and answers as they come', async () => {

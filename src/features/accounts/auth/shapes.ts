@@ -40,6 +40,10 @@ const TenantMember = Type.Optional(
 
 /** A password, token or code as it is given, blanks included. */
 const Secret = (example: string, refusal: string) => Type.String({ minLength: 1, examples: [example], refusal })
+/** Its length is checked by characters of any script, which keywords of a shape count otherwise. */
+const NewPassword = (example: string, refusal: string) =>
+  Type.String({ minLength: 1, examples: [example], refusal, description: newPasswordLength })
+const newPasswordLength = '8 to 128 characters.'
 const OptionalSecret = (example: string) =>
   Type.Optional(Type.String({ minLength: 1, examples: [example], lenient: true }))
 const OptionalText = (example: string, description?: string) =>
@@ -110,7 +114,7 @@ export const RegisterBody = Type.Object({
   authMode: AuthModeMember,
   authType: SessionTypeMember,
   email: Filled(email, { refusal: personNeeded }),
-  password: Secret(password, personNeeded),
+  password: NewPassword(password, personNeeded),
   firstName: Filled('Ada', { refusal: personNeeded }),
   lastName: Filled('Lovelace', { refusal: 'lastName is required' }),
   phone: OptionalText('+41 44 123 45 67'),
@@ -144,14 +148,14 @@ export const FirstSignInBody = Type.Object({
   authMode: AuthModeMember,
   authType: SessionTypeMember,
   token: Secret(linkToken, 'Token and new password are required'),
-  password: Secret(password, 'Token and new password are required'),
+  password: NewPassword(password, 'Token and new password are required'),
 })
 
 export const TokenParams = Type.Object({ token: Text(linkToken) })
 
 const EmailWithCode = Type.Optional(Text(email, { description: 'With a code.', refusal: 'Invalid email address' }))
 export const ResetBody = Type.Object({
-  password: Secret(password, 'Password is required'),
+  password: NewPassword(password, 'Password is required'),
   email: EmailWithCode,
 })
 export const ResetQuery = Type.Object({ email: EmailWithCode })
@@ -168,7 +172,7 @@ export const EmailChangeBody = Type.Object({
 const passwordsNeeded = 'Current and new password are required'
 export const PasswordChangeBody = Type.Object({
   currentPassword: Secret(password, passwordsNeeded),
-  newPassword: Secret('wrong donkey fuse', passwordsNeeded),
+  newPassword: NewPassword('wrong donkey fuse', passwordsNeeded),
 })
 
 /** Both bodies of existing clients count. */

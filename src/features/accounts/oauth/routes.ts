@@ -7,7 +7,7 @@ import { issuerOf } from '../../../config/issuer.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { type App, acceptForms, turnOf } from '../../../http/http.ts'
 import { type Declaration, type DeclaredOptions, route } from '../../../http/route.ts'
-import { Anything, Count, Filled, Id, Text } from '../../../http/shapes.ts'
+import { Anything, Count, Filled, Id, OAuthError, Text } from '../../../http/shapes.ts'
 import { prepare } from '../auth/auth.ts'
 import {
   authorize,
@@ -203,6 +203,11 @@ const ignoring = { ...small, config: { ...forEveryPage, ignoresSession: true, ow
 
 type PageDeclaration = Omit<Declaration, 'tag' | 'scope' | 'response'> & { readonly readElsewhere?: 'all' }
 
+/** A page says what is wrong, too; what it sends itself is answered as everywhere where it cannot be read. */
+const RefusalPage = Type.Unknown({
+  content: { 'text/html': { schema: Text('<!doctype html>') }, 'application/json': { schema: OAuthError } },
+})
+
 const page = <const D extends PageDeclaration>(declaration: D, options: DeclaredOptions = {}) =>
   route(
     {
@@ -212,6 +217,9 @@ const page = <const D extends PageDeclaration>(declaration: D, options: Declared
         200: Text('<!doctype html>', { contentMediaType: 'text/html' }),
         302: Type.Null({ description: 'To the program, with what is wrong, or to a provider.' }),
         303: Type.Null({ description: 'Back to the question.' }),
+        400: RefusalPage,
+        401: RefusalPage,
+        403: RefusalPage,
       },
       sendsText: true,
       errors: 'oauth',

@@ -10,6 +10,7 @@ import {
   Anything,
   badQuery,
   Count,
+  GeneralError,
   Id,
   Nothing,
   NullableId,
@@ -310,6 +311,7 @@ const Term: TSchema = Type.Object({
 
 const Explanation = {
   response: {
+    404: GeneralError,
     200: Type.Object({
       allowed: Type.Boolean(),
       decidedBy: OneOf(['administrator', 'account', 'permission', 'collection', 'tenant', 'rule', 'field', 'row']),

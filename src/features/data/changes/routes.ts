@@ -1,7 +1,7 @@
 import { Type } from '../../../adapters/typebox.ts'
 import { type App, sendJson } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'
-import { Count, Names, OneOf, Row, Text } from '../../../http/shapes.ts'
+import { Count, GeneralError, Names, OneOf, Row, Text } from '../../../http/shapes.ts'
 import { Key, queryOf } from '../items/items.ts'
 import type { ChangesReads } from './changes.ts'
 import { readChanges } from './changes.ts'
@@ -45,6 +45,7 @@ const changesRoute = route({
       hasMore: Type.Boolean(),
       resync: Type.Array(Text('products'), { description: 'Collections that must be read anew.' }),
     }),
+    404: GeneralError,
   },
   readElsewhere: 'all',
   sendsText: true,

@@ -208,7 +208,14 @@ export const exportRoute = route({
   scope: 'read',
   params: CollectionParams,
   query: Type.Object({ ...ListQuery.properties, format: optional(OneOf(['csv', 'json'], { default: 'csv' })) }),
-  response: { 200: Text('id,name\n7,Analytical engine', { contentMediaType: 'text/csv' }) },
+  response: {
+    200: Type.Unknown({
+      content: {
+        'text/csv': { schema: Text('id,name\n7,Analytical engine') },
+        'application/json': { schema: Type.Array(Row) },
+      },
+    }),
+  },
 })
 export const estimatesRoute = route({
   summary: 'Estimate how many items large collections have',

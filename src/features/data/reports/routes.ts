@@ -7,7 +7,7 @@ import type { Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
 import { type App, sendJson, turnOf } from '../../../http/http.ts'
 import { route } from '../../../http/route.ts'
-import { Count, Row, Text } from '../../../http/shapes.ts'
+import { Count, GeneralError, Row, Text } from '../../../http/shapes.ts'
 import {
   CollectionParams,
   type DependencyRecorder,
@@ -114,11 +114,21 @@ const treatment = { tag: 'Reports', scope: 'read', readElsewhere: 'all', sendsTe
 const options = { config: { failureMessage: failure }, bodyLimit: 1_048_576 }
 
 const postStatsRoute = route(
-  { ...treatment, summary: 'Make several reports at once', body: StatsBody, response: { 200: StatsShape } },
+  {
+    ...treatment,
+    summary: 'Make several reports at once',
+    body: StatsBody,
+    response: { 200: StatsShape, 404: GeneralError },
+  },
   options,
 )
 const getStatsRoute = route(
-  { ...treatment, summary: 'Make several reports at once', query: StatsQuery, response: { 200: StatsShape } },
+  {
+    ...treatment,
+    summary: 'Make several reports at once',
+    query: StatsQuery,
+    response: { 200: StatsShape, 404: GeneralError },
+  },
   options,
 )
 const postReportRoute = route(

@@ -12,7 +12,7 @@ import type { Configuration } from '../../../config/config.ts'
 import { AppError, errors } from '../../../errors.ts'
 import type { App } from '../../../http/http.ts'
 import { type DeclaredRoute, route } from '../../../http/route.ts'
-import { Anything, Nothing, OneOf, Text } from '../../../http/shapes.ts'
+import { Anything, GeneralError, Nothing, OneOf, Text } from '../../../http/shapes.ts'
 import type { CallLocally, Offer, ToolRun } from './mcp.ts'
 
 /** The web process's functions for tools. */
@@ -226,7 +226,7 @@ const streamRoute = route({
   description: 'Always 405: an answer to a POST may be a stream, and there are no sessions.',
   tag,
   scope: 'none',
-  response: { 200: Nothing },
+  response: { 405: GeneralError },
   sendsText: true,
 })
 const endRoute = route({

@@ -426,25 +426,34 @@ function responsesOf(route: DeclaredRoute, stand: Stand | undefined): Json {
   const responses: Json = {}
   for (const [status, shape] of Object.entries(route.response ?? {})) {
     if (status === '4xx') continue
-    responses[status.toUpperCase().replace('DEFAULT', 'default')] = answerOf(status, schemaOf(shape, stand))
+    responses[status.toUpperCase().replace('DEFAULT', 'default')] = isKnownRefusal(status, shape)
+      ? componentRef('responses', `general.${status}`)
+      : answerOf(status, shape, stand)
   }
-  if (!Object.keys(responses).some((status) => /^[23]/.test(status))) responses['2XX'] = { description: 'Done' }
+  // What an extension declares need not be all; a route of ours that declares no success has none.
+  if (route.endpoint !== undefined && !Object.keys(responses).some((status) => /^[23]/.test(status)))
+    responses['2XX'] = { description: 'Done' }
   return { ...refusalsOf(route), ...responses }
 }
 
-function answerOf(status: string, schema: Json): Json {
+const isKnownRefusal = (status: string, shape: TSchema): boolean =>
+  shape === GeneralError && Object.hasOwn(meanings, status)
+
+function answerOf(status: string, shape: TSchema, stand: Stand | undefined): Json {
+  const schema = schemaOf(shape, stand)
   const { contentMediaType = 'application/json', description, content, ...rest } = schema
   const words = typeof description === 'string' ? description : (STATUS_CODES[status] ?? 'An answer')
-  // Extensions may declare an answer by type of content.
-  if (content !== undefined && typeof content === 'object') return { description: words, content: contentOf(content) }
+  // An answer may be declared by type of content.
+  if (content !== undefined && typeof content === 'object')
+    return { description: words, content: contentOf(content, stand) }
   if (rest.type === 'null') return { description: words }
   return { description: words, content: { [contentMediaType as string]: { schema: rest } } }
 }
 
-function contentOf(content: object | null): Json {
+function contentOf(content: object | null, stand: Stand | undefined): Json {
   const types = Object.entries((content ?? {}) as Record<string, { schema?: TSchema }>)
   return Object.fromEntries(
-    types.map(([type, { schema }]) => [type, schema === undefined ? {} : { schema: schemaOf(schema) }]),
+    types.map(([type, { schema }]) => [type, schema === undefined ? {} : { schema: schemaOf(schema, stand) }]),
   )
 }
 

@@ -17,7 +17,7 @@ const ofOne = Type.Object({ id: WorkflowId })
 const ofExecution = Type.Object({ id: WorkflowId, execution: Id() })
 const ofNode = Type.Object({ id: WorkflowId, node: Text('node-1') })
 
-const WorkflowRow = Type.Record(Type.String(), Type.Unknown(), {
+const workflowColumns = {
   description:
     'Columns of svc_Workflow: name, status, trigger_type and what belongs to it, flow_data, variables, options.',
   examples: [
@@ -28,7 +28,9 @@ const WorkflowRow = Type.Record(Type.String(), Type.Unknown(), {
       flow_data: { nodes: [{ id: 'start', type: 'trigger', data: {} }], edges: [] },
     },
   ],
-})
+}
+const NewWorkflow = Type.Object({ name: Text('Approve orders') }, { additionalProperties: true, ...workflowColumns })
+const WorkflowRow = Type.Record(Type.String(), Type.Unknown(), workflowColumns)
 const StoredWorkflow = RowOf({ id: 'orders-approve', name: 'Approve orders', status: 'draft', trigger_type: 'manual' })
 const Execution = RowOf({
   ...{ id: '0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44', workflow_Id: 'orders-approve', status: 'completed' },
@@ -56,7 +58,7 @@ export const createRoute = route({
   summary: 'Create a workflow',
   scope: 'admin',
   description: 'A draft may be anything of the right shape; an active workflow keeps every rule.',
-  body: WorkflowRow,
+  body: NewWorkflow,
   response: { 201: WrittenShape },
 })
 export const updateRoute = route({
