@@ -77,6 +77,7 @@ describe('requests on the pages of the reference', () => {
 
 /** What needs a mail, a browser, another service or a fault, and the file that tries it. */
 const triedElsewhere: ReadonlyMap<string, string> = new Map([
+  ['POST /files/tus/{id}', 'files-tus.test.ts'],
   ['POST /auth/first-sign-in', 'console.test.ts'],
   ['GET /auth/magiclink/{token}', 'auth-magic-link.test.ts'],
   ['POST /auth/password/reset/{token}', 'auth-password-reset.test.ts'],

@@ -229,7 +229,7 @@ it('every route of data takes the parameters that it declares', async () => {
     unsubscribe('fastify.initialization', watch)
   }
   const own = Object.fromEntries([...seen].filter(([, names]) => names.length > 0))
-  expect(seen.size).toBe(93)
+  expect(seen.size).toBe(94)
   expect(own).toEqual({
     'GET /items/:collection': ['changesCursor'],
     'GET /items/:collection/deleted': ['limit', 'cursor'],
@@ -259,6 +259,7 @@ it('every route of data takes the parameters that it declares', async () => {
     'GET /log/moments': ['collections', 'item', 'at'],
     'GET /log/facets': ['from', 'to', 'collection', 'action', 'actor', 'tenant', 'agent', 'buckets'],
     'GET /log/export': ['since', 'collection', 'action', 'actor', 'tenant', 'from', 'to'],
+    'GET /schemas': ['brief'],
     'GET /webhooks/:id/deliveries': ['status', 'limit'],
   })
 })
