@@ -43,6 +43,16 @@ beforeAll(async () => {
 const schemaOf = ({ schema = {}, config }: RouteOptions): Schema =>
   ({ ...schema, access: config?.access, scope: config?.scope, answersSecret: config?.answersSecret }) as Schema
 
+/** One for each content type, where an answer has several. */
+const shapesOf = (
+  shape: (TSchema & { readonly content?: Readonly<Record<string, { schema: TSchema }>> }) | undefined,
+) =>
+  shape?.content === undefined
+    ? shape === undefined
+      ? []
+      : [shape]
+    : Object.values(shape.content).map(({ schema }) => schema)
+
 /** What `work` says of each route, where it says something. */
 function findings(work: (schema: Schema, route: string) => string | undefined): string[] {
   return [...routes].flatMap(([route, schema]) => {
@@ -130,7 +140,7 @@ describe('every route', () => {
   it('shows no answer as its example that both signs in and asks for something first', () => {
     const wrong = findings(({ response = {} }) => {
       const shown = Object.entries(response).flatMap(([status, shape]) =>
-        status === '200' || status === '201' ? [exampleOf(shape)] : [],
+        status === '200' || status === '201' ? shapesOf(shape).map((one) => exampleOf(one)) : [],
       )
       const isBoth = (one: unknown) =>
         typeof one === 'object' &&
@@ -196,8 +206,10 @@ describe('every route', () => {
 
   it('has examples that fit what it declares', () => {
     const wrong = findings(({ params, querystring, body, response = {} }) => {
-      for (const [part, shape] of Object.entries({ params, querystring, body, ...response })) {
-        if (shape === undefined) continue
+      const parts = Object.entries({ params, querystring, body, ...response })
+      for (const [part, shape] of parts.flatMap(([part, shape]) =>
+        shapesOf(shape).map((one) => [part, one] as const),
+      )) {
         try {
           const [error] = Errors(shape, exampleOf(shape))
           if (error !== undefined) return `${part}${error.instancePath} ${error.message}`

@@ -131,8 +131,13 @@ export async function expectFits(page: Page, name?: string): Promise<void> {
   for (const { width, colorScheme } of looks) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
     await page.setViewportSize({ width, height: 800 })
-    const wide = Number(await page.evaluate('document.documentElement.scrollWidth'))
-    expect({ width, colorScheme, wide }).toEqual({ width, colorScheme, wide: Math.min(wide, width) })
+    // What lies over the page is placed anew a moment after the window has changed.
+    const measured = async () => ({
+      width,
+      colorScheme,
+      wide: await page.evaluate('document.documentElement.scrollWidth'),
+    })
+    await expect.poll(measured).toSatisfy(({ wide }) => Number(wide) <= width)
     expect({ width, colorScheme, faults: await layoutFaults(page) }).toEqual({ width, colorScheme, faults: [] })
     if (name !== undefined && shots !== undefined)
       await page.screenshot({ path: join(shots, `${name}-${width}-${colorScheme}.png`) })
