@@ -353,7 +353,7 @@ async function atSavepoint<T>(tx: Tx, work: () => Promise<T>): Promise<T> {
 
 /* Execution. */
 
-/** What a refused statement was about; the database names neither the field of a value nor, for that, the table. */
+/** The part of a change that a refused statement was about; the database names neither the field of a value nor, for that, the table. */
 type Subject = { readonly collection: string; readonly field?: string | undefined }
 
 /** The database's refusal of a part of a change, which is the `cause`. */

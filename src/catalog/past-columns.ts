@@ -5,6 +5,10 @@ import { logTable } from './log-triggers.ts'
  * columns only; when one was dropped, the log tells by the definitions, whose rows it holds like all others.
  */
 
+/** The image (SQL) of a row before the event, in the columns of then. */
+export const imageBefore = (event: string): string =>
+  `case when ${event}.action = 'update' then (${event}.changes->'after') || (${event}.changes->'before') else ${event}.changes->'before' end`
+
 /** An image (SQL) of the event, without the columns that were dropped after it. The collection's name is SQL too. */
 export const ofTodaysColumns = (image: string, collection: string, event: string): string =>
   `((${image}) - array(select d.key from jsonb_each_text(coalesce(${droppedColumnsSql(collection)}, '{}')) d where d.value::bigint > ${event}.position))`

@@ -2,7 +2,7 @@ import { type Reader, sql } from '../db/sql.ts'
 import type { Catalog } from './catalog.ts'
 import { logTable } from './log-triggers.ts'
 
-/** What a collection's definition names and the database lacks: the whole table, or some of its columns. */
+/** A table, or some of its columns, that a collection's definition names and the database lacks. */
 export type TableLack = { readonly collection: string; readonly columns: readonly string[] | 'all' }
 
 /** Tables and columns that went without their definitions, by SQL from outside. The log's table is not made of its definition. */

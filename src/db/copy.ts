@@ -34,7 +34,7 @@ export function copyOut(client: PgClient, statement: string): Readable {
       callback(error)
     },
   })
-  // Whoever reads is told of an error. It may also come before the first read, or after the last one.
+  // An error is told to whoever reads. It may also come before the first read, or after the last one.
   rows.on('error', () => undefined)
   const flush = () => {
     if (filled > 0 && !rows.destroyed && !rows.push(piece.subarray(0, filled))) socket.pause()

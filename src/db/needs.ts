@@ -13,7 +13,7 @@ type SetupFacts = {
   readonly publicFollows: boolean
 }
 
-/** What a database or its role lacks, and the statement that fixes it. */
+/** A thing that a database or its role lacks, and the statement that fixes it. */
 type Lack = { readonly says: string; readonly remedy: string }
 
 export function readSetupFacts(db: Reader): Promise<SetupFacts> {

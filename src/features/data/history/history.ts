@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream'
 import { admitted } from '../../../admission/lane.ts'
 import type { Collection, Field } from '../../../catalog/catalog.ts'
 import { logSchema, logTable } from '../../../catalog/log-triggers.ts'
-import { ofTodaysColumns } from '../../../catalog/past-columns.ts'
+import { imageBefore, ofTodaysColumns } from '../../../catalog/past-columns.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
@@ -334,7 +334,7 @@ function userEventsStatement(userId: string, owned: readonly OwnedBy[]): Stateme
   return statement(text, params.values)
 }
 
-const oldImage = `case when l.action = 'update' then (l.changes->'after') || (l.changes->'before') else l.changes->'before' end`
+const oldImage = imageBefore('l')
 
 /** Above every position. */
 const newest = '9223372036854775807'

@@ -64,7 +64,7 @@ export type SchemaChanged = {
   readonly preview?: ChangePreview | undefined
 }
 
-/** What an answer says of the effects of a change that its sender may not have meant; nothing where there are none. */
+/** The effects of a change that its sender may not have meant, as an answer tells them; nothing where there are none. */
 export function warningsOf({ defaultless }: Pick<SchemaChanged, 'defaultless'>) {
   if (defaultless.length === 0) return {}
   const message = 'has no default any more, so every new item must have a value for it'

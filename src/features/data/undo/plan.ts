@@ -5,6 +5,7 @@ import type { Reader, Tx } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
 import type { LastingEffect } from '../items/items.ts'
 import { withConflicts } from './conflicts.ts'
+import { changesOf, type LoggedRow } from './logged-rows.ts'
 import { withMoves } from './moves.ts'
 import {
   isFollowing,
@@ -16,10 +17,8 @@ import {
   type RowDraft,
 } from './planned-rows.ts'
 import {
-  changesOf,
   type EventChoice,
   type LoggedFact,
-  type LoggedRow,
   lockRows,
   type Outline,
   rowsNow,

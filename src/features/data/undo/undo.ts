@@ -11,6 +11,7 @@ import { readableFields, resolveCondition, resolveEnv } from '../../../query/res
 import { inTransaction, isScoped, isTenanted, type Requester } from '../items/items.ts'
 import { applyPlan, clearedOf, requireUndoable } from './apply.ts'
 import { withConflicts } from './conflicts.ts'
+import { changesOf } from './logged-rows.ts'
 import {
   type ExcludedRows,
   isProtected,
@@ -25,7 +26,6 @@ import {
 import { isSettled, type PastRows, type PlannedRow, pastOfLog, type Reason, settableFields } from './planned-rows.ts'
 import {
   causedBy,
-  changesOf,
   differencesFrom,
   type EventChoice,
   eventsSeen,
