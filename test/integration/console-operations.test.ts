@@ -342,7 +342,7 @@ describeWithBrowser('the operations area', () => {
     await page.waitForURL(new RegExp(`of=${id}`))
     await page.getByRole('row').filter({ hasText: 'failed' }).getByRole('button').first().click()
     await page.getByRole('list', { name: 'Nodes' }).getByText(attack).first().waitFor()
-    await page.getByRole('dialog').getByRole('button', { name: 'Go on from the failure' }).waitFor()
+    await page.getByRole('dialog').getByRole('button', { name: 'Retry', exact: true }).waitFor()
     await expectFits(page, 'operations-execution')
     expect(wrong).toEqual([])
   })

@@ -180,12 +180,25 @@ describeWithBrowser('workflows', () => {
     await run.getByRole('button', { name: 'Run', exact: true }).click()
     await nodeOf(page, /^wait Delay, running/).waitFor()
     await nodeOf(page, /^fails Rows, failed/).waitFor()
-    await page.getByRole('button', { name: 'Go on from the failed node' }).waitFor()
+    await page.getByRole('button', { name: 'Retry', exact: true }).waitFor()
     const first = page.url()
-    await page.getByRole('button', { name: 'Go on from the failed node' }).click()
+    await page.getByRole('button', { name: 'Retry', exact: true }).click()
     await expect.poll(() => page.url()).not.toBe(first)
     await nodeOf(page, /^wait Delay, completed/).waitFor()
     await expect.poll(() => page.getByLabel('Executions').getByText('failed', { exact: true }).count()).toBe(2)
+
+    // Once it is mended, the execution goes on with what the workflow is now.
+    const withCurrent = page.getByRole('button', { name: 'Retry with the current version' })
+    expect(await withCurrent.count()).toBe(0)
+    const { flow_data } = await stored('watched')
+    const nodes = flow_data.nodes.map((one: { id: string }) =>
+      one.id === 'fails' ? { ...one, type: 'variable', data: { variables: { mended: true } } } : one,
+    )
+    await api.admin('PATCH', '/workflows/watched', { flow_data: { ...flow_data, nodes } })
+    await page.reload()
+    await withCurrent.click()
+    await nodeOf(page, /^fails Variables, completed/).waitFor()
+    await page.getByLabel('Executions').getByText('completed', { exact: true }).waitFor()
     expect(wrong).toEqual([])
   })
 

@@ -260,7 +260,6 @@ const bodiless: ReadonlySet<string> = new Set([
   'POST /schemas/indexes/migrate',
   'POST /ops/jobs/:id/retry',
   'POST /workflows/:id/executions/:execution/cancel',
-  'POST /workflows/:id/executions/:execution/retry',
   'POST /ops/jobs/:id/cancel',
   'POST /ops/consumers/:name/skip',
   'POST /ops/queues/:queue/redrive',

@@ -24,6 +24,7 @@ const routes = [
   ['POST', '/notifications/cleanup', 'days'],
   ['POST', '/ops/consumers/cache-invalidation/retry', 'position'],
   ['POST', '/ops/consumers/cache-invalidation/forget', 'position'],
+  ['POST', '/workflows/w/executions/0198c0de-7a11-7cc1-9f3a-5d1f0c2b7e44/retry', undefined],
   ['POST', '/realtime/collections/note/enable', 'actions'],
 ] as const
 

@@ -319,6 +319,81 @@ describe('an execution', () => {
     expect(await rows('order', `state = 'twice'`)).toHaveLength(1)
   })
 
+  it('is tried again by the current version of the workflow, where that comes to the same node', async () => {
+    const flow = (state: string, itemId: unknown, ...before: readonly { readonly id: string }[]) =>
+      chain(
+        creating({ state }),
+        node('name', 'transform', { mapping: { title: itemId === null ? 'trigger.none' : 'trigger.title' } }),
+        ...before,
+        node('last', 'service', {
+          operation: itemId === null ? 'read' : 'create',
+          collection: 'note',
+          ...(itemId === null
+            ? { itemId: 4711 }
+            : { data: { title: '{{outputs.name.title}}', state: '{{outputs.make.id}}' } }),
+        }),
+      )
+    const id = await make(flow('mended', null))
+    const failed = await over(await execute(id, { title: 'Mended' }))
+    expect(failed).toMatchObject({ status: 'failed', version: 1, errorMessage: expect.stringMatching(/^last: /) })
+    const change = async (flow_data: object) =>
+      expect((await api.admin('PATCH', `/workflows/${id}`, { flow_data })).status).toBe(200)
+    const retry = (body?: unknown) => api.admin('POST', `/workflows/${id}/executions/${failed.id}/retry`, body)
+    await change(flow('mended', 1, node('more', 'service', { operation: 'create', collection: 'note', data: {} })))
+    const before = await api.position()
+    const refused = await retry({ version: 'current' })
+    expect([refused.status, refused.body.error]).toEqual([
+      409,
+      expect.objectContaining({
+        ...{ code: 'WORKFLOW_DIFFERS', details: { nodes: ['more', 'last'] } },
+        message: 'The current version would run more before last, which ran without it',
+      }),
+    ])
+    for (const body of [{ version: 'latest' }, { version: 2 }, { Version: 'current' }])
+      expect((await retry(body)).status).toBe(400)
+    expect([await api.log(before), await of(id)]).toEqual([[], [expect.objectContaining({ id: failed.id })]])
+
+    await change(flow('never again', 1))
+    const { status, body } = await retry({ version: 'current' })
+    expect(status).toBe(200)
+    const [order] = await rows('order', `state = 'mended'`)
+    expect(await over(body.execution.id)).toMatchObject({
+      ...{ status: 'completed', version: 3, retry_of_Id: failed.id, trigger_data: { title: 'Mended' } },
+      result_data: { make: { id: order.id }, name: { title: 'Mended' } },
+    })
+    expect(await rows('note', `title = 'Mended'`)).toMatchObject([{ state: String(order.id) }])
+    expect([await rows('order', `state = 'mended'`), await rows('order', `state = 'never again'`)]).toEqual([
+      [order],
+      [],
+    ])
+    const log = await api.sql(
+      `select step, status, "outputData" from "svc_WorkflowExecutionLog" where "execution_Id" = $1 order by seq`,
+      [body.execution.id],
+    )
+    expect(log.map(({ step, status: of }) => `${step} ${of}`)).toEqual([
+      ...['start success', 'make success', 'name success', 'last success'],
+    ])
+    // What only computes was computed anew, and so the log has it.
+    expect(log[2].outputData).toEqual({ title: 'Mended' })
+    // Once, whichever version was asked for.
+    expect((await retry({ version: 'failed' })).body.error).toMatchObject({ code: 'RETRIED_ALREADY' })
+  })
+
+  it('is tried again by the version that failed unless the current one is asked for', async () => {
+    const reading = (itemId: number) => node('read', 'service', { operation: 'read', collection: 'note', itemId })
+    const id = await make(chain(reading(4711)))
+    const failed = await over(await execute(id))
+    expect((await api.admin('PATCH', `/workflows/${id}`, { flow_data: chain(node('other', 'variable')) })).status).toBe(
+      200,
+    )
+    const { body } = await api.admin('POST', `/workflows/${id}/executions/${failed.id}/retry`)
+    expect(await over(body.execution.id)).toMatchObject({ status: 'failed', version: 1 })
+    const again = await api.admin('POST', `/workflows/${id}/executions/${body.execution.id}/retry`, {
+      version: 'failed',
+    })
+    expect(await over(again.body.execution.id)).toMatchObject({ status: 'failed', version: 1 })
+  })
+
   it('is cancelled before its next node, and waits for hours without anybody', async () => {
     const id = await make(chain(node('wait', 'delay', { delay: 3_600_000 }), creating({ state: 'never' })))
     const execution = await execute(id)

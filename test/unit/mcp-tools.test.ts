@@ -81,7 +81,7 @@ const known: Readonly<Record<string, string>> = {
   svc_list_workflow_executions: 'id filter page limit',
   svc_get_workflow_execution: 'id execution',
   svc_cancel_workflow_execution: 'id execution',
-  svc_retry_workflow_execution: 'id execution',
+  svc_retry_workflow_execution: 'id execution version',
 }
 
 it('has every tool that clients know, with its arguments', () => {

@@ -181,7 +181,8 @@ function Statistics({ id }: { readonly id: string }) {
 
 const isOpen = ({ status }: Execution) => status === 'queued' || status === 'running'
 
-const executions = (id: string, set: SectionProps['set']): Listing<Execution> => ({
+/** `current`: the version of the workflow. */
+const executions = (id: string, current: number, set: SectionProps['set']): Listing<Execution> => ({
   name: `executions of ${id}`,
   title: 'Execution',
   isLive: true,
@@ -212,14 +213,14 @@ const executions = (id: string, set: SectionProps['set']): Listing<Execution> =>
   filters: [{ name: 'state', label: 'State', options: ['queued', 'running', 'completed', 'failed', 'cancelled'] }],
   actions: [
     {
-      label: 'Go on from the failure',
+      label: 'Retry',
       isFor: ({ status }) => status === 'failed',
-      run: async ({ id: failed }) => {
-        const path = `${pathOf(id)}/executions/${encodeURIComponent(failed)}/retry`
-        const { execution } = await client.request<{ execution: { id: string } }>(path, { method: 'POST', body: {} })
-        set({ open: execution.id })
-        return 'A new execution goes on with what the old one had'
-      },
+      run: ({ id: failed }) => goOn(id, failed, 'failed', set),
+    },
+    {
+      label: 'Retry with the current version',
+      isFor: ({ status, version }) => status === 'failed' && version !== null && version !== current,
+      run: ({ id: failed }) => goOn(id, failed, 'current', set),
     },
     {
       label: 'Cancel execution',
@@ -256,6 +257,13 @@ const executions = (id: string, set: SectionProps['set']): Listing<Execution> =>
   ),
   empty: { title: 'It has not run yet' },
 })
+
+async function goOn(workflow: string, id: string, version: 'failed' | 'current', set: SectionProps['set']) {
+  const path = `${pathOf(workflow)}/executions/${encodeURIComponent(id)}/retry`
+  const { execution } = await client.request<{ execution: { id: string } }>(path, { method: 'POST', body: { version } })
+  set({ open: execution.id })
+  return 'A new execution goes on with what the old one had'
+}
 
 type NodesProps = { readonly workflow: string; readonly execution: string; readonly isLive: boolean }
 
@@ -298,9 +306,13 @@ function Nodes({ workflow, execution, isLive }: NodesProps) {
 /** Workflows, and the executions of one. */
 export function Workflows(props: SectionProps) {
   const { search, set } = props
-  const { error, isPending, refetch } = useQuery({
+  const { data, error, isPending, refetch } = useQuery({
     queryKey: ['operations', 'workflow', search.of ?? ''],
-    queryFn: () => client.request(search.of === undefined ? '/workflows' : pathOf(search.of), { query: { limit: 1 } }),
+    queryFn: async () => {
+      if (search.of !== undefined) return (await client.request<{ data: Workflow }>(pathOf(search.of))).data
+      await client.request('/workflows', { query: { limit: 1 } })
+      return null
+    },
   })
   if (isPending) return <Loading />
   if (error instanceof DaybookError && error.status === 404 && search.of === undefined)
@@ -310,11 +322,11 @@ export function Workflows(props: SectionProps) {
       </Empty>
     )
   if (error !== null) return <Problem error={error} onRetry={() => void refetch()} />
-  if (search.of === undefined) return <List {...props} listing={workflows(set)} />
+  if (search.of === undefined || data === null) return <List {...props} listing={workflows(set)} />
   return (
     <List
       {...props}
-      listing={executions(search.of, set)}
+      listing={executions(search.of, data.version, set)}
       tools={
         <Button size="s" onClick={() => set({ of: undefined, open: undefined, state: undefined, page: undefined })}>
           All workflows

@@ -104,6 +104,7 @@ export function ExecutionBar({ workflow, execution, steps, upTo, onUpTo }: BarPr
     }
   }
   const canRetry = (status === 'failed' || status === 'cancelled') && workflow.status === 'active'
+  const isOfOther = version !== null && version !== workflow.version
   return (
     <section className={styles.execution} aria-label="Execution">
       <div className={styles.row}>
@@ -115,8 +116,13 @@ export function ExecutionBar({ workflow, execution, steps, upTo, onUpTo }: BarPr
           </Button>
         )}
         {canRetry && (
-          <Button size="s" onClick={() => void attempt(() => retry(workflow.id, id))}>
-            Go on from the failed node
+          <Button size="s" onClick={() => void attempt(() => retry(workflow.id, id, 'failed'))}>
+            Retry
+          </Button>
+        )}
+        {canRetry && isOfOther && (
+          <Button size="s" onClick={() => void attempt(() => retry(workflow.id, id, 'current'))}>
+            Retry with the current version
           </Button>
         )}
         {!isOpen(execution) && workflow.status === 'active' && (
@@ -129,7 +135,7 @@ export function ExecutionBar({ workflow, execution, steps, upTo, onUpTo }: BarPr
         </Button>
       </div>
       {errorMessage !== null && <p className={styles.error}>{errorMessage}</p>}
-      {version !== null && version !== workflow.version && (
+      {isOfOther && (
         <Note>
           It ran version {version}; the canvas shows version {workflow.version}.
         </Note>

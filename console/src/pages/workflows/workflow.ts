@@ -164,10 +164,10 @@ export async function testNode(workflow: string, node: string, inputData: unknow
   return (await client.request<{ result: unknown }>(path, { method: 'POST', body: { inputData } })).result
 }
 
-export async function retry(workflow: string, id: string): Promise<string> {
+export async function retry(workflow: string, id: string, version: 'failed' | 'current'): Promise<string> {
   const { execution } = await client.request<{ execution: { id: string } }>(`${executionPath(workflow, id)}/retry`, {
     method: 'POST',
-    body: {},
+    body: { version },
   })
   return execution.id
 }

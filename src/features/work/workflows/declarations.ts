@@ -1,6 +1,6 @@
 import { Type } from '../../../adapters/typebox.ts'
 import { type Declaration, route } from '../../../http/route.ts'
-import { Anything, Count, Id, Nothing, NullableText, OneOf, RowOf, Text } from '../../../http/shapes.ts'
+import { Anything, Count, closed, Id, Nothing, NullableText, OneOf, RowOf, Text } from '../../../http/shapes.ts'
 import { itemsOf, ListQuery, ReadQuery, WrittenShape } from '../../data/items/items.ts'
 
 /** Parameters and answers of the routes of workflows. */
@@ -251,13 +251,19 @@ export const cancelRoute = declared({
   params: ofExecution,
   response: { 200: Type.Object({ message: Text('Workflow execution cancelled'), execution: Started }) },
 })
+const RetryVersion = OneOf(['failed', 'current'], {
+  description: '`failed`: the version that failed; `current`: the version that the workflow has now.',
+  default: 'failed',
+  examples: ['current'],
+})
 export const retryRoute = declared({
   summary: 'Go on with a failed execution',
   reachesOutside: true,
   scope: 'write',
   description:
-    'A new execution with the results of the old one, from the node that ended it. Each is continued once: 409 beyond.',
+    'A new execution with the results of the old one, from the node that ended it. Each is continued once: 409 beyond. 409 also where the current version does not come to that node by the nodes that have run.',
   params: ofExecution,
+  body: Type.Object({ version: Type.Optional(RetryVersion) }, closed),
   response: { 200: Type.Object({ message: Text('Workflow execution started'), execution: Started }) },
 })
 const Milliseconds = Type.Unsafe<number | null>({ type: ['number', 'null'], examples: [120] })

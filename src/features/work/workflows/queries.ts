@@ -431,6 +431,8 @@ function withoutNul(value: unknown): unknown {
 export type KeptNode = {
   readonly seq: number
   readonly step: string
+  readonly nodeId: string
+  readonly nodeType: string
   readonly status: 'pending' | 'running' | 'success' | 'failed'
   readonly outputData: unknown
   readonly errorMessage: string | null
@@ -439,7 +441,7 @@ export type KeptNode = {
 export async function keptNodes(db: Reader, executionId: string): Promise<readonly KeptNode[]> {
   return db.any<KeptNode>(
     rawQuery(
-      `select seq, step, status, "outputData", "errorMessage" from "svc_WorkflowExecutionLog"
+      `select seq, step, "nodeId", "nodeType", status, "outputData", "errorMessage" from "svc_WorkflowExecutionLog"
        where "execution_Id" = $1 and seq is not null order by seq`,
       [executionId],
     ),

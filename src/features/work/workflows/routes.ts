@@ -190,7 +190,7 @@ function executionRoutes(app: App, deps: WorkflowWrites): void {
   }))
   app.post('/workflows/:id/executions/:execution/retry', retryRoute, async (request) => ({
     message: 'Workflow execution started',
-    execution: await retry(deps, askerOf(request), request.params.id, request.params.execution),
+    execution: await retry(deps, askerOf(request), request.params, request.body.version),
   }))
   app.get('/workflows/:id/stats', statsRoute, async (request) => {
     await requireKnown(deps, askerOf(request), request.params.id)

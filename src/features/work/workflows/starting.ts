@@ -7,17 +7,23 @@ import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
 import { AppError, errors } from '../../../errors.ts'
 import { type Actor, type Cause, deepestCause } from '../../../events/actor.ts'
 import { commit } from '../../../events/commit.ts'
+import { breather } from '../../../language/breather.ts'
+import { isObject } from '../../../query/guards.ts'
 import { inTransaction } from '../../data/items/items.ts'
 import { anonymous, platform } from './authority.ts'
 import type { WorkflowWrites } from './capabilities.ts'
+import { carryingTo } from './carrying.ts'
 import { callHttp, databaseEffects, type NodeRun, nodeRunOf, runExtensionNode, runScriptNode } from './effects.ts'
 import { openRoom } from './expressions.ts'
 import { isStructure, readFlow } from './flow.ts'
 import { holds, inputOf, isScript, iterationsOf, NodeError, nodeTypes } from './nodes.ts'
 import {
   cancelExecution,
+  definitionFor,
+  graphFor,
   insertExecutions,
   keepMessage,
+  keptNodes,
   mayChange,
   type NewExecution,
   queueRefusal,
@@ -313,24 +319,56 @@ export async function cancel(deps: WorkflowWrites, asker: WorkflowCaller, id: st
 }
 
 /**
- * Goes on with an execution that failed or was cancelled: another one of the same version, with all that was kept. Only once,
- * since what the second one did is kept with that one alone.
+ * Goes on with an execution that failed or was cancelled: another one with all that was kept, of the same version, or of the current
+ * one where that comes to the same node. Only once, since what the second one did is kept with that one alone.
  */
-export async function retry(deps: WorkflowWrites, asker: WorkflowCaller, id: string, executionId: string) {
+export async function retry(
+  deps: WorkflowWrites,
+  asker: WorkflowCaller,
+  { id, execution }: { readonly id: string; readonly execution: string },
+  by: 'failed' | 'current' = 'failed',
+) {
   const { caller, actor } = asker
-  const failed = await ownExecution(deps, asker, id, executionId)
+  const failed = await ownExecution(deps, asker, id, execution)
   const workflow = await knownWorkflow(deps, asker, id)
   if (failed.status !== 'failed' && failed.status !== 'cancelled')
     throw errors.badBody(`Workflow execution is ${failed.status}: only what failed can be tried again`)
   if (workflow.status !== 'active') throw errors.badBody('Workflow is not active')
   if (!mayTrigger(workflow, { admin: caller.admin, roleId: caller.role.id })) throw notAllowed()
   const own = executionFor(workflow, asker, { trigger: 'manual', data: {} })
+  const version = by === 'current' ? own.version : failed.version
+  const carried = version === failed.version ? null : await carriedTo(deps, own, failed.id)
   return commit(deps, actor, async (tx) => {
     await requireFirstRetry(tx, failed.id, id)
-    await insertExecutions(tx, [{ ...own, version: failed.version, retry_of_Id: failed.id }])
-    await tx.any(rawQuery(carrySql, [own.id, failed.id]))
+    await insertExecutions(tx, [{ ...own, version, retry_of_Id: failed.id }])
+    await tx.any(rawQuery(carrySql, [own.id, failed.id, carried]))
     return { result: { id: own.id, status: 'queued', workflow_Id: id } }
   })
+}
+
+/**
+ * The places of the results that go to another version.
+ * @throws {AppError} 409 where that version does not come to the node where the execution ended by the nodes that have run
+ */
+async function carriedTo(deps: WorkflowWrites, own: NewExecution, failedId: string): Promise<readonly number[]> {
+  const definition = await definitionFor(deps, own)
+  if (definition === undefined) throw workflowNotFound()
+  const { trigger, trigger_data } = await deps.reserved.one<Pick<NewExecution, 'trigger' | 'trigger_data'>>(
+    rawQuery('select trigger, trigger_data from "svc_WorkflowExecution" where id = $1', [failedId]),
+  )
+  const ran = await keptNodes(deps.reserved, failedId)
+  const carrying = carryingTo(graphFor(definition), {
+    ran,
+    trigger: trigger_data,
+    variables: isObject(definition.variables) ? definition.variables : {},
+    execution: { id: own.id, workflowId: own.workflow_Id, trigger },
+  })
+  const breathe = breather()
+  let turn = carrying.next()
+  for (; turn.done !== true; turn = carrying.next()) await breathe()
+  if ('carried' in turn.value) return turn.value.carried
+  const { refusal, nodes } = turn.value
+  throw new AppError(409, refusal, { code: 'WORKFLOW_DIFFERS', details: { nodes } })
 }
 
 /** Requests for one execution come one after the other. */
@@ -352,7 +390,7 @@ async function requireFirstRetry(tx: Tx, failedId: string, workflowId: string): 
 /**
  * The user who triggered the first execution stays the trigger, within the scope of a program that asks now. A node that was begun
  * begins again; so does the failed node that ended the execution, which is known when the kept results have led to it
- * (workflows.ts): a failure that was caught is a result as any other.
+ * (workflows.ts): a failure that was caught is a result as any other. $3: the places of the results that are carried; null for all.
  */
 const carrySql = `
   with old as (
@@ -363,4 +401,5 @@ const carrySql = `
     from "svc_WorkflowExecution" o where o.id = $2 and e.id = $1 returning o.id)
   insert into "svc_WorkflowExecutionLog" ("execution_Id", "nodeId", "nodeType", "nodeLabel", status, "inputData", "outputData", "errorMessage", "durationMs", seq, step)
   select $1, l."nodeId", l."nodeType", l."nodeLabel", l.status, l."inputData", l."outputData", l."errorMessage", l."durationMs", l.seq, l.step
-  from "svc_WorkflowExecutionLog" l, old where l."execution_Id" = old.id and l.seq is not null and l.status in ('success', 'failed')`
+  from "svc_WorkflowExecutionLog" l, old where l."execution_Id" = old.id and l.seq is not null and l.status in ('success', 'failed')
+    and ($3::int[] is null or l.seq = any($3))`

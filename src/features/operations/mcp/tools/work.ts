@@ -1,5 +1,5 @@
 import { Type } from '../../../../adapters/typebox.ts'
-import { Text } from '../../../../http/shapes.ts'
+import { OneOf, Text } from '../../../../http/shapes.ts'
 import {
   Fields,
   filtered,
@@ -325,12 +325,18 @@ const executing: readonly Tool[] = [
     name: 'svc_retry_workflow_execution',
     title: 'Go on with a failed execution',
     description:
-      'Starts another execution that goes on from the node that failed, with the outputs of the nodes before it.',
+      'Starts another execution that goes on from the node that failed, with the outputs of the nodes before it. `version: current` goes on with the workflow as it has been mended since.',
     group: 'create',
     isDestructive: true,
-    input: ofExecution,
+    input: {
+      ...ofExecution,
+      version: OneOf(['failed', 'current'], {
+        description: 'The version of the workflow that goes on: the one that failed, or the current one.',
+        default: 'failed',
+      }),
+    },
     route: 'POST /workflows/:id/executions/:execution/retry',
-    call: (params) => ({ params }),
+    call: ({ version, ...params }) => ({ params, body: { version } }),
   }),
 ]
 
