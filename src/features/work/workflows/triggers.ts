@@ -102,9 +102,10 @@ async function executionsOf(
   )
   if (rows.length === 0) return []
   const positions = rows.map(({ position }) => position)
-  const images = await imagesOf(deps, rows)
-  // A right that was given or taken just now counts for the changes that follow it.
+  // A definition, or a right, that was given or taken just now counts for the changes that follow it.
+  await deps.catalog.reloadIfStale()
   await deps.access.reloadIfStale()
+  const images = await imagesOf(deps, rows)
   const sightOf = await sightsOf(deps, hooked, rows)
   const origins = new Map(
     (await deps.db.any<Origin>(rawQuery(originsSql, [positions]))).map((one) => [one.position, one]),
