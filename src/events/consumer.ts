@@ -62,9 +62,10 @@ type HandlesAtOnce = {
 type ReadsFirst = {
   /**
    * Reads what the page needs before the transaction begins, and gives what is to be done in it. A transaction that waits
-   * for a second connection waits for ever where all of a pooler are held by others that do the same.
+   * for a second connection waits for ever where all of a pooler are held by others that do the same. `read-again` where
+   * the page shows that the consumer wants other events than it was read for; not for a page that `isRetry`.
    */
-  prepare(page: ConsumerPage): Promise<(tx: Tx) => Promise<HandlerResult | undefined>>
+  prepare(page: ConsumerPage): Promise<((tx: Tx) => Promise<HandlerResult | undefined>) | 'read-again'>
   readonly handle?: undefined
 }
 
@@ -105,6 +106,8 @@ export type ConsumerHold = {
 /** The outcome of a page. */
 export type PageOutcome =
   | { readonly is: 'handled'; readonly held: ConsumerHold; readonly events: number; readonly more: boolean }
+  /** What follows the place is to be read with what the consumer wants now. */
+  | { readonly is: 'read-again'; readonly held: ConsumerHold }
   /** The event at `position` cannot be handled: the consumer is to be halted. */
   | { readonly is: 'failed'; readonly held: ConsumerHold; readonly position: string; readonly reason: string }
   /** The log does not reach back to its place any more. */
@@ -171,6 +174,7 @@ export async function handleSetAside(
   const [event] = await readEvents(deps.db, [position])
   try {
     const handle = event && (await handlerOf(consumer, pageOfRetry(event)))
+    if (handle === 'read-again') throw new Error(`${consumer.name} wants a single event read again`)
     await commit(deps, systemActor, async (tx) => {
       // The event is forgotten with the log that held it.
       if (!(await takeSetAside(tx, lease, position)) || handle === undefined) return { result: null }
@@ -194,7 +198,7 @@ function pageOfRetry(event: LogEvent): ConsumerPage {
 async function handlerOf(
   consumer: Consumer,
   page: ConsumerPage,
-): Promise<(tx: Tx) => Promise<HandlerResult | undefined>> {
+): Promise<((tx: Tx) => Promise<HandlerResult | undefined>) | 'read-again'> {
   return consumer.prepare === undefined ? (tx) => consumer.handle(tx, page) : consumer.prepare(page)
 }
 
@@ -339,6 +343,7 @@ async function commitPart(
   const next = after(held, part)
   const round = roundOf(held.cursor, reached)
   const handle = await handlerOf(consumer, { events, round, isRetry: false, summarized })
+  if (handle === 'read-again') return { is: 'read-again', held }
   await commit(deps, systemActor, async (tx) => {
     const outcome = outcomeOf(await handle(tx))
     // Last, so that no lock is held while the handler runs.

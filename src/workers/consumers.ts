@@ -322,6 +322,9 @@ async function advance(shell: Shell, place: ConsumerRun, kept: CursorNote): Prom
       place.held = progress.held
       if (!progress.more) await keepSometimes(shell, place, progress.held, kept)
       return !progress.more
+    case 'read-again':
+      place.held = progress.held
+      return false
     case 'lost':
       lose(shell, place)
       return true

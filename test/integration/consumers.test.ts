@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import pino from 'pino'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { rawQuery, type Tx } from '../../src/db/sql.ts'
 import { retrySetAside, skipEvent } from '../../src/db/unlogged/consumers.ts'
@@ -126,6 +127,28 @@ describe('a consumer', () => {
       'delete thing',
       ...Array(3).fill('create other'),
     ])
+  })
+
+  it('reads a page again, without a failure, where the page shows that other events are wanted', async () => {
+    let collections = ['thing']
+    const { handle, ...rest } = consumerOf('growing', { wants: () => ({ collections }) })
+    const growing: Consumer = {
+      ...rest,
+      prepare: async (page) => {
+        if (collections.length === 2) return (tx) => handle!(tx, page)
+        collections = ['thing', 'other']
+        return 'read-again'
+      },
+    }
+    const lines: string[] = []
+    const log = pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) })
+    const opened = await openConsumers({ ...api.runtime, log }, [growing], timing)
+    open.push(opened)
+    await waitFor(async () => (await stateOf('growing'))?.held)
+    await api.sql('with t as (insert into thing (id) values (1)) insert into other (id) values (2)')
+    await waitFor(async () => (await seen('growing')).length === 2)
+    expect((await seen('growing')).map(({ entity }) => entity).sort()).toEqual(['other', 'thing'])
+    expect(lines).toEqual([])
   })
 
   it('handles 20,000 events of one transaction in pages, each once', async () => {

@@ -3,7 +3,6 @@ import { newId } from '../../../adapters/ids.ts'
 import type { Collection } from '../../../catalog/catalog.ts'
 import { type Reader, rawQuery } from '../../../db/sql.ts'
 import { keepSchedules, takeTickSql } from '../../../db/unlogged/work.ts'
-import { errors } from '../../../errors.ts'
 import type { Cause } from '../../../events/actor.ts'
 import { commit } from '../../../events/commit.ts'
 import type { Consumer, ConsumerPage } from '../../../events/consumer.ts'
@@ -44,8 +43,7 @@ export async function openTriggers(
         const before = String(collections())
         hooked = await hookedWorkflows(deps.reserved)
         // The rest of the page was read without the collections that are wanted now: read the page again.
-        if (String(collections()) !== before && !page.isRetry)
-          throw errors.unavailable('workflows were changed: the page is read again')
+        if (String(collections()) !== before && !page.isRetry) return 'read-again'
       }
       const executions = await withinLimits(deps, await executionsOf(deps, hooked, page))
       return async (tx) => {
