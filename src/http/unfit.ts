@@ -16,14 +16,15 @@ export type ShapeProblem = {
  * @param name of the member that the problems are of; absent where they are of the whole
  */
 export function unfit(part: string | undefined, problems: readonly ShapeProblem[], name?: string): AppError {
-  return unfitIn(
-    part,
-    inWords(problems, ({ instancePath }) => placeOf(name, instancePath) || (part ?? 'value')),
-  )
+  const { place, fault } = faultIn(problems, name)
+  return unfitIn(part, `${place || (part ?? 'value')}: ${fault}`)
 }
 
 /** The same for a member that is not there. */
-export const unfitMissing = (part: string | undefined, name: string): AppError => unfitIn(part, `${name}: is missing`)
+export const unfitMissing = (part: string | undefined, name: string): AppError => unfitIn(part, `${name}: ${missing}`)
+
+/** Of a member that is required. */
+export const missing = 'is missing'
 
 function unfitIn(part: string | undefined, words: string): AppError {
   if (part === 'querystring') return errors.badQuery(words)
@@ -36,18 +37,24 @@ const unfitBody = 'Invalid request body'
 export const isUnfit = ({ code, message, details }: AppError): boolean =>
   typeof details === 'string' && (code === 'BAD_QUERY' || message === unfitBody)
 
-/** The last problem is that of the whole: its alternatives come before it. */
-function inWords(problems: readonly ShapeProblem[], placeIn: (problem: ShapeProblem) => string): string {
+/** A problem in plain words. `place`: empty for the whole. */
+export type Fault = { readonly place: string; readonly fault: string }
+
+/**
+ * The problem that a caller is told of. The last one is that of the whole: its alternatives come before it.
+ *
+ * @param name of the member that the problems are of; absent where they are of the whole
+ */
+export function faultIn(problems: readonly ShapeProblem[], name?: string): Fault {
   const problem = chosen(problems)
-  const { keyword, params } = problem
-  const place = placeIn(problem)
-  const missing = firstOf(params, 'missingProperty', 'requiredProperties')
-  if (keyword === 'required')
-    return `${placeIn({ ...problem, instancePath: `${problem.instancePath}/${missing}` })}: is missing`
+  const { keyword, params, instancePath } = problem
+  const place = placeOf(name, instancePath)
+  const absent = firstOf(params, 'missingProperty', 'requiredProperties')
+  if (keyword === 'required') return { place: placeOf(name, `${instancePath}/${absent}`), fault: missing }
   const stray = firstOf(params, 'additionalProperty', 'additionalProperties')
-  if (keyword === 'additionalProperties') return `${place}: has no member ${JSON.stringify(stray)}`
+  if (keyword === 'additionalProperties') return { place, fault: `has no member ${JSON.stringify(stray)}` }
   const expected = expectedOf(problem, problems)
-  return `${place}: ${expected === undefined ? 'is not valid' : `expected ${expected}`}`
+  return { place, fault: expected === undefined ? 'is not valid' : `expected ${expected}` }
 }
 
 /** Where the value has the form of an alternative, but not in all of its members, one of those is the problem. */

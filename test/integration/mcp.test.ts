@@ -156,10 +156,13 @@ describe.each(['2025', '2026-07-28'] as const)('a client of the generation %s', 
     expect(value.error).toMatchObject({ code: 'INVALID_ARGUMENTS', statusCode: 400 })
     expect(value.error.details).toEqual([
       { argument: 'colection', message: 'is unknown: did you mean collection?' },
-      { argument: 'collection', message: 'is required' },
-      { argument: 'filter', message: 'must be object' },
-      { argument: 'limit', message: 'must be <= 100' },
+      { argument: 'collection', message: 'is missing' },
+      { argument: 'filter', message: 'expected an object' },
+      { argument: 'limit', message: 'expected at most 100' },
     ])
+    expect(value.error.message).toBe(
+      'Invalid arguments: colection: is unknown: did you mean collection?; collection: is missing; filter: expected an object; limit: expected at most 100',
+    )
     await expect(client.callTool({ name: 'svc_nothing', arguments: {} })).rejects.toThrow('Unknown tool: svc_nothing')
   })
 
@@ -295,7 +298,7 @@ describe('tools', () => {
     expect((await call('svc_get_item', { collection: 'note', id: 'export' })).value.error.statusCode).toBe(404)
     expect((await call('svc_get_schema', { collection: 'export' })).value.error.statusCode).toBe(404)
     expect((await call('svc_delete_item', { collection: 'note' })).value.error.details).toEqual([
-      { argument: 'id', message: 'is required' },
+      { argument: 'id', message: 'is missing' },
     ])
     expect(await api.log(after)).toEqual([])
   })

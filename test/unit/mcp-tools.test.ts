@@ -5,6 +5,7 @@ import { exampleOf } from '../../scripts/reference/example.ts'
 import { platformRoutes } from '../../scripts/reference/routes.ts'
 import { parseConfig } from '../../src/config/config.ts'
 import { clientLines } from '../../src/doctor/configuration.ts'
+import type { AppError } from '../../src/errors.ts'
 import { describeTool, readArguments, type Tool, tools } from '../../src/features/operations/mcp/mcp.ts'
 
 const routes = await platformRoutes()
@@ -166,6 +167,25 @@ it('deletes by an explicit id or name alone', () => {
     expect([name, isDestructive, required.length > 0, group]).toEqual([name, true, true, 'delete'])
     for (const argument of required) expect(() => readArguments(input, { [argument]: '' })).toThrow('Invalid arguments')
   }
+})
+
+it('refuses arguments in the words in which routes refuse bodies', () => {
+  const refusalOf = (name: string, args: unknown) => {
+    try {
+      return readArguments(named(name).input, args)
+    } catch (error) {
+      return (error as AppError).details
+    }
+  }
+  const execution = { id: 'w', execution: 'e' }
+  expect(refusalOf('svc_list_items', [])).toEqual([{ argument: 'arguments', message: 'expected an object' }])
+  expect(refusalOf('svc_retry_workflow_execution', { ...execution, version: 'latest' })).toEqual([
+    { argument: 'version', message: 'expected one of "failed", "current"' },
+  ])
+  expect(refusalOf('svc_send_notification', { recipients: ['a', 7], title: '', message: 'm' })).toEqual([
+    { argument: 'recipients.1', message: 'expected text' },
+    { argument: 'title', message: 'expected at least 1 character' },
+  ])
 })
 
 it('has no path at which another part of the API begins', () => {

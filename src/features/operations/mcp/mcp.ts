@@ -8,6 +8,7 @@ import type { Configuration } from '../../../config/config.ts'
 import { AppError } from '../../../errors.ts'
 import type { DeclaredRoute } from '../../../http/route.ts'
 import { OneOf, Text } from '../../../http/shapes.ts'
+import { faultIn, missing } from '../../../http/unfit.ts'
 import { parseJson } from '../../../language/exact-json.ts'
 import { oncePer } from '../../../language/once.ts'
 import { nearName } from '../../../language/text.ts'
@@ -304,16 +305,17 @@ function search(offered: readonly Tool[], { query = '', group, limit, cursor = '
 }
 
 type ArgumentShape = TSchema & { readonly default?: unknown; readonly type?: unknown }
+/** `argument`: its place, as `recipients.1`. */
 type Problem = { readonly argument: string; readonly message: string }
 
 /**
  * The arguments of a tool by its shape, with its defaults. Null counts as absent, and JSON as text for what it says: some models
- * send both. Every problem at once, each with the name of its argument.
+ * send both. Every problem at once, each with its place, in the words of routes.
  *
  * @throws {AppError} 400
  */
 export function readArguments(shape: TObject, given: unknown): Readonly<Record<string, unknown>> {
-  if (given !== undefined && !isObject(given)) throw refusal([{ argument: 'arguments', message: 'must be an object' }])
+  if (given !== undefined && !isObject(given)) throw refusal([{ argument: 'arguments', message: 'expected an object' }])
   const members = (given ?? {}) as Readonly<Record<string, unknown>>
   const shapes = Object.entries(shape.properties) as [string, ArgumentShape][]
   const names = shapes.map(([name]) => name)
@@ -326,16 +328,16 @@ export function readArguments(shape: TObject, given: unknown): Readonly<Record<s
     const value = meant(member, members[name])
     if (value === undefined) {
       if (member.default !== undefined) read[name] = member.default
-      else if (required.has(name)) problems.push({ argument: name, message: 'is required' })
+      else if (required.has(name)) problems.push({ argument: name, message: missing })
     } else if (fits(member, value)) read[name] = value
-    else problems.push({ argument: name, message: faultOf(member, value) })
+    else problems.push(problemOf(member, name, value))
   }
   if (problems.length > 0) throw refusal(problems)
   return read
 }
 
 function refusal(problems: readonly Problem[]): AppError {
-  const words = problems.map(({ argument, message }) => `${shown(argument)} ${message}`).join('; ')
+  const words = problems.map(({ argument, message }) => `${shown(argument)}: ${message}`).join('; ')
   return new AppError(400, `Invalid arguments: ${words}`, { code: 'INVALID_ARGUMENTS', details: problems })
 }
 
@@ -367,7 +369,7 @@ function jsonOf(text: string): unknown {
   }
 }
 
-function faultOf(shape: ArgumentShape, value: unknown): string {
-  const problem = problemsOf(shape, value).at(-1)
-  return `${problem?.instancePath ?? ''} ${problem?.message ?? 'is not valid'}`.trim()
+function problemOf(shape: ArgumentShape, name: string, value: unknown): Problem {
+  const { place, fault } = faultIn(problemsOf(shape, value), name)
+  return { argument: place, message: fault }
 }
