@@ -533,6 +533,19 @@ describe('signed addresses', () => {
     const refused = async (on: Api['admin'], path: string, body: object) => (await on('POST', path, body)).status
     expect(await refused(nobody.call, `/files/${one.id}/signed-url`, { expiresIn: 60 })).toBe(403)
     expect(await refused(nobody.call, '/files/signed-urls', { expiresIn: 60, files: [one.id] })).toBe(403)
+    // Whoever reads some files cannot tell those of others from those that there are not; whoever reads none is told that alone.
+    const own = await api.user([
+      { collection: 'svc_File', action: 'read', conditions: { userCreated_Id: { eq: '$CURRENT_USER' } } },
+    ])
+    const answers = async (on: Api['admin']) =>
+      Promise.all(
+        [one.id, randomUUID()].flatMap((id) => [
+          on('POST', `/files/${id}/signed-url`, { expiresIn: 60 }),
+          on('POST', '/files/signed-urls', { expiresIn: 60, files: [id] }),
+        ]),
+      ).then((all) => all.map(({ status, body }) => [status, body.error.message]))
+    expect(await answers(own.call)).toEqual(Array(4).fill([404, 'File not found']))
+    expect(new Set((await answers(nobody.call)).map(String)).size).toBe(1)
     expect(await refused(api.anonymous, `/files/${one.id}/signed-url`, { expiresIn: 60 })).toBe(401)
     expect(await refused(call, `/files/${randomUUID()}/signed-url`, { expiresIn: 60 })).toBe(404)
     expect(await refused(call, '/files/no-uuid/signed-url', { expiresIn: 60 })).toBe(404)

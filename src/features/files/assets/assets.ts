@@ -73,6 +73,19 @@ export async function readableAsset(deps: AssetReads, reader: AssetReader, id: s
   return { ...row, isForAll: access === 'anyone' }
 }
 
+/**
+ * The same for a signature, which says nothing of files that the reader may not see: they are 404 as those that there are not, and
+ * without any right to read files both are 403.
+ */
+async function signableAsset(deps: AssetReads, reader: AssetReader, id: string): Promise<Asset> {
+  if (!isUuid(id)) throw fileNotFound()
+  const { rule, refusal } = readRule(deps, reader, id)
+  const row = await assetRow(deps, rule)
+  const access = row && assetAccess(row, reader, deps.config)
+  if (row === undefined || (access === 'permission' && !row.readable)) throw refusal ?? fileNotFound()
+  return { ...row, isForAll: access === 'anyone' }
+}
+
 /** For the platform itself: a file of any owner. Undefined where there is none. */
 export const storedAsset = async (deps: Reads & CurrentCatalog, id: string): Promise<AssetRow | undefined> =>
   isUuid(id) ? assetRow(deps, statement('true', [id])) : undefined
@@ -511,7 +524,7 @@ async function sign(deps: AssetReads, caller: Caller, signer: string, file: ToSi
   const query = Object.fromEntries(Object.entries(asked).map(([name, value]) => [name, String(value)]))
   const wanted = wantedOf(query, deps.config)
   checkTransform({ ...wanted, signature: { signer, expires: 0, text: '' } }, deps.config)
-  const asset = await readableAsset(deps, caller, id)
+  const asset = await signableAsset(deps, caller, id)
   const expires = Math.floor(deps.clock().getTime() / 1000) + expiresIn
   const transform = wanted.transform === undefined ? '' : canonical(wanted.transform)
   const signature = signatureOf(deps.config, {
