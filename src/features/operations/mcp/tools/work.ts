@@ -325,7 +325,7 @@ const executing: readonly Tool[] = [
     name: 'svc_retry_workflow_execution',
     title: 'Go on with a failed execution',
     description:
-      'Starts another execution that goes on from the node that failed, with the outputs of the nodes before it. `version: current` goes on with the workflow as it has been mended since.',
+      'Starts another execution that goes on from the node that failed, with the outputs of the nodes before it. `version: current` goes on with the workflow as it has been fixed since.',
     group: 'create',
     isDestructive: true,
     input: {
