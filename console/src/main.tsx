@@ -10,11 +10,14 @@ import { router } from './app/router.tsx'
 import { applyTheme } from './app/theme.ts'
 import './ui/tokens.css'
 import './ui/base.css'
+import { refuseStrayDrops } from './ui/drop.tsx'
 import { Toasts } from './ui/toast.tsx'
 
 applyTheme()
 
 keepLostStyles()
+
+refuseStrayDrops()
 
 whenSessionEnds(() => {
   if (router.state.location.pathname === '/sign-in') return

@@ -25,25 +25,25 @@ export function Editor({ field, draft, onChange, attributes, isDisabled, autoFoc
   const [isLong, setLong] = useState(false)
   if (!isLong && hasLines(field, text)) setLong(true)
   const common = { ...attributes, value: text, onChange: change, disabled: isDisabled, autoFocus }
-  if (field.relation !== undefined)
-    return (
-      <>
-        <RelationPicker
-          collection={field.relation.target}
-          attributes={attributes}
-          label={attributes['aria-label'] ?? field.relation.name}
-          value={draft.choice ?? (text === '' ? null : { id: text, title: text })}
-          onChange={(choice) => onChange({ text: choice === null ? '' : String(choice.id), choice })}
-          autoFocus={autoFocus === true}
-        />
-        {field.relation.target === 'svc_File' && (
-          <>
-            {text !== '' && <FileImage key={text} id={text} />}
-            <Upload onEach={(choice) => onChange({ text: String(choice.id), choice })} />
-          </>
-        )}
-      </>
+  if (field.relation !== undefined) {
+    const picker = (
+      <RelationPicker
+        collection={field.relation.target}
+        attributes={attributes}
+        label={attributes['aria-label'] ?? field.relation.name}
+        value={draft.choice ?? (text === '' ? null : { id: text, title: text })}
+        onChange={(choice) => onChange({ text: choice === null ? '' : String(choice.id), choice })}
+        autoFocus={autoFocus === true}
+      />
     )
+    if (field.relation.target !== 'svc_File') return picker
+    return (
+      <Upload onEach={(choice) => onChange({ text: String(choice.id), choice })}>
+        {picker}
+        {text !== '' && <FileImage key={text} id={text} />}
+      </Upload>
+    )
+  }
   if (field.kind === 'boolean')
     return (
       <Select

@@ -4,6 +4,7 @@ import type { Collection } from '../../app/catalog.ts'
 import { queryClient } from '../../app/client.ts'
 import { Button } from '../../ui/button.tsx'
 import { Dialog } from '../../ui/dialog.tsx'
+import { DropArea } from '../../ui/drop.tsx'
 import { Field, Input, Select, takeFiles } from '../../ui/field.tsx'
 import { Note, Problem } from '../../ui/states.tsx'
 import { Table } from '../../ui/table.tsx'
@@ -80,45 +81,47 @@ export function Import({ collection, onClose, onDone }: ImportProps) {
         </>
       }
     >
-      <div className={styles.form}>
-        <Field label="File" hint={file?.name}>
-          {(attributes) => (
-            <Input
-              {...attributes}
-              type="file"
-              accept=".csv,.json,text/csv,application/json"
-              disabled={work !== undefined}
-              onChange={({ target }) => choose(takeFiles(target)[0])}
-            />
-          )}
-        </Field>
-        {file !== undefined && (
-          <Field label="Encoding" hint="Wrong letters in the first values? Choose another one.">
+      <DropArea label="Drop to choose the file" isDisabled={work !== undefined} onFiles={([chosen]) => choose(chosen)}>
+        <div className={styles.form}>
+          <Field label="File" hint={file?.name}>
             {(attributes) => (
-              <Select
+              <Input
                 {...attributes}
-                value={encoding}
+                type="file"
+                accept=".csv,.json,text/csv,application/json"
                 disabled={work !== undefined}
-                options={encodings}
-                onChange={({ target }) => chooseEncoding(target.value)}
+                onChange={({ target }) => choose(takeFiles(target)[0])}
               />
             )}
           </Field>
-        )}
-        {unreadable !== undefined && <Problem error={unreadable} />}
-        {start !== undefined && (
-          <Mapping
-            {...{ collection, start, names, targets }}
-            isFixed={work !== undefined}
-            onChange={(next) => {
-              run.forget()
-              setNames(next)
-            }}
-          />
-        )}
-        {twice !== undefined && <Note kind="warning">Two columns go to {twice}.</Note>}
-        <Run {...run} />
-      </div>
+          {file !== undefined && (
+            <Field label="Encoding" hint="Wrong letters in the first values? Choose another one.">
+              {(attributes) => (
+                <Select
+                  {...attributes}
+                  value={encoding}
+                  disabled={work !== undefined}
+                  options={encodings}
+                  onChange={({ target }) => chooseEncoding(target.value)}
+                />
+              )}
+            </Field>
+          )}
+          {unreadable !== undefined && <Problem error={unreadable} />}
+          {start !== undefined && (
+            <Mapping
+              {...{ collection, start, names, targets }}
+              isFixed={work !== undefined}
+              onChange={(next) => {
+                run.forget()
+                setNames(next)
+              }}
+            />
+          )}
+          {twice !== undefined && <Note kind="warning">Two columns go to {twice}.</Note>}
+          <Run {...run} />
+        </div>
+      </DropArea>
     </Dialog>
   )
 }

@@ -1,8 +1,9 @@
-import { useRef, useState } from 'react'
+import { type ReactNode, useRef, useState } from 'react'
 import { DaybookError } from '../../../../clients/client.ts'
 import { client } from '../../app/client.ts'
 import { explain } from '../../app/errors.ts'
 import { Button } from '../../ui/button.tsx'
+import { DropArea } from '../../ui/drop.tsx'
 import { takeFiles } from '../../ui/field.tsx'
 import { notify, notifyProblem } from '../../ui/toast.tsx'
 import type { Choice } from './draft.ts'
@@ -62,14 +63,25 @@ export function Uploading({ name, share, stop }: Running) {
   )
 }
 
-type UploadProps = { readonly isMany?: boolean; readonly onEach: (file: Choice) => void }
+type UploadProps = {
+  readonly isMany?: boolean
+  readonly onEach: (file: Choice) => void
+  /** Shows the files that are chosen: others can be dropped on it, or pasted into it. */
+  readonly children: ReactNode
+}
 
-/** A button that uploads a file, or several, and gives the row of each. */
-export function Upload({ isMany = false, onEach }: UploadProps) {
+/** Uploads a file, or several, that are dropped, pasted, or chosen by a button, and gives the row of each. */
+export function Upload({ isMany = false, onEach, children }: UploadProps) {
   const input = useRef<HTMLInputElement>(null)
   const { running, send } = useUpload()
   return (
-    <>
+    <DropArea
+      label="Drop to upload"
+      isMany={isMany}
+      isDisabled={running !== undefined}
+      onFiles={(files) => void send(files, onEach)}
+    >
+      {children}
       <input
         ref={input}
         type="file"
@@ -83,6 +95,6 @@ export function Upload({ isMany = false, onEach }: UploadProps) {
         {isMany ? 'Upload files' : 'Upload a file'}
       </Button>
       {running !== undefined && <Uploading {...running} />}
-    </>
+    </DropArea>
   )
 }

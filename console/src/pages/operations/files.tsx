@@ -4,6 +4,7 @@ import type { FileRow } from '../../../../clients/client.ts'
 import { client } from '../../app/client.ts'
 import { looks } from '../../ui/button.tsx'
 import { Dialog } from '../../ui/dialog.tsx'
+import { DropArea } from '../../ui/drop.tsx'
 import { takeFiles } from '../../ui/field.tsx'
 import { Badge } from '../../ui/table.tsx'
 import { notify } from '../../ui/toast.tsx'
@@ -120,7 +121,7 @@ function sizeText(bytes: number | string): string {
   return `${size.toLocaleString(undefined, { maximumFractionDigits: 1 })} ${units[unit]}`
 }
 
-/** All files; new ones by a button. */
+/** All files; new ones are dropped, pasted, or chosen by a button. */
 export function Files(props: SectionProps) {
   const [address, setAddress] = useState<string>()
   const { running, send } = useUpload()
@@ -132,25 +133,33 @@ export function Files(props: SectionProps) {
   return (
     <>
       {running !== undefined && <Uploading {...running} />}
-      <List
-        {...props}
-        listing={files(props.set, setAddress)}
-        tools={
-          <label {...looks({ kind: 'primary', size: 's' })}>
-            Upload…
-            <input
-              type="file"
-              multiple
-              className="visually-hidden"
-              disabled={running !== undefined}
-              onChange={({ target }) => {
-                const chosen = takeFiles(target)
-                if (chosen.length > 0) void upload(chosen)
-              }}
-            />
-          </label>
-        }
-      />
+      <DropArea
+        label="Drop to upload"
+        isMany
+        isDisabled={running !== undefined}
+        takesPastes="anywhere"
+        onFiles={(chosen) => void upload(chosen)}
+      >
+        <List
+          {...props}
+          listing={files(props.set, setAddress)}
+          tools={
+            <label {...looks({ kind: 'primary', size: 's' })}>
+              Upload…
+              <input
+                type="file"
+                multiple
+                className="visually-hidden"
+                disabled={running !== undefined}
+                onChange={({ target }) => {
+                  const chosen = takeFiles(target)
+                  if (chosen.length > 0) void upload(chosen)
+                }}
+              />
+            </label>
+          }
+        />
+      </DropArea>
       {address !== undefined && (
         <Dialog
           isOpen

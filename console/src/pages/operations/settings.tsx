@@ -177,7 +177,7 @@ function FilePicker({ attributes, label, file, onChange }: FilePickerProps) {
   })
   const title = data?.title ?? data?.originalFilename ?? file
   return (
-    <>
+    <Upload onEach={(choice) => onChange(String(choice.id))}>
       <RelationPicker
         // It shows the title that it was made with.
         key={title}
@@ -188,7 +188,6 @@ function FilePicker({ attributes, label, file, onChange }: FilePickerProps) {
         onChange={(choice) => onChange(choice === null ? '' : String(choice.id))}
       />
       {file !== '' && <FileImage key={`image ${file}`} id={file} />}
-      <Upload onEach={(choice) => onChange(String(choice.id))} />
-    </>
+    </Upload>
   )
 }

@@ -302,8 +302,8 @@ function Linked({ relation, row, catalog, error, choices, onChange }: LinkedProp
   const now = Array.isArray(stored) ? stored.map((one: Row) => choiceOf(target, one)) : []
   return (
     <Field label={relation.name} note={`any number of ${target.label}`} error={error}>
-      {(attributes) => (
-        <>
+      {(attributes) => {
+        const picker = (
           <RelationsPicker
             attributes={attributes}
             collection={relation.target}
@@ -311,11 +311,14 @@ function Linked({ relation, row, catalog, error, choices, onChange }: LinkedProp
             values={choices ?? now}
             onChange={(chosen) => onChange(() => chosen)}
           />
-          {relation.target === 'svc_File' && (
-            <Upload isMany onEach={(file) => onChange((before = now) => [...before, file])} />
-          )}
-        </>
-      )}
+        )
+        if (relation.target !== 'svc_File') return picker
+        return (
+          <Upload isMany onEach={(file) => onChange((before = now) => [...before, file])}>
+            {picker}
+          </Upload>
+        )
+      }}
     </Field>
   )
 }

@@ -1,6 +1,7 @@
 import { useState } from 'react'
 import { Button } from '../../ui/button.tsx'
 import { Dialog } from '../../ui/dialog.tsx'
+import { DropArea } from '../../ui/drop.tsx'
 import { Checkbox, Field, Input, takeFiles } from '../../ui/field.tsx'
 import { Problem } from '../../ui/states.tsx'
 import { type Change, importation, type SchemaFile } from './changes.ts'
@@ -43,24 +44,26 @@ export function Import({ onClose }: { readonly onClose: () => void }) {
         </>
       }
     >
-      <div className={styles.form}>
-        <Field label="File" hint={names.length > 0 ? `${names.length}: ${names.slice(0, 20).join(', ')}` : undefined}>
-          {(attributes) => (
-            <Input
-              {...attributes}
-              type="file"
-              accept=".json,application/json"
-              onChange={({ target }) => void choose(takeFiles(target)[0])}
-            />
-          )}
-        </Field>
-        <Checkbox
-          label="What the file leaves out of a collection goes"
-          checked={isWhole}
-          onChange={({ target }) => setWhole(target.checked)}
-        />
-        {error !== undefined && <Problem error={error} />}
-      </div>
+      <DropArea label="Drop to choose the file" onFiles={([chosen]) => void choose(chosen)}>
+        <div className={styles.form}>
+          <Field label="File" hint={names.length > 0 ? `${names.length}: ${names.slice(0, 20).join(', ')}` : undefined}>
+            {(attributes) => (
+              <Input
+                {...attributes}
+                type="file"
+                accept=".json,application/json"
+                onChange={({ target }) => void choose(takeFiles(target)[0])}
+              />
+            )}
+          </Field>
+          <Checkbox
+            label="What the file leaves out of a collection goes"
+            checked={isWhole}
+            onChange={({ target }) => setWhole(target.checked)}
+          />
+          {error !== undefined && <Problem error={error} />}
+        </div>
+      </DropArea>
       {change !== undefined && <Review change={change} onClose={() => setChange(undefined)} onDone={onClose} />}
     </Dialog>
   )
