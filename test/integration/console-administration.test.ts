@@ -217,6 +217,29 @@ describeWithBrowser('the schema page', () => {
     await run('Make the change')
     await expect.poll(async () => (await fieldsOf(console_, 'invoice')).total.type).toBe('Integer')
 
+    // A required field that loses its default: said before the change, and after it until it is read.
+    await page.getByRole('link', { name: 'state', exact: true }).click()
+    await page.waitForURL(/edit=state/)
+    await page.getByLabel('A value is required').check()
+    await run('Review…')
+    await review.getByText('Statements', { exact: true }).waitFor()
+    expect(await review.getByRole('region', { name: 'Warnings' }).count()).toBe(0)
+    await run('Make the change')
+    await expect.poll(async () => (await fieldsOf(console_, 'invoice')).state.allowNull).toBe(false)
+    await page.getByRole('link', { name: 'state', exact: true }).click()
+    await page.waitForURL(/edit=state/)
+    await page.getByLabel('Default', { exact: true }).selectOption('none')
+    await run('Review…')
+    const warning = 'invoice.state has no default any more, so every new item must have a value for it'
+    await review.getByRole('region', { name: 'Warnings' }).getByText(warning).waitFor()
+    await shot(page, 'schema-warning')
+    await run('Make the change')
+    const notice = page.getByRole('alertdialog').or(page.getByRole('dialog')).filter({ hasText: warning })
+    await notice.waitFor()
+    await notice.getByRole('button', { name: 'Close' }).click()
+    await notice.waitFor({ state: 'detached' })
+    expect((await fieldsOf(console_, 'invoice')).state).not.toHaveProperty('defaultValue')
+
     // A field that goes: what it holds is named, a migration says the same, and it goes only when that is meant.
     await page.getByRole('button', { name: 'Drop note' }).click()
     await review.getByText('Field invoice.note with 2 values').waitFor()

@@ -42,6 +42,11 @@ export function notifyProblem(title: string, description: string): void {
   manager.add({ title, description, type: 'error', priority: 'high', timeout: 0 })
 }
 
+/** Says what has been done and what has come with it that may not be meant, until it is closed. */
+export function notifyWarning(title: string, description: string): void {
+  manager.add({ title, description, type: 'warning', priority: 'high', timeout: 0 })
+}
+
 /** Shows what is notified, over all pages. */
 export function Toasts({ children }: { readonly children: ReactNode }) {
   return (

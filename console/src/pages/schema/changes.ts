@@ -47,8 +47,13 @@ export type Finding = {
   readonly safeWay: string
 }
 
+/** An effect that whoever sends the change may not have meant. */
+type Warning = { readonly collection: string; readonly field: string; readonly message: string }
+
+type Warned = { readonly warnings?: readonly Warning[] }
+
 /** The effects that a change would have. */
-export type Preview = {
+export type Preview = Warned & {
   readonly changes: readonly { readonly collection: string; readonly change: string }[]
   readonly dropped: readonly Loss[]
   /** Values that another type makes others, and deleted rows that come back. */
@@ -82,16 +87,17 @@ function listed(changes: Readonly<Record<'created' | 'updated' | 'deleted', read
 }
 
 /**
- * Makes the change that was seen.
+ * Makes the change that was seen, and gives what the server warns of, a line each.
  *
  * @throws {Error} where it would do something else by now, because somebody has changed the collections
  */
-export async function runChange(change: Change, seen: Preview): Promise<void> {
+export async function runChange(change: Change, seen: Preview): Promise<readonly string[]> {
   const now = await previewChange(change)
   if (actsOf(now) !== actsOf(seen)) throw new Error('Somebody has changed the collections meanwhile: look at it again')
-  await send(change, change.mayAlter === true && seen.altered.length > 0 ? { alter: true } : {})
+  const done = await send<Warned>(change, change.mayAlter === true && seen.altered.length > 0 ? { alter: true } : {})
   // Rows that were read have other fields now; what the change would do is no question any more.
   await queryClient.invalidateQueries({ predicate: ({ queryKey }) => queryKey[0] !== dryRunKey })
+  return warningsOf(done)
 }
 
 const actsOf = ({ sql, changes, dropped, altered }: Preview): string =>
@@ -141,6 +147,10 @@ function alterationInWords(what: Alteration): string {
   const { collection, field, values } = what
   return `What ${many(values, 'value')} of ${collection}.${field} cannot keep: the new type rounds them, cuts them off or writes them in another way`
 }
+
+/** What the server warns of, a line each. */
+export const warningsOf = ({ warnings = [] }: Warned): readonly string[] =>
+  warnings.map(({ collection, field, message }) => `${collection}.${field} ${message}`)
 
 export const holdsData = ({ dropped, altered }: Preview): boolean =>
   altered.length > 0 || dropped.some(({ rows = 0, values = 0 }) => rows > 0 || values > 0)

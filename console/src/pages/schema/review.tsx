@@ -6,7 +6,7 @@ import { ConfirmDialog } from '../../ui/dialog.tsx'
 import { Checkbox, TextField } from '../../ui/field.tsx'
 import { Loading, Note, Problem } from '../../ui/states.tsx'
 import { Badge } from '../../ui/table.tsx'
-import { notify } from '../../ui/toast.tsx'
+import { notify, notifyWarning } from '../../ui/toast.tsx'
 import {
   type Change,
   download,
@@ -17,6 +17,7 @@ import {
   type Preview,
   previewQuery,
   runChange,
+  warningsOf,
 } from './changes.ts'
 import styles from './schema.module.css'
 
@@ -38,13 +39,15 @@ export function Review({ change, onClose, onDone }: ReviewProps) {
       isDangerous={data !== undefined && (isLossy || data.dropped.length > 0)}
       isDisabled={data === undefined || error !== null || isNothing || (isLossy && !isMeant)}
       onConfirm={async () => {
+        let warnings: readonly string[]
         try {
-          await runChange(change, data!)
+          warnings = await runChange(change, data!)
         } catch (failure) {
           void refetch()
           throw failure
         }
-        notify(change.done)
+        if (warnings.length === 0) notify(change.done)
+        else notifyWarning(change.done, warnings.join(' · '))
         onDone()
       }}
     >
@@ -55,6 +58,7 @@ export function Review({ change, onClose, onDone }: ReviewProps) {
         {data !== undefined && error === null && !isNothing && (
           <>
             <Losses preview={data} />
+            <Warnings warnings={warningsOf(data)} />
             {isLossy && (
               <Checkbox
                 label="I know that this is lost for good"
@@ -82,6 +86,21 @@ function Losses({ preview }: { readonly preview: Preview }) {
         <ul className={styles.bullets}>
           {losses.map((loss) => (
             <li key={loss}>{loss}</li>
+          ))}
+        </ul>
+      </Note>
+    </section>
+  )
+}
+
+function Warnings({ warnings }: { readonly warnings: readonly string[] }) {
+  if (warnings.length === 0) return null
+  return (
+    <section aria-label="Warnings">
+      <Note kind="warning">
+        <ul className={styles.bullets}>
+          {warnings.map((warning) => (
+            <li key={warning}>{warning}</li>
           ))}
         </ul>
       </Note>
