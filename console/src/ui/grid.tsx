@@ -81,6 +81,8 @@ export function Grid<Row>(props: GridProps<Row>) {
       column: Math.max(0, Math.min(columns.length - 1, place.column)),
     }
     setActive(next)
+    // A control that had the keyboard would take the next Enter for itself.
+    frame.current?.focus({ preventScroll: true })
     scroll.scrollTo(next.row)
     showColumn(frame.current, columns, next.column)
   }
@@ -90,7 +92,9 @@ export function Grid<Row>(props: GridProps<Row>) {
   }
   const onKeyDown = (event: KeyboardEvent) => {
     // An editor has keys of its own.
-    if (editing !== undefined || (event.target instanceof HTMLInputElement && event.key === ' ')) return
+    if (editing !== undefined) return
+    const { isControl, isHead } = placeOfKey(event)
+    if (isControl && (event.key === 'Enter' || event.key === ' ')) return
     const row = rowAt(active.row)
     const move = movements(event, active, scroll.visible - 2, count, columns.length)
     if (move !== undefined) {
@@ -98,7 +102,7 @@ export function Grid<Row>(props: GridProps<Row>) {
       if (event.shiftKey && row !== undefined) props.onSelect(row, active.row, 'range')
       return go(move)
     }
-    if (row === undefined) return
+    if (row === undefined || isHead) return
     const control = event.ctrlKey || event.metaKey
     const actions: Readonly<Record<string, () => void>> = {
       Enter: () => props.onOpen(row),
@@ -182,6 +186,15 @@ function withEdited(inView: readonly number[], edited: number | undefined): read
 }
 
 const cellId = (id: string, { row, column }: Place) => `${id}-${row}-${column}`
+
+/** Whose key it is: links, buttons and boxes have some of their own, and nothing in the head is a row. */
+function placeOfKey({ target, currentTarget }: KeyboardEvent) {
+  const own = target === currentTarget || !(target instanceof Element) ? undefined : target
+  return {
+    isControl: own !== undefined && own.closest('a, button, input') !== null,
+    isHead: own !== undefined && own.closest('[role=columnheader]') !== null,
+  }
+}
 
 /** Where a key leads. */
 function movements(
