@@ -185,4 +185,53 @@ describeWithBrowser('the way through the console', () => {
     await page.getByRole('heading', { name: 'Emil' }).waitFor()
     expect(wrong).toEqual([])
   })
+
+  it('shows a list where it was left, after Back and after a reload', async () => {
+    const { api } = console_
+    const fields = { name: { type: 'String' }, place: { type: 'Integer' } }
+    expect((await api.admin('POST', '/schemas', { collectionName: 'mile', schema: { fields } })).status).toBe(201)
+    await api.sql(
+      `insert into mile (id, name, place) select gen_random_uuid(), 'Mile ' || n, n from generate_series(1, 5000) n`,
+    )
+    const { page, wrong } = await console_.visit(
+      '/data/mile?sort=-place&columns=name,place&filter={"place":{"gt":500}}',
+    )
+    const grid = page.getByRole('grid')
+    const position = (): Promise<number> => grid.evaluate((frame: any) => frame.scrollTop)
+    const active = () =>
+      grid.evaluate(
+        (frame: any) => frame.ownerDocument.getElementById(frame.getAttribute('aria-activedescendant'))?.textContent,
+      )
+    await page
+      .getByText(/^4.?500 rows/)
+      .first()
+      .waitFor()
+    await grid.evaluate((frame: any) => {
+      frame.scrollTop = 3000 * 34
+    })
+    const cell = page.getByRole('gridcell', { name: 'Mile 1995', exact: true })
+    await cell.click()
+    await page.keyboard.press('ArrowDown')
+    await expect.poll(active).toBe('Mile 1994')
+    const [left, address] = [await position(), page.url()]
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: 'Mile 1994' }).waitFor()
+    await page.goBack()
+    await cell.waitFor()
+    await expect.poll(active).toBe('Mile 1994')
+    expect([await position(), page.url()]).toEqual([left, address])
+    await page.reload()
+    await cell.waitFor()
+    await expect.poll(active).toBe('Mile 1994')
+    expect(await position()).toBe(left)
+    // Another visit of the same list begins with its first row.
+    await page.getByRole('complementary').getByRole('link', { name: 'Data', exact: true }).click()
+    await page.getByRole('link', { name: /mile/ }).first().click()
+    await page
+      .getByText(/5.?000 rows/)
+      .first()
+      .waitFor()
+    expect(await position()).toBe(0)
+    expect(wrong).toEqual([])
+  })
 })

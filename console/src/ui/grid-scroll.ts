@@ -4,6 +4,8 @@ import { type RefObject, useCallback, useLayoutEffect, useRef, useState } from '
 const tallest = 15_000_000
 
 type Scroll = {
+  /** How far it is scrolled, in pixels of all rows. */
+  readonly position: number
   /** The first row that is in view, and how many are. */
   readonly first: number
   readonly visible: number
@@ -20,16 +22,18 @@ type ScrollOptions = {
   readonly rowHeight: number
   /** Above the rows, always in view. */
   readonly headHeight: number
+  /** Where it begins. */
+  readonly position?: number
 }
 
 /**
  * Which rows of any number are in view. Where all of them together are taller than a browser allows, the bar stands for a
  * part of them: it moves by the share that was scrolled, while the wheel still moves row by row.
  */
-export function useGridScroll({ frame, count, rowHeight, headHeight }: ScrollOptions): Scroll {
+export function useGridScroll({ frame, count, rowHeight, headHeight, position: begin = 0 }: ScrollOptions): Scroll {
   const natural = count * rowHeight
   const height = Math.min(natural, tallest)
-  const [view, setView] = useState({ position: 0, scrollTop: 0, room: 600 })
+  const [view, setView] = useState({ position: begin, scrollTop: 0, room: 600 })
   const exact = useRef({ position: 0, scrollTop: 0 })
   const room = Math.max(rowHeight, view.room - headHeight)
   const scale = natural > height ? (natural - room) / (height - room) : 1
@@ -45,6 +49,11 @@ export function useGridScroll({ frame, count, rowHeight, headHeight }: ScrollOpt
     },
     [frame, natural, room, scale],
   )
+
+  useLayoutEffect(() => {
+    if (begin > 0) move(begin)
+    // Later it is scrolled by whoever looks at it.
+  }, [])
 
   useLayoutEffect(() => {
     const element = frame.current
@@ -86,6 +95,7 @@ export function useGridScroll({ frame, count, rowHeight, headHeight }: ScrollOpt
     [move, room, rowHeight],
   )
   return {
+    position: view.position,
     first,
     visible: Math.ceil(room / rowHeight) + 1,
     top: scale === 1 ? first * rowHeight : view.scrollTop + first * rowHeight - view.position,

@@ -17,6 +17,9 @@ type GridColumn<Row> = {
 /** A cell, by its row and column. */
 export type Place = { readonly row: number; readonly column: number }
 
+/** The active cell, and how far the grid is scrolled. */
+export type GridPlace = Place & { readonly position: number }
+
 type RowLooks = { readonly isSelected: boolean; readonly isRemoved: boolean; readonly isChanged: boolean }
 
 type GridProps<Row> = {
@@ -43,6 +46,9 @@ type GridProps<Row> = {
   readonly editing: Place | undefined
   readonly onEdit: (place: Place | undefined) => void
   readonly editor: (row: Row, key: string) => ReactNode
+  /** Where it begins. */
+  readonly begin: GridPlace | undefined
+  readonly onPlace: (place: GridPlace) => void
   /** Changes when what is shown has changed. */
   readonly version: number
 }
@@ -58,14 +64,24 @@ const besideWidth = 68
  * a spreadsheet.
  */
 export function Grid<Row>(props: GridProps<Row>) {
-  const { columns, count, rowAt, onView, editing } = props
+  const { columns, count, rowAt, onView, onPlace, editing, begin, version } = props
   const frame = useRef<HTMLDivElement>(null)
   const id = useId()
-  const [active, setActive] = useState<Place>({ row: 0, column: 0 })
-  const scroll = useGridScroll({ frame, count, rowHeight, headHeight: rowHeight })
+  const [active, setActive] = useState<Place>(begin ?? { row: 0, column: 0 })
+  const scroll = useGridScroll({
+    frame,
+    count,
+    rowHeight,
+    headHeight: rowHeight,
+    ...(begin && { position: begin.position }),
+  })
   const first = Math.max(0, scroll.first - beyond)
   const last = Math.min(count - 1, scroll.first + scroll.visible + beyond)
   useEffect(() => onView(first, last), [first, last, onView])
+  useEffect(
+    () => onPlace({ row: active.row, column: active.column, position: scroll.position }),
+    [active, scroll.position, version, onPlace],
+  )
   // Rows stand where they are from an anchor that seldom moves: scrolling moves none of them, and adds few.
   const anchor = Math.floor(first / anchored) * anchored
   const editedRow = useEditedRow(props)

@@ -15,6 +15,7 @@ import { ColumnsMenu } from './columns-menu.tsx'
 import { estimateText } from './counts.ts'
 import { countConditions, readFilter } from './filter.ts'
 import { FilterBuilder } from './filter-builder.tsx'
+import { keptPlace } from './list-place.ts'
 import { columnsOf, fieldsToRead, type ListSearch, type Row } from './query.ts'
 import { RowGrid } from './row-grid.tsx'
 import type { RowWindow } from './row-window.ts'
@@ -40,7 +41,8 @@ function Rows({ collection }: { readonly collection: Collection }) {
   const [dialog, setDialog] = useState<'edit' | 'delete'>()
   const columns = columnsOf(collection, search)
   const fields = fieldsToRead(collection, columns, catalog)
-  const rows = useRows(collection, search, columns, catalog)
+  const [begin] = useState(() => keptPlace(collection.name))
+  const rows = useRows(collection, search, columns, catalog, begin?.count)
   const change = (next: Partial<ListSearch>) => {
     setSelected(new Map())
     void navigate({ search: (before) => withoutNothing({ ...before, ...next }), replace: true })
@@ -165,7 +167,7 @@ function Rows({ collection }: { readonly collection: Collection }) {
         />
       ) : (
         <RowGrid
-          {...{ collection, catalog, columns, rows, selected, search }}
+          {...{ collection, catalog, columns, rows, begin, selected, search }}
           onSelect={setSelected}
           onSort={(sort) => change({ sort })}
           onDelete={() => selected.size > 0 && collection.mayDelete && setDialog('delete')}

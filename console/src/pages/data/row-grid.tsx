@@ -2,10 +2,11 @@ import { Link, useNavigate } from '@tanstack/react-router'
 import { KeyRound, Link2, Maximize2 } from 'lucide-react'
 import { useCallback, useMemo, useRef, useState } from 'react'
 import type { Catalog, Collection, Field } from '../../app/catalog.ts'
-import { Grid, type Place } from '../../ui/grid.tsx'
+import { Grid, type GridPlace, type Place } from '../../ui/grid.tsx'
 import { notify } from '../../ui/toast.tsx'
 import { CellEditor } from './cell-editor.tsx'
 import type { Conflict } from './conflict.ts'
+import { keepPlace, type ListPlace } from './list-place.ts'
 import { Merge } from './merge.tsx'
 import type { ListSearch, Row } from './query.ts'
 import type { RowWindow } from './row-window.ts'
@@ -21,6 +22,8 @@ type RowGridProps = {
   readonly columns: readonly Field[]
   readonly rows: RowWindow
   readonly search: ListSearch
+  /** Where the list was left. */
+  readonly begin: ListPlace | undefined
   readonly selected: ReadonlyMap<string, Row>
   readonly onSelect: (change: (before: ReadonlyMap<string, Row>) => ReadonlyMap<string, Row>) => void
   readonly onSort: (sort: string | undefined) => void
@@ -34,6 +37,7 @@ export function RowGrid({
   columns,
   rows,
   search,
+  begin,
   selected,
   onSelect,
   onSort,
@@ -78,6 +82,10 @@ export function RowGrid({
     [names, widths, search.sort, search.asOf, catalog],
   )
   const onView = useCallback((first: number, last: number) => rows.show(first, last), [rows])
+  const onPlace = useCallback(
+    (place: GridPlace) => keepPlace(collection.name, { ...place, count: rows.state.count }),
+    [rows, collection.name],
+  )
   const edit = (place: Place | undefined) => {
     const field = place === undefined ? undefined : columns[place.column]
     if (field === undefined) return setEditing(undefined)
@@ -117,6 +125,8 @@ export function RowGrid({
         rowAt={(index) => rows.rowAt(index)}
         keyOf={keyOf}
         onView={onView}
+        begin={begin}
+        onPlace={onPlace}
         looksOf={(row) => ({
           isSelected: selected.has(keyOf(row)),
           isRemoved: rows.isRemoved(keyOf(row)),

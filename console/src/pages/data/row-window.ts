@@ -19,6 +19,8 @@ type WindowOptions = {
   /** However long it takes. */
   readonly countExactly: (signal: AbortSignal) => Promise<number>
   readonly keyOf: (row: Row) => string
+  /** How many rows there were when the list was left; it is so long until it is counted. */
+  readonly countBefore?: number
 }
 
 type WindowState = {
@@ -61,6 +63,7 @@ export class RowWindow {
 
   constructor(options: WindowOptions) {
     this.#options = options
+    this.state = { ...this.state, count: options.countBefore ?? 0 }
   }
 
   subscribe = (listener: () => void): (() => void) => {

@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useSyncExternalStore } from 'react'
+import { useEffect, useMemo, useState, useSyncExternalStore } from 'react'
 import { DaybookError } from '../../../../clients/client.ts'
 import type { Catalog, Collection, Field } from '../../app/catalog.ts'
 import { checkSession, client, queryClient } from '../../app/client.ts'
@@ -17,10 +17,13 @@ export function useRows(
   search: ListSearch,
   columns: readonly Field[],
   catalog: Catalog,
+  /** How many rows the list that is begun with had when it was left. */
+  countBefore = 0,
 ): RowWindow {
   const { filter, sort, search: text, asOf } = search
   const fields = fieldsToRead(collection, columns, catalog)
   const asked = JSON.stringify([filter, sort, text, asOf, fields])
+  const [askedFirst] = useState(asked)
   // `asked` is all of the others, by what they say.
   const rows = useMemo(() => {
     const items = client.items(collection.name)
@@ -31,6 +34,7 @@ export function useRows(
       ...(asOf !== undefined && { asOf }),
     }
     return new RowWindow({
+      countBefore: asked === askedFirst ? countBefore : 0,
       keyOf: (row) => String(row[collection.key]),
       read: async (from, signal) => {
         const page = await items.list({
