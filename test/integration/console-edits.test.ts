@@ -572,6 +572,43 @@ describeWithBrowser('rows that several users edit in the console', () => {
     expect(wrong).toEqual([])
   })
 
+  it('adds and removes links of a record with thousands of them, and shows them by pages', async () => {
+    await it_.api.sql(
+      `with made as (insert into tag (id, name) select gen_random_uuid(), 'many ' || n from generate_series(1, 1500) n returning id)
+       insert into engine_tag ("engine_Id", "tag_Id") select $1, id from made`,
+      [key(30)],
+    )
+    onTestFinished(() => it_.api.sql(`delete from tag where name like 'many %'`).then(() => undefined))
+    const { page, wrong } = await it_.visit(`/data/engine/${key(30)}`)
+    onTestFinished(() => page.close())
+    const chips = page.getByRole('button', { name: /^Remove many/ })
+    await page.getByText('100 of 1,500').waitFor()
+    expect(await chips.count()).toBe(100)
+    await page.getByRole('button', { name: 'More of tags' }).click()
+    await page.getByText('200 of 1,500').waitFor()
+    const gone = (await chips.first().getAttribute('aria-label'))!.slice('Remove '.length)
+    await chips.first().click()
+    await page.getByLabel(/^tags/).fill('rare')
+    await page.getByRole('option', { name: 'rare', exact: true }).click()
+    // What is added is in view.
+    await page.getByRole('button', { name: 'Remove rare' }).waitFor()
+    const before = await it_.api.position()
+    await page.getByRole('button', { name: 'Save', exact: true }).click()
+    for (const done of ['1 link removed', '1 link added']) await page.getByText(done, { exact: true }).first().waitFor()
+    const now = await tagsOf(30)
+    expect(now.length).toBe(1500)
+    expect(now).toContain('rare')
+    expect(now).not.toContain(gone)
+    const log = await it_.api.log(before)
+    expect(log.map(({ entity, action }) => `${action} ${entity}`)).toEqual([
+      'delete engine_tag',
+      'update engine',
+      'create engine_tag',
+      'update engine',
+    ])
+    expect(wrong).toEqual([])
+  })
+
   it('uploads several files at once where a record is linked with any number of them, and shows images', async () => {
     const { page, wrong } = await it_.visit('/data/dog/new')
     const image = async (name: string) => ({

@@ -4,6 +4,7 @@ import { X } from 'lucide-react'
 import { useDeferredValue, useState } from 'react'
 import { type Collection, useCollection } from '../../app/catalog.ts'
 import { client } from '../../app/client.ts'
+import { Button } from '../../ui/button.tsx'
 import field from '../../ui/field.module.css'
 import type { FieldAttributes } from '../../ui/field.tsx'
 import overlay from '../../ui/overlay.module.css'
@@ -84,14 +85,22 @@ type ManyProps = {
   readonly onChange: (choices: readonly Choice[]) => void
 }
 
+/** Rows that are linked are shown by so many. */
+const chipsShown = 100
+
 /** Chooses any number of rows of a collection: what is linked. */
 export function RelationsPicker({ collection, attributes, label, values, onChange }: ManyProps) {
   const [turn, setTurn] = useState(0)
+  const [most, setMost] = useState(chipsShown)
+  // What was linked since is last, and in view.
+  const [known] = useState(() => new Set(values.map(({ id }) => id)))
+  const old = values.filter(({ id }) => known.has(id))
+  const shown = [...old.slice(0, most), ...values.filter(({ id }) => !known.has(id))]
   return (
     <div className={styles.picker}>
-      {values.length > 0 && (
+      {shown.length > 0 && (
         <div className={styles.chips}>
-          {values.map((choice) => (
+          {shown.map((choice) => (
             <span key={String(choice.id)} className={styles.chip}>
               {collection === 'svc_File' && <FileImage id={String(choice.id)} />}
               {choice.title}
@@ -104,6 +113,16 @@ export function RelationsPicker({ collection, attributes, label, values, onChang
               </button>
             </span>
           ))}
+        </div>
+      )}
+      {shown.length < values.length && (
+        <div>
+          <small>
+            {shown.length.toLocaleString()} of {values.length.toLocaleString()}
+          </small>{' '}
+          <Button size="s" aria-label={`More of ${label}`} onClick={() => setMost(most + chipsShown)}>
+            More
+          </Button>
         </div>
       )}
       <RelationPicker

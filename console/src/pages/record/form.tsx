@@ -19,6 +19,7 @@ import { Value } from '../data/value.tsx'
 import { textOf } from '../data/values.ts'
 import { conflictOf, patchRow, typedSince, useBegun, type Version } from '../data/writes.ts'
 import { chosenLinks, type Drafts, errorsOf, type Links, linksToWrite, valuesOf } from './drafts.ts'
+import { writeLinkRows } from './link-rows.ts'
 import styles from './record.module.css'
 
 const FieldEditor = lazyComponent(() => import('../../extensions/field-editor.tsx'), 'FieldEditor')
@@ -70,10 +71,16 @@ export function RecordForm({
   const refusal = useRefusal<HTMLFormElement>(names)
   const id = String(row[collection.key])
   const linked = () =>
-    linksToWrite(chosenLinks(junctions, links, catalog), isNew ? undefined : { name: collection.name, id, row })
+    linksToWrite(
+      chosenLinks(junctions, links, catalog),
+      isNew ? undefined : { name: collection.name, id, row },
+      catalog,
+    )
   const write = async (change: Row, version: string | undefined) => {
-    const all = { ...change, ...(await linked()) }
+    const { lists, rows } = await linked()
+    const all = { ...change, ...lists }
     if (Object.keys(all).length > 0) await patchRow(collection.name, id, all, version)
+    for (const one of rows) await writeLinkRows(one)
   }
   /** Writes it, or gives what it is in conflict with. */
   const writeOrMeet = async (change: Row): Promise<Conflict | undefined> => {
@@ -103,7 +110,8 @@ export function RecordForm({
     setBusy(true)
     refusal.clear()
     try {
-      if (onCreate !== undefined) return await onCreate({ ...valuesOf(editable, drafts, row), ...(await linked()) })
+      if (onCreate !== undefined)
+        return await onCreate({ ...valuesOf(editable, drafts, row), ...(await linked()).lists })
       const met = await writeOrMeet(valuesOf(editable, drafts, row))
       if (met === undefined) await settle({ drafts, links })
       else setConflict(met)
