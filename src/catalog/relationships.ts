@@ -364,16 +364,21 @@ export function withoutRelationship(catalog: Catalog, source: string, name: stri
   return holder === undefined ? others : withoutColumn(catalog, others, holder)
 }
 
-/**
- * Removes a collection, the junctions that link it, and what other collections declare about any of them. 409 when
- * another collection has a foreign key to it.
- */
+/** As {@link withoutCollections}, of one. */
 export function withoutCollection(definitions: Definitions, name: string): Definitions {
-  const gone = new Set([name, ...junctionsTo(definitions, name)])
+  return withoutCollections(definitions, [name])
+}
+
+/**
+ * Removes collections, which may refer to each other, the junctions that link them, and what other collections declare about
+ * any of them. 409 when another collection has a foreign key to one.
+ */
+export function withoutCollections(definitions: Definitions, names: readonly string[]): Definitions {
+  const gone = new Set(names.flatMap((name) => [name, ...junctionsTo(definitions, name)]))
   const rest = [...definitions].filter(([collection]) => !gone.has(collection))
   const holders = rest.filter(([, { fields }]) => Object.values(fields).some((json) => holdsKeyTo(gone, json)))
   if (holders.length > 0)
-    throw new AppError(409, `Collection ${name} is still the target of relations`, {
+    throw new AppError(409, `Collection ${names.join(', ')} is still the target of relations`, {
       code: 'COLLECTION_IN_USE',
       details: holders.map(([collection]) => collection),
     })

@@ -145,7 +145,7 @@ const workflowRules = (own: Workflows): CollectionRules => ({
     if (id !== undefined) return cells
     const { decideSave } = await decisions()
     const row = { status: 'draft', trigger_type: 'manual', flow_data: { nodes: [], edges: [] }, ...valuesOf(cells) }
-    return saved(context, cells, await decideSave({ ...deps, ...own }, context.access, undefined, row as never))
+    return saved(context, cells, await decideSave({ ...own, ...deps }, context.access, undefined, row as never))
   },
   guard: {
     applies: (action, cells) => action === 'delete' || cells.some(({ field }) => decided.has(field.name)),
@@ -165,7 +165,7 @@ const workflowRules = (own: Workflows): CollectionRules => ({
       for (const { id, cells } of changes) {
         const before = rows.find((row) => row.id === id)
         const row = before && { ...before, ...valuesOf(cells) }
-        const found = row && (await decideSave({ ...deps, ...own }, context.access, before, row))
+        const found = row && (await decideSave({ ...own, ...deps }, context.access, before, row))
         guarded.push({
           cells: found === undefined ? [] : saved(context as never, [], found),
           after: row?.deletedAt == null ? async () => undefined : cancelling({ tx }, [id]),

@@ -42,7 +42,7 @@ export type ChangeOptions = {
 }
 
 /** A requested change of the definitions. */
-type SchemaChange = {
+export type SchemaChange = {
   /** The operation's words for whatever goes wrong. */
   readonly message: string
   /** The next definitions from the catalog as it is inside the transaction. */
@@ -61,6 +61,8 @@ export type SchemaChanged = {
   readonly dropped: readonly DropCount[]
   readonly altered: readonly AlteredCount[]
   readonly defaultless: DefinitionPlan['defaultless']
+  /** The collections afterwards. */
+  readonly catalog: Catalog
   readonly preview?: ChangePreview | undefined
 }
 
@@ -105,20 +107,33 @@ export async function changeSchemas(
 }
 
 /** As {@link changeSchemas}, for callers that check the definitions and word the errors themselves. SQL is checked here. */
-export function applyChange(
-  deps: Writes,
-  actor: Actor,
-  { edit, means, keepsValues = false }: Omit<SchemaChange, 'message'>,
-): Promise<SchemaChanged> {
+export function applyChange(deps: Writes, actor: Actor, change: Omit<SchemaChange, 'message'>): Promise<SchemaChanged> {
   return commitDdl(deps, actor, async (tx) => {
-    const guard: ChangeGuard = {
-      before: (plan) => checkPlan(plan, means),
-      ...(keepsValues && { altering: checkUnaltered }),
-      afterwards: (plan) => checkObjects(tx, plan.after, touchedBy(plan)),
-    }
-    const done = await executeChange(tx, edit, optionsOf(deps), guard)
+    const done = await applyWithin(deps, tx, change)
     return { result: done, events: done.changes.map(changed) }
   })
+}
+
+/**
+ * As {@link applyChange}, as a part of a transaction that {@link beginDdl} has prepared, and that appends the events of the
+ * changes itself ({@link changed}).
+ */
+export async function applyWithin(
+  deps: Configuration,
+  tx: Tx,
+  { edit, means, keepsValues = false }: Omit<SchemaChange, 'message'>,
+): Promise<SchemaChanged> {
+  let catalog: Catalog | undefined
+  const guard: ChangeGuard = {
+    before: (plan) => checkPlan(plan, means),
+    ...(keepsValues && { altering: checkUnaltered }),
+    afterwards: async (plan) => {
+      catalog = plan.after
+      await checkObjects(tx, plan.after, touchedBy(plan))
+    },
+  }
+  const done = await executeChange(tx, edit, optionsOf(deps), guard)
+  return { ...done, catalog: catalog! }
 }
 
 /**
@@ -143,6 +158,7 @@ export async function previewChange(
     dropped: await countLosses(deps.db, plan),
     altered,
     defaultless: plan.defaultless,
+    catalog: plan.after,
     preview: {
       sql: plan.statements,
       findings,
@@ -207,13 +223,18 @@ export async function commitDdl<Result>(
 ): Promise<Result> {
   try {
     return await commit(deps, actor, async (tx) => {
-      await lockCatalog(tx)
-      await tx.any(sql`select set_config('lock_timeout', ${longestLockWait}, true)`)
+      await beginDdl(tx)
       return work(tx)
     })
   } catch (error) {
     throw refusal(error)
   }
+}
+
+/** Lets one change of definitions after the other through, and none of them wait for a table for long. */
+export async function beginDdl(tx: Tx): Promise<void> {
+  await lockCatalog(tx)
+  await tx.any(sql`select set_config('lock_timeout', ${longestLockWait}, true)`)
 }
 
 export function changed({ collection, change }: CollectionChange): DomainEvent {
@@ -252,7 +273,8 @@ export function reasonOf({ message, details }: AppError): string {
   return Array.isArray(details) ? `${message}: ${details.join(', ')}` : message
 }
 
-function refusal(error: unknown): unknown {
+/** What the database says against a change of definitions, as an answer to it; other errors as they are. */
+export function refusal(error: unknown): unknown {
   const state = sqlState(error) ?? ''
   if (state === '55P03')
     return Object.assign(errors.unavailable('The collection is in use, try again'), { cause: error })

@@ -182,7 +182,7 @@ function transferRoutes(app: App, deps: SchemaWrites): void {
   })
   app.post('/schemas-preview-import', previewRoute, async (request) => {
     const options = optionsOf(request.query)
-    return previewImport(deps, readImport(await uploaded(request)), options)
+    return previewImport(deps.catalog.current(), readImport(await uploaded(request)), options)
   })
   app.post('/schemas-import', importFileRoute, async (request) => {
     const options = optionsOf(request.query)

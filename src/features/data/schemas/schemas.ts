@@ -29,9 +29,9 @@ import type { Actor } from '../../../events/types.ts'
 import { type ChangeOptions, changed, changeSchemas, commitDdl, reasonOf, type SchemaChanged } from './change.ts'
 import type { SchemaListQuery } from './declarations.ts'
 
-export { type ChangeOptions, changeSchemas } from './change.ts'
+export { beginDdl, type ChangeOptions, changeSchemas, isOwn } from './change.ts'
 export { type RefusedSql, refusedObjects, refusedTexts } from './sql-guard.ts'
-export { catalogOfImport } from './transfer.ts'
+export { catalogOfImport, MoveRefused, moveSchemas, previewImport, readImport } from './transfer.ts'
 export { type RowDirection, typescriptOf } from './typescript.ts'
 
 /** Creates a collection: table, definition row and event in one transaction. 400 for a bad schema, 409 for a known name. */

@@ -12,23 +12,27 @@ import {
   withMissingJunctions,
   withSchema,
 } from '../../../catalog/definitions.ts'
+import { withoutCollections } from '../../../catalog/relationships.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import { systemCollections } from '../../../catalog/system-definitions.ts'
-import type { Config } from '../../../config/config.ts'
+import type { Config, Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
 import type { Reads } from '../../../db/pools.ts'
-import { sql } from '../../../db/sql.ts'
+import { sql, type Tx } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
 import type { Writes } from '../../../events/commit.ts'
 import type { Actor } from '../../../events/types.ts'
 import { readAs } from '../../../http/shapes.ts'
 import {
   applyChange,
+  applyWithin,
   type ChangeOptions,
+  changed,
   checkChange,
   isOwn,
   previewChange,
   reasonOf,
+  refusal,
   refusedCollection,
   warningsOf,
 } from './change.ts'
@@ -78,11 +82,10 @@ export function readImport(json: unknown): SchemaImport {
 
 /** The effects of an import. Collections that it does not name stay, so nothing is ever listed as deleted. */
 export function previewImport(
-  deps: CurrentCatalog,
+  catalog: Catalog,
   { version, timestamp, schemas }: SchemaImport,
-  { drop }: ChangeOptions,
+  { drop }: Pick<ChangeOptions, 'drop'>,
 ) {
-  const catalog = deps.catalog.current()
   const added: { collectionName: string; details: SchemaSummary }[] = []
   const modified: { collectionName: string; differences: string[] }[] = []
   const unchanged: string[] = []
@@ -126,11 +129,8 @@ export async function importSchemas(
   { schemas }: SchemaImport,
   { drop, alter, dryRun }: ChangeOptions,
 ) {
-  const givenUp = new Set<string>()
-  const edit = (catalog: Catalog) => importedDefinitions(deps.config, catalog, schemas, { drop, givenUp })
-  const means = ({ collection, field }: Loss) => drop || givenUp.has(`${collection}.${field}`)
   try {
-    const change = { edit, means, keepsValues: !alter }
+    const change = changeOf(deps.config, { schemas, removed: [], drop, alter })
     const done = await (dryRun ? previewChange(deps, change) : applyChange(deps, actor, change))
     const { changes, dropped, altered, preview } = done
     const answered = { changes: changesOf(changes, schemas), dropped, altered, ...warningsOf(done) }
@@ -140,6 +140,51 @@ export async function importSchemas(
   } catch (error) {
     const isRefused = error instanceof AppError && error.status < 500 && error.message !== importFailed
     throw isRefused ? failed([{ collectionName: refusedCollection(error) ?? null, error: reasonOf(error) }]) : error
+  }
+}
+
+/** Definitions to bring in, collections to drop beside them, and what its sender agrees to. */
+export type SchemaMove = Pick<ChangeOptions, 'drop' | 'alter'> & {
+  readonly schemas: readonly CollectionDefinition[]
+  readonly removed: readonly string[]
+}
+
+function changeOf(config: Config, { schemas, removed, drop, alter }: SchemaMove) {
+  const givenUp = new Set<string>()
+  const edit = (catalog: Catalog) =>
+    withoutCollections(importedDefinitions(config, catalog, schemas, { drop, givenUp }), removed)
+  const means = ({ collection, field }: Loss) => drop || givenUp.has(`${collection}.${field}`)
+  return { edit, means, keepsValues: !alter }
+}
+
+/**
+ * An import as a part of a transaction that {@link beginDdl} has prepared; its events are the caller's to append. Without a
+ * transaction it only tells, as a dry run does.
+ *
+ * @throws {MoveRefused} with all that is wrong, by collection
+ */
+export async function moveSchemas(deps: Reads & Configuration, tx: Tx | undefined, move: SchemaMove) {
+  const change = changeOf(deps.config, move)
+  try {
+    const done = await (tx === undefined ? previewChange(deps, change) : applyWithin(deps, tx, change))
+    return { ...done, ...warningsOf(done), events: done.changes.map(changed) }
+  } catch (error) {
+    const refused = tx === undefined ? error : refusal(error)
+    if (!(refused instanceof AppError) || refused.status >= 500) throw refused
+    if (refused.message === importFailed) throw new MoveRefused((refused.details as ImportChanges).errors, refused)
+    throw new MoveRefused([{ collectionName: refusedCollection(refused) ?? null, error: reasonOf(refused) }], refused)
+  }
+}
+
+/** Definitions that cannot be brought in. */
+export class MoveRefused extends Error {
+  override readonly name = 'MoveRefused'
+  readonly errors: readonly ImportError[]
+  readonly code: string
+  constructor(errors: readonly ImportError[], cause: AppError) {
+    super(importFailed, { cause })
+    this.errors = errors
+    this.code = cause.code
   }
 }
 
