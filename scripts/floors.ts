@@ -104,7 +104,7 @@ export const floors: readonly Floor[] = [
     name: 'operations',
     places: ['features/operations/'],
     hides:
-      'running an installation: retries of jobs and mails (`ops`), `metrics`, the state of `realtime`, `project-info`, `openapi` (the description of what a caller may do, and the page `/docs`), `console` (the built console at `/console`; its source is in `console/`), `mcp` (tools that call routes: `tools/tools.ts` is THE table), `views` (saved views of the console), and `backup` (everything as of one moment, in one format)',
+      'running an installation: retries of jobs and mails (`ops`), `metrics`, the state of `realtime`, `project-info`, `openapi` (the description of what a caller may do, and the page `/docs`), `console` (the built console at `/console`; its source is in `console/`), `mcp` (tools that call routes: `tools/tools.ts` is THE table), `views` (saved views of the console), `project` (the definition of a product as files), and `backup` (everything as of one moment, in one format)',
     mayImport: ['accounts', 'messaging', 'work', 'files', 'settings', 'data', 'http', ...platform],
   },
   {

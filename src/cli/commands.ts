@@ -60,6 +60,10 @@ export const commands: Readonly<Record<string, ListedCommand>> = {
     about: 'status, run, rollback, create and lint: the migrations of this installation',
     load: () => import('./migrate.ts'),
   },
+  project: {
+    about: 'export and apply: the definition of a product as files, to keep in git and move between installations',
+    load: () => import('./project.ts'),
+  },
   restore: {
     about: 'FILE: restores a backup into an empty database; or one collection or tenant',
     load: () => import('./restore.ts'),

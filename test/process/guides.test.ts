@@ -33,6 +33,7 @@ describe('the guides of docs/', () => {
       'Multi-tenancy',
       'Extensions',
       'Extensions of the console',
+      'Move a project',
       'Deploy',
       'Upgrade',
       'Backup',

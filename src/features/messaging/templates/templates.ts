@@ -164,6 +164,12 @@ export const insertSeedsSql = `insert into "svc_Template" (id, type, subject, bo
   select * from jsonb_to_recordset($1::jsonb) as s (id uuid, type text, subject text, body text, description text)
   on conflict do nothing`
 
+/** The templates that every installation begins with, as they are built in now. */
+export const seededTemplates = (): readonly (Template & {
+  readonly type: string
+  readonly description: string | null
+})[] => seeds
+
 export const seedsJson = (): string => JSON.stringify(seeds)
 
 /** With every setup: a seeded row that was never changed since becomes what is built in now. */
