@@ -310,7 +310,7 @@ type ImportedWorkflow = {
 /** The effects of an import, and the problems of its workflows; nothing is written. */
 export async function previewImport(deps: WorkflowWrites, writer: Requester, file: unknown, overwrite: boolean) {
   requireAdministrator(writer, 'import')
-  const wanted = workflowsIn(file)
+  const wanted = await withRoleIds(deps.db, workflowsIn(file))
   const known = await existing(deps.db, wanted)
   const around = surroundingsOf(deps, writer.access)
   const brought = new Set(wanted.map(idOf))
@@ -329,7 +329,7 @@ export async function previewImport(deps: WorkflowWrites, writer: Requester, fil
 /** Each workflow on its own: one that is refused keeps none of the others out. */
 export async function importWorkflows(deps: WorkflowWrites, writer: Requester, file: unknown, overwrite: boolean) {
   requireAdministrator(writer, 'import')
-  const wanted = workflowsIn(file)
+  const wanted = await withRoleIds(deps.db, workflowsIn(file))
   const results: ImportedWorkflow[] = []
   for (const one of wanted) results.push(await importOne(deps, writer, one, overwrite))
   const count = (status: ImportedWorkflow['status']) => results.filter((result) => result.status === status).length
@@ -397,6 +397,22 @@ function workflowsIn(file: unknown): readonly Carried[] {
   if (workflows.length > importedAtMost) throw errors.badBody(`At most ${importedAtMost} workflows`)
   if (!workflows.every(isObject)) throw errors.badBody('Invalid import file format')
   return workflows as readonly Carried[]
+}
+
+/** Roles by their ids here: a file that is to mean the same elsewhere names them. What names no role stays as it is. */
+async function withRoleIds(db: Reader, workflows: readonly Carried[]): Promise<readonly Carried[]> {
+  const listOf = ({ allowed_roles }: Carried): readonly unknown[] => (Array.isArray(allowed_roles) ? allowed_roles : [])
+  const names = workflows.flatMap(listOf).filter((role) => typeof role === 'string' && !isUuid(role))
+  if (names.length === 0) return workflows
+  const rows = await db.any<{ name: string; id: string }>(
+    rawQuery(`select name, id::text from "svc_Role" where name = any($1::text[])`, [names.map(String)]),
+  )
+  const ids = new Map<unknown, string>(rows.map(({ name, id }) => [name, id]))
+  return workflows.map((one) =>
+    Array.isArray(one.allowed_roles)
+      ? { ...one, allowed_roles: listOf(one).map((role) => ids.get(role) ?? role) }
+      : one,
+  )
 }
 
 /** Of what a workflow names, what is not there: it may be saved all the same, and fails where it is named when it runs. */
