@@ -1,6 +1,6 @@
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
 import { type Api, startApi } from '../support/api.ts'
 import { administrator, testEnv } from '../support/prepare.ts'
@@ -8,8 +8,12 @@ import { startProcess } from '../support/processes.ts'
 
 type Said = { readonly code: number | null; readonly lines: readonly string[] }
 
+const tenants = (api: Api): Record<string, string> =>
+  api.runtime.config.tenancy.enabled ? { MULTI_TENANT: 'true' } : {}
+
 const project = async (api: Api, ...args: string[]): Promise<Said> => {
-  const daybook = startProcess('src/cli/main.ts', ['project', ...args], testEnv(api.database.url))
+  const env = { ...testEnv(api.database.url), ...tenants(api) }
+  const daybook = startProcess('src/cli/main.ts', ['project', ...args], env)
   const { code } = await daybook.exited
   return { code, lines: daybook.lines.map(({ text }) => text) }
 }
@@ -70,7 +74,9 @@ async function define(api: Api): Promise<void> {
     fields: ['title', 'amount'],
   })
   const reader = (await ok(api, 'POST', '/items/svc_Role', { name: 'Reader / all' })).data.id
-  const writer = (await ok(api, 'POST', '/items/svc_Role', { name: 'writer', canInviteRoleIds: [reader] })).data.id
+  const writer = (
+    await ok(api, 'POST', '/items/svc_Role', { name: 'writer', canInviteRoleIds: [reader, crypto.randomUUID()] })
+  ).data.id
   await ok(api, 'POST', '/permissions', { role_Id: reader, collection: 'note', action: 'read', acl_Ids: [rule.id] })
   const rights = {
     role_Id: writer,
@@ -125,80 +131,86 @@ async function define(api: Api): Promise<void> {
   await ok(api, 'PATCH', '/settings', {
     project_name: 'Notes of all',
     smtp_host: 'smtp.example.com',
-    session_limits: { default: { web: 5 }, roles: { [writer]: { web: 2 } } },
+    session_limits: { default: { web: 5 }, roles: { [writer]: { web: 2 }, [crypto.randomUUID()]: { web: 1 } } },
   })
   await ok(api, 'POST', '/items/note', { title: 'a row' })
 }
 
-it('moves the definition of an installation to an empty one, by names', async () => {
-  const [source, target] = await Promise.all([startApi(), startApi()])
-  const dir = await directory()
-  const again = await directory()
-  await define(source)
-  expect(await project(source, 'export', dir)).toEqual({
-    code: 0,
-    lines: [expect.stringMatching(/files, \d+ written, 0 removed$/)],
-  })
-  const files = await contentOf(dir)
-  expect(Object.keys(files)).toEqual([
-    ...['collections/note.json', 'collections/note_tag.json', 'collections/svc_User.json', 'collections/tag.json'],
-    ...['pages/all notes.json', 'pages/home.json', 'project.json'],
-    ...[
-      'roles/Reader %2F all.json',
-      'roles/administrator.json',
-      'roles/public.json',
-      'roles/user.json',
-      'roles/writer.json',
-    ],
-    ...['rules/Cheap.json', 'settings.json', 'templates/reminder.html', 'templates/reminder.json'],
-    ...['views/data-note-writer-Cheap ones.json', 'workflows/welcome-notes.json'],
-  ])
-  const all = Object.values(files).join('\n')
-  expect(all).not.toMatch(/"createdAt"|"timestamp"|smtp|[0-9a-f]{8}-[0-9a-f]{4}-/)
-  expect(files['templates/reminder.html']).toBe('<p>Dear {{ name }},</p>\n<p>notes</p>')
+it.each([
+  ['', {}],
+  [', both with tenants', { MULTI_TENANT: 'true' }],
+] as [string, Record<string, string>][])(
+  'moves the definition of an installation to an empty one, by names%s',
+  async (_, env) => {
+    const [source, target] = await Promise.all([startApi(env), startApi(env)])
+    const dir = await directory()
+    const again = await directory()
+    await define(source)
+    expect(await project(source, 'export', dir)).toEqual({
+      code: 0,
+      lines: [expect.stringMatching(/files, \d+ written, 0 removed$/)],
+    })
+    const files = await contentOf(dir)
+    expect(Object.keys(files)).toEqual([
+      ...['collections/note.json', 'collections/note_tag.json', 'collections/svc_User.json', 'collections/tag.json'],
+      ...['pages/all notes.json', 'pages/home.json', 'project.json'],
+      ...[
+        'roles/Reader %2F all.json',
+        'roles/administrator.json',
+        'roles/public.json',
+        'roles/user.json',
+        'roles/writer.json',
+      ],
+      ...['rules/Cheap.json', 'settings.json', 'templates/reminder.html', 'templates/reminder.json'],
+      ...['views/data-note-writer-Cheap ones.json', 'workflows/welcome-notes.json'],
+    ])
+    const all = Object.values(files).join('\n')
+    expect(all).not.toMatch(/"createdAt"|"timestamp"|smtp|[0-9a-f]{8}-[0-9a-f]{4}-/)
+    expect(files['templates/reminder.html']).toBe('<p>Dear {{ name }},</p>\n<p>notes</p>')
 
-  expect(await project(target, 'apply', dir)).toEqual({
-    code: 1,
-    lines: [
-      'views/data-note-writer-Cheap ones.json: views[0]: a view needs an owner: name an administrator by --as EMAIL',
-    ],
-  })
-  const position = await target.position()
-  const dry = await project(target, 'apply', dir, ...as, '--dry-run')
-  expect(dry.lines).toContain(
-    'create collection note: field title added, field amount added, field hidden added, field main added, field tags added',
-  )
-  expect(dry.lines).toContain('create permission of writer to update note')
-  expect(dry.lines).toContain('warning: workflow welcome-notes bypasses permissions in count')
-  expect(dry.lines).toContain('warning: workflow welcome-notes needs the secret example, which is not set here')
-  expect(dry).toMatchObject({ code: 0 })
-  expect(await target.position()).toBe(position)
+    expect(await project(target, 'apply', dir)).toEqual({
+      code: 1,
+      lines: [
+        'views/data-note-writer-Cheap ones.json: views[0]: a view needs an owner: name an administrator by --as EMAIL',
+      ],
+    })
+    const position = await target.position()
+    const dry = await project(target, 'apply', dir, ...as, '--dry-run')
+    expect(dry.lines).toContain(
+      'create collection note: field title added, field amount added, field hidden added, field main added, field tags added',
+    )
+    expect(dry.lines).toContain('create permission of writer to update note')
+    expect(dry.lines).toContain('warning: workflow welcome-notes bypasses permissions in count')
+    expect(dry.lines).toContain('warning: workflow welcome-notes needs the secret example, which is not set here')
+    expect(dry).toMatchObject({ code: 0 })
+    expect(await target.position()).toBe(position)
 
-  const applied = await project(target, 'apply', dir, ...as)
-  expect(applied.lines.at(-1)).toMatch(/created, \d+ changed, 0 dropped; request \S+$/)
-  await project(target, 'export', again)
-  expect(await contentOf(again)).toEqual(files)
-  expect(await project(target, 'apply', dir, ...as)).toEqual({ code: 0, lines: ['Nothing to change'] })
+    const applied = await project(target, 'apply', dir, ...as)
+    expect(applied.lines.at(-1)).toMatch(/created, \d+ changed, 0 dropped; request \S+$/)
+    await project(target, 'export', again)
+    expect(await contentOf(again)).toEqual(files)
+    expect(await project(target, 'apply', dir, ...as)).toEqual({ code: 0, lines: ['Nothing to change'] })
 
-  const log = await target.log(position)
-  const [{ id: admin }] = await target.sql(`select id from "svc_User" where email = $1`, [administrator.email])
-  expect(
-    log
-      .filter(({ type }) => type === 'schema')
-      .map(({ entityId, action }) => [entityId, action])
-      .sort(),
-  ).toEqual([
-    ['note', 'changed'],
-    ['note_tag', 'changed'],
-    ['svc_User', 'changed'],
-    ['tag', 'changed'],
-  ])
-  expect(log.some(({ type, action }) => type === 'system' && action === 'settings')).toBe(true)
-  expect(new Set(log.map(({ userId }) => userId))).toEqual(new Set([admin]))
-  const [workflow] = await target.sql(`select "authority_Id", status from "svc_Workflow"`)
-  expect(workflow).toEqual({ authority_Id: admin, status: 'active' })
-  expect(await target.sql('select * from note')).toEqual([])
-})
+    const log = await target.log(position)
+    const [{ id: admin }] = await target.sql(`select id from "svc_User" where email = $1`, [administrator.email])
+    expect(
+      log
+        .filter(({ type }) => type === 'schema')
+        .map(({ entityId, action }) => [entityId, action])
+        .sort(),
+    ).toEqual([
+      ['note', 'changed'],
+      ['note_tag', 'changed'],
+      ['svc_User', 'changed'],
+      ['tag', 'changed'],
+    ])
+    expect(log.some(({ type, action }) => type === 'system' && action === 'settings')).toBe(true)
+    expect(new Set(log.map(({ userId }) => userId))).toEqual(new Set([admin]))
+    const [workflow] = await target.sql(`select "authority_Id", status from "svc_Workflow"`)
+    expect(workflow).toEqual({ authority_Id: admin, status: 'active' })
+    expect(await target.sql('select * from note')).toEqual([])
+  },
+)
 
 it('applies what has changed in files, and drops only what it is asked to', async () => {
   const api = await startApi()
@@ -324,3 +336,56 @@ it('changes nothing where a file is refused, and says which', async () => {
   ])
   expect((await project(api, 'aply')).code).toBe(2)
 })
+
+it('takes the files of the other exports, and writes such as they import', async () => {
+  const [source, target, third] = await Promise.all([startApi(), startApi(), startApi()])
+  const [dir, again] = [await directory(), await directory()]
+  await define(source)
+  await project(source, 'export', dir)
+  const files = await contentOf(dir)
+  for (const path of Object.keys(files)) if (/^(collections|roles|workflows)\//.test(path)) await rm(join(dir, path))
+  const put = async (path: string, json: unknown) => {
+    await mkdir(dirname(join(dir, path)), { recursive: true })
+    await writeFile(join(dir, path), JSON.stringify(json))
+  }
+  await put('collections/schemas.json', await ok(source, 'GET', '/schemas-export'))
+  const roles = await ok(source, 'GET', '/permissions-export')
+  await put('roles/permissions.json', roles)
+  const workflows = await ok(source, 'POST', '/workflows/export', { workflowIds: ['welcome-notes'] })
+  workflows.workflows[0].allowed_roles = ['writer']
+  await put('workflows/workflows.json', workflows)
+  expect((await project(target, 'apply', dir, ...as)).code).toBe(0)
+  await project(target, 'export', again)
+  const moved = await contentOf(again)
+  const known = Object.keys(files).filter((path) => !path.startsWith('roles/'))
+  expect(Object.fromEntries(known.map((path) => [path, moved[path]]))).toEqual(
+    Object.fromEntries(known.map((path) => [path, files[path]])),
+  )
+  expect((await ok(target, 'GET', '/permissions-export')).roles).toEqual(roles.roles)
+
+  const schemas = Object.keys(files).filter((path) => path.startsWith('collections/'))
+  await ok(third, 'POST', '/schemas/import', { schemas: schemas.flatMap((path) => JSON.parse(files[path]!).schemas) })
+  await ok(third, 'POST', '/acls', JSON.parse(files['rules/Cheap.json']!).rules[0])
+  for (const name of ['writer', 'Reader %2F all']) {
+    const form = new FormData()
+    form.append(
+      'rolesPermissions',
+      new Blob([files[`roles/${name}.json`]!], { type: 'application/json' }),
+      'roles.json',
+    )
+    const { headers, body } = await multipart(form)
+    const answer = await third.admin('POST', '/permissions-import', body, headers)
+    expect([answer.status, answer.body.changes.errors]).toEqual([200, []])
+  }
+  const imported = await ok(third, 'POST', '/workflows/import', JSON.parse(files['workflows/welcome-notes.json']!))
+  expect(imported.summary).toMatchObject({ created: 1, errors: 0 })
+  const [row] = await third.sql(
+    `select allowed_roles = jsonb_build_array((select id from "svc_Role" where name = 'writer')) as same from "svc_Workflow"`,
+  )
+  expect(row).toEqual({ same: true })
+})
+
+const multipart = async (form: FormData) => {
+  const request = new Request('http://localhost/', { method: 'POST', body: form })
+  return { headers: { 'content-type': request.headers.get('content-type')! }, body: await request.text() }
+}

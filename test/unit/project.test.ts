@@ -124,6 +124,23 @@ describe('files', () => {
     ])
   })
 
+  it('have the body of a template beside it, whatever its name', () => {
+    const parts = ['Mail', 'mail', '../mail'].map(
+      (type): Part => ({ kind: 'templates', key: type, value: { type, body: type } }),
+    )
+    const all = filesOf({ schemas: [], parts })
+    expect([...all.keys()].filter((path) => path.endsWith('.html'))).toEqual([
+      ...['templates/%2E.%2Fmail.html', 'templates/Mail.html', 'templates/mail~2.html'],
+    ])
+    expect(readProject(all).parts.map(({ value }) => [value.type, value.body])).toEqual([
+      ...[
+        ['../mail', '../mail'],
+        ['Mail', 'Mail'],
+        ['mail', 'mail'],
+      ],
+    ])
+  })
+
   it.each([
     [{ 'rules/a.json': '[]' }, 'rules/a.json: rules: must be a list'],
     [{ 'rules/a.json': '{"rules":[{}]}' }, 'rules/a.json: rules[0].name: is required, as text'],

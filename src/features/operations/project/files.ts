@@ -129,16 +129,24 @@ export function filesOf({ schemas, parts }: ProjectContent): FileTexts {
     key,
     { version: formatVersion, workflows: [ordered('workflows', value)] },
   ])
-  place(files, 'templates', of('templates'), ({ key, value: { body: _, ...value } }) => [
-    key,
-    { version: formatVersion, templates: [ordered('templates', value)] },
-  ])
+  const bodies = new Map<unknown, string>()
+  place(files, 'templates', of('templates'), ({ key, value: { body, ...value } }) => {
+    const json = { version: formatVersion, templates: [ordered('templates', value)] }
+    bodies.set(json, String(body))
+    return [key, json]
+  })
   for (const { value } of of('settings')) files.set('settings.json', { version: formatVersion, settings: value })
-  const texts = [...files].map(([path, json]) => [path, `${JSON.stringify(json, null, 2)}\n`] as const)
-  // Text as it is, so that a change of a line is a change of a line.
-  const bodies = of('templates').map(({ key, value }) => [`templates/${key}.html`, String(value.body)] as const)
-  return new Map([...texts, ...bodies].sort(([a], [b]) => (a < b ? -1 : 1)))
+  const texts = [...files].flatMap(([path, json]) => {
+    const text = [path, `${JSON.stringify(json, null, 2)}\n`] as const
+    const body = bodies.get(json)
+    // Text as it is, so that a change of a line is a change of a line.
+    return body === undefined ? [text] : [text, [bodyOf(path), body] as const]
+  })
+  return new Map(texts.sort(([a], [b]) => (a < b ? -1 : 1)))
 }
+
+/** The file of the body of a template. */
+const bodyOf = (file: string): string => file.replace(/\.json$/, '.html')
 
 const sorted = <T>(list: readonly T[], name: (one: T) => string): readonly T[] =>
   [...list].sort((a, b) => (name(a) < name(b) ? -1 : 1))
@@ -265,8 +273,8 @@ function permissionsOf({ key: role, file, at }: FilePart, { permissions = [] }: 
 }
 
 function templateOf(value: Value, file: string, at: string, files: FileTexts): FilePart {
-  const body = value.body ?? files.get(file.replace(/\.json$/, '.html'))
-  if (body === undefined) throw refused(file, at, `${file.replace(/\.json$/, '.html')} is missing, which is its body`)
+  const body = value.body ?? files.get(bodyOf(file))
+  if (body === undefined) throw refused(file, at, `${bodyOf(file)} is missing, which is its body`)
   return { kind: 'templates', key: keyOf('templates', value), value: { ...value, body }, file, at }
 }
 

@@ -78,7 +78,9 @@ const namesOf = (ids: unknown, names: ReadonlyMap<string, string>): readonly str
   (Array.isArray(ids) ? ids : []).map((id) => names.get(String(id)) ?? String(id))
 
 function roleOf(row: Row, { roles }: Names): StoredPart {
-  const canInviteRoles = [...namesOf(row.canInviteRoleIds, roles)].sort()
+  const ids: readonly unknown[] = Array.isArray(row.canInviteRoleIds) ? row.canInviteRoleIds : []
+  // A role that is gone cannot be given; elsewhere nothing would have its id.
+  const canInviteRoles = ids.flatMap((id) => roles.get(String(id)) ?? []).sort()
   return partOf('roles', row, { ...row, canInviteRoles }, { stays: builtInRoles.has(String(row.name)) })
 }
 
@@ -139,7 +141,9 @@ function settingsOf(row: Row, { roles }: Names): StoredPart {
       ? (limits ?? null)
       : {
           ...limits,
-          roles: Object.fromEntries(Object.entries(limits.roles).map(([id, limit]) => [roles.get(id) ?? id, limit])),
+          roles: Object.fromEntries(
+            Object.entries(limits.roles).flatMap(([id, limit]) => (roles.has(id) ? [[roles.get(id)!, limit]] : [])),
+          ),
         }
   return { kind: 'settings', key: 'settings', value: { ...value, session_limits }, id: String(row.id) }
 }
