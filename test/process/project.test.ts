@@ -258,6 +258,16 @@ it('applies what has changed in files, and drops only what it is asked to', asyn
   expect((await ok(api, 'GET', '/items/note?fields=color,hidden')).data).toEqual([{ color: null, hidden: null }])
   expect(await api.sql(`select config from "svc_Block" order by type`)).toHaveLength(2)
 
+  const held = `insert into "svc_UserRole" ("user_Id", "role_Id")
+    select u.id, r.id from "svc_User" u, "svc_Role" r where u."firstName" = 'Bo' and r.name = 'Reader / all'`
+  await api.sql(`insert into "svc_User" ("firstName") values ('Bo')`)
+  await api.sql(held)
+  const position = await api.position()
+  const inUse = await project(api, 'apply', dir, ...as, '--drop')
+  expect(inUse).toEqual({ code: 1, lines: [expect.stringMatching(/^role Reader \/ all: /)] })
+  expect(await api.position()).toBe(position)
+  await api.sql(`delete from "svc_UserRole" where "user_Id" = (select id from "svc_User" where "firstName" = 'Bo')`)
+
   const dropped = await project(api, 'apply', dir, ...as, '--drop', '--json')
   const report = JSON.parse(dropped.lines.join('\n'))
   expect(report.steps.map(({ do: what, what: name }: any) => `${what} ${name}`).sort()).toEqual([
