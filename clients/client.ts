@@ -16,7 +16,7 @@ import {
   type RowStore,
 } from './live.ts'
 import { type LiveReport, type LiveReportQuery, openLiveReport } from './live-report.ts'
-import { createRealtime, noToken } from './realtime.ts'
+import { createRealtime, noToken, type RetriedRealtime } from './realtime.ts'
 import { type Realtime, RealtimeError } from './realtime-types.ts'
 import type { Aggregates, AnySchema, Name, ReportRow, Row, SchemaType } from './schema.ts'
 import { type AuthOptions, openSession, type Session } from './session.ts'
@@ -158,6 +158,7 @@ export function createClient<S extends SchemaType = AnySchema>(options: ClientOp
     state = next
     if (next === 'signed out') leave()
     else if (before === 'signed in') beginAnew()
+    else connections.retryNow()
   })
   return {
     url,
@@ -205,6 +206,7 @@ const lingerMs = 5000
 
 type Connection = {
   readonly realtime: Realtime
+  readonly retryNow: () => void
   readonly followed: Set<string>
   /** Handed out for more than subscriptions that are counted here. */
   isHeld: boolean
@@ -215,8 +217,10 @@ type Connection = {
 function openConnections(url: string, session: Session, path: string | undefined, onOver: (refusal?: string) => void) {
   const all = new Set<Connection>()
   const connect = () => {
+    const opened = openConnection(url, session, path, onOver)
     const connection: Connection = {
-      realtime: counted(openConnection(url, session, path, onOver), {
+      retryNow: opened.retryNow,
+      realtime: counted(opened, {
         onFollow: (collection) => {
           clearTimeout(connection.lingering)
           connection.followed.add(collection)
@@ -255,6 +259,9 @@ function openConnections(url: string, session: Session, path: string | undefined
         for (const connection of former) leave(connection, error)
       }
     },
+    retryNow() {
+      for (const connection of all) connection.retryNow()
+    },
     close(error?: RealtimeError) {
       for (const connection of [...all]) leave(connection, error)
     },
@@ -266,7 +273,7 @@ function openConnection(
   session: Session,
   path: string | undefined,
   onOver: (refusal?: string) => void,
-): Realtime {
+): RetriedRealtime {
   let asked: Readonly<Record<string, string>> = {}
   let wasOpen = false
   const realtime = createRealtime({
@@ -274,11 +281,11 @@ function openConnection(
     token: async () => {
       const token = await session.token()
       asked = token === undefined ? {} : { authorization: `Bearer ${token}` }
-      return token ?? ''
+      return token
     },
     async mayRetry(refusal) {
       // What is opened before somebody signs in begins with the sign-in.
-      if (refusal === noToken && !wasOpen) return true
+      if (refusal === noToken && !wasOpen && asked.authorization === undefined) return true
       const mayRetry = await session.onUnauthorized(asked)
       if (!mayRetry) onOver(session.state === 'signed out' ? undefined : refusal)
       return mayRetry

@@ -3,8 +3,11 @@ import type { Socket } from 'socket.io-client'
 export type RealtimeOptions = {
   /** Where the server is, e.g. `https://api.example`; `https://example.com/api` where a proxy has it under a path. */
   readonly url: string
-  /** Of a session, or an API key. A function is asked at each connection, so it can refresh a token that has ended. */
-  readonly token: string | (() => string | Promise<string>)
+  /**
+   * Of a session, or an API key. A function is asked at each connection, so it can refresh a token that has ended; it gives
+   * undefined while there is none.
+   */
+  readonly token: string | (() => string | undefined | Promise<string | undefined>)
   /**
    * Asked where the server refuses the token: whether another attempt is worth it. Unless given, it is where `token` is a
    * function.

@@ -29,16 +29,26 @@ export const noToken = 'No authentication token provided'
 /** A token that stays as it is makes no second attempt better. */
 const refusals: readonly string[] = [noToken, 'Invalid or expired token']
 
+/** `retryNow`: the next attempt has better chances than the ones before, and is made without a further wait. */
+export type RetriedRealtime = Realtime & { retryNow(): void }
+
 /** Connects, and stays connected until `close` or, with a token that is a text, until that is refused. */
-export function createRealtime(options: RealtimeOptions): Realtime {
+export function createRealtime(options: RealtimeOptions): RetriedRealtime {
   const waits = { firstMs: 500, longestMs: 30_000, ...options.backoff }
   const reconnection = openBackoff(waits)
   const followed = openFollowed()
   let refusal: string | undefined
   let closed = false
+  let isWaiting = false
 
+  const connect = () => {
+    isWaiting = false
+    socket.connect()
+  }
   const retry = () => {
-    if (!closed) reconnection.later(() => socket.connect())
+    if (closed) return
+    isWaiting = true
+    reconnection.later(connect)
   }
   const socket = socketFor(options, (cause) => {
     followed.fail(`There is no token: ${String(cause)}`, { cause })
@@ -76,6 +86,12 @@ export function createRealtime(options: RealtimeOptions): Realtime {
           wish.onBegun?.()
         },
       })
+    },
+    retryNow: () => {
+      reconnection.reset()
+      if (closed || !isWaiting) return
+      reconnection.cancel()
+      connect()
     },
     close: (error) => {
       closed = true

@@ -185,7 +185,8 @@ async function authenticate(deps: RealtimeWrites, limits: SocketLimits, socket: 
 
 function tokenOf(deps: CurrentAccess, { auth, headers }: Socket['handshake']): string | undefined {
   const { token } = auth as { token?: unknown }
-  if (typeof token === 'string') return token
+  // An empty one is how some clients say that they have none.
+  if (typeof token === 'string' && token !== '') return token
   const { authorization = '', cookie } = headers
   if (authorization !== '') return bearerOf(authorization) ?? ''
   return tokenOfCookies(cookieNamesOf(deps), cookie)

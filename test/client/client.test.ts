@@ -749,6 +749,25 @@ describe('what is live', () => {
     for (const { view } of await opened(client)) expect(view.rows.length).toBeGreaterThan(0)
   })
 
+  it('begins with the sign-in where it was opened before', async () => {
+    expect((await api.admin('POST', '/items/board', { name: 'There before' })).status).toBe(201)
+    const client = clientOf()
+    const live = client.live({ collection: 'board' })
+    const report = client.liveReport({ collection: 'board', aggregate: { n: { function: 'count', field: '*' } } })
+    const refused = { status: 'broken', error: { final: false, message: 'No authentication token provided' } }
+    await waitFor(() => (live.view.status === 'loading' ? undefined : true))
+    expect(live.view).toMatchObject(refused)
+    await client.auth.login(administrator)
+    await waitFor(() => (live.view.status === 'live' && report.view.status === 'live' ? true : undefined))
+    expect(live.view.rows.length).toBeGreaterThan(0)
+  })
+
+  it('ends where the token that was given is empty, since nobody will sign in', async () => {
+    const live = clientOf({ auth: { token: '' } }).live({ collection: 'board' })
+    await waitFor(() => (live.view.status === 'ended' ? true : undefined))
+    expect(live.view).toEqual(ended('No authentication token provided'))
+  })
+
   it('ends where another client signs out, which shares the store or only the server', async () => {
     const store = memory()
     const [one, other] = [clientOf({ auth: { store } }), clientOf({ auth: { store } })]
