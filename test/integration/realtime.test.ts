@@ -48,6 +48,11 @@ describe('the path', () => {
   })
 })
 
+it('tells clients how long a dead connection goes unnoticed: 45 seconds', async () => {
+  const opened = await (await fetch(`${address}/realtime/?EIO=4&transport=polling`)).text()
+  expect(JSON.parse(opened.slice(1))).toMatchObject({ pingInterval: 25_000, pingTimeout: 20_000 })
+})
+
 describe('a request that offers to upgrade', () => {
   it.each(['h2c', 'websocket'])('to %s elsewhere than to the channel is answered as any other', async (protocol) => {
     const headers = { connection: 'upgrade', upgrade: protocol }

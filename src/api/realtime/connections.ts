@@ -52,7 +52,7 @@ export function openEngine(config: Config): OpenEngine {
   const limits = openSocketLimits(config)
   const engine = new (engineIo().Server)({
     pingInterval: 25_000,
-    pingTimeout: 60_000,
+    pingTimeout: 20_000,
     maxHttpBufferSize: messageBytes,
     wsEngine: boundedWebSocketServer(messagesPerSecond),
     cors: {
