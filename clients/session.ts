@@ -1,5 +1,6 @@
 import { DaybookError, type Http, pause } from './http.ts'
 import { type Life, openRenewal, renewAt } from './renewal.ts'
+import { claimsOf, openTokenLives } from './token-life.ts'
 
 /** Keeps a text under a name: localStorage, or anything of its form. */
 export type KeyValueStore = Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>
@@ -200,11 +201,16 @@ const bearer = (token: string): Record<string, string> => ({ authorization: `Bea
 /** `shared`: a store that other clients may use too; without one the token is this client's alone. */
 function tokenSession(name: string, shared: KeyValueStore | undefined, http: () => Http): Session {
   const listeners = listenersOf()
-  const { stored, put, look, inOneTab, close } = keptToken(name, shared ?? memoryStore(), {
+  const { stored, put, look, lifeOf, inOneTab, close } = keptToken(name, shared ?? memoryStore(), {
     onState: listeners.tell,
     onToken: () => renewal.look(),
   })
   let renewing: Promise<void> | undefined
+  /** A text that is no JSON Web Token is never due. */
+  const isDue = (token: string): boolean => {
+    const life = lifeOf(token)
+    return life !== undefined && isMostlyOver(life)
+  }
 
   /** Another client of the store may have renewed the token, which ends it, and have no answer yet. */
   const newer = async (old: string) => {
@@ -291,6 +297,7 @@ type TokenListeners = {
 /** The token as all tabs of the page have it, where it is kept by the page. */
 function keptToken(name: string, store: KeyValueStore, { onState, onToken }: TokenListeners) {
   const stored = () => store.getItem(name) ?? undefined
+  const lives = openTokenLives(name, store)
   let known = stored()
   /** The token of now, after what has changed with it is told: other clients of the store do not always tell of theirs. */
   const look = () => {
@@ -301,8 +308,13 @@ function keptToken(name: string, store: KeyValueStore, { onState, onToken }: Tok
     return token
   }
   const put = (token: string | undefined) => {
-    if (token === undefined) store.removeItem(name)
-    else store.setItem(name, token)
+    if (token === undefined) {
+      store.removeItem(name)
+      lives.forget()
+    } else {
+      store.setItem(name, token)
+      lives.received(token)
+    }
     look()
     onToken()
   }
@@ -319,6 +331,7 @@ function keptToken(name: string, store: KeyValueStore, { onState, onToken }: Tok
     stored,
     put,
     look,
+    lifeOf: lives.lifeOf,
     /** One tab works for all of them. */
     inOneTab: (work: () => Promise<void>): Promise<void> =>
       hasTabs && 'locks' in navigator ? navigator.locks.request(name, work) : work(),
@@ -331,25 +344,8 @@ function keptToken(name: string, store: KeyValueStore, { onState, onToken }: Tok
   }
 }
 
-/** Whether most of its life is over. A text that is no JSON Web Token is never due. */
-function isDue(token: string): boolean {
-  const life = lifeOf(token)
-  return life !== undefined && Date.now() > life.begins + (life.ends - life.begins) * renewAt
-}
-
-function lifeOf(token: string): Life | undefined {
-  const { iat, exp } = claimsOf(token)
-  return typeof iat === 'number' && typeof exp === 'number' ? { begins: iat * 1000, ends: exp * 1000 } : undefined
-}
-
-/** The claims of a JSON Web Token; none for any other text. */
-function claimsOf(token: string): Readonly<Record<string, unknown>> {
-  try {
-    return JSON.parse(atob(token.split('.')[1]!.replaceAll('-', '+').replaceAll('_', '/')))
-  } catch {
-    return {}
-  }
-}
+/** Whether most of it is over. */
+const isMostlyOver = ({ begins, ends }: Life): boolean => Date.now() > begins + (ends - begins) * renewAt
 
 /** The part of a token that survives renewals; an API key does not reveal its owner. */
 function ownerOf(token: string | undefined): string | undefined {

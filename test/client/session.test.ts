@@ -1,4 +1,4 @@
-import { expect, onTestFinished, test, vi } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { openHttp } from '../../clients/http.ts'
 import { openSession } from '../../clients/session.ts'
 
@@ -52,6 +52,9 @@ function twoClients(hold: Promise<void>, lived = 900) {
   return { one: open(), other: open(), kept, fresh, asked, cut }
 }
 
+/** Without what the client keeps beside it. */
+const tokensIn = (kept: ReadonlyMap<string, string>) => [kept.get('daybook:http://server')].filter((token) => token)
+
 test('a client whose renewal comes second takes the token of the first, and signs nobody out', async () => {
   const { promise, resolve } = Promise.withResolvers<void>()
   const { one, other, kept, fresh } = twoClients(promise)
@@ -61,7 +64,7 @@ test('a client whose renewal comes second takes the token of the first, and sign
   const second = other.http.ask('/items/note')
   setTimeout(resolve)
   expect(await Promise.all([first, second])).toEqual([{ done: true }, { done: true }])
-  expect([...kept.values()]).toEqual([fresh])
+  expect(tokensIn(kept)).toEqual([fresh])
   expect(told).toEqual([])
 })
 
@@ -78,7 +81,7 @@ test('a token is renewed before it ends although nobody asks for it, once for al
   await seconds(749)
   expect(asked).toEqual([])
   await seconds(200)
-  expect([...kept.values()]).toEqual([fresh])
+  expect(tokensIn(kept)).toEqual([fresh])
   expect(one.session.state).toBe('signed in')
   expect(asked.filter((path) => path === '/auth/refresh').length).toBeLessThanOrEqual(2)
 })
@@ -94,7 +97,7 @@ test('a token is renewed as soon as the server can be reached, also after a slee
   expect(one.session.state).toBe('signed in')
   cut(false)
   await seconds(75)
-  expect([...kept.values()]).toEqual([fresh])
+  expect(tokensIn(kept)).toEqual([fresh])
 })
 
 test('a token that has ended meanwhile signs its user out, though nobody asks for it', async () => {
@@ -148,4 +151,44 @@ test('a request whose session turns out to be over is refused, and not sent with
   expect(one.session.state).toBe('signed out')
   expect(asked).toEqual(['/auth/refresh'])
   expect(await one.session.headers()).toEqual({})
+})
+
+describe('on a device whose clock differs from the server', () => {
+  const hour = 3_600_000
+  /** Signs in at a server of the true time, and gives what was asked for. */
+  const signedIn = (skew: number) => {
+    useFakeTime()
+    const { one, other, kept, fresh, asked } = twoClients(atOnce, 0)
+    const token = kept.get('daybook:http://server')!
+    kept.clear()
+    vi.setSystemTime(Date.now() + skew)
+    one.session.take({ token })
+    return { one, other, kept, fresh, asked }
+  }
+  const skews = [-30 * 24 * hour, -hour, hour, 30 * 24 * hour]
+
+  test.each(skews)('by %i ms a token is renewed once, when three quarters of its life are over', async (skew) => {
+    const { one, other, kept, fresh, asked } = signedIn(skew)
+    for (let n = 0; n < 5; n += 1) await one.http.ask('/items/note')
+    await other.http.ask('/items/note')
+    await seconds(740)
+    await other.http.ask('/items/note')
+    expect(asked).not.toContain('/auth/refresh')
+    await seconds(150)
+    for (let n = 0; n < 5; n += 1) await one.http.ask('/items/note')
+    await other.http.ask('/items/note')
+    expect(tokensIn(kept)).toEqual([fresh])
+    expect(asked.filter((path) => path === '/auth/refresh')).toHaveLength(1)
+  })
+
+  test.each(skews)('by %i ms a token that came in another way is renewed at most once', async (skew) => {
+    const { one, kept, asked } = signedIn(skew)
+    kept.delete('daybook:http://server:received')
+    await seconds(100)
+    for (let n = 0; n < 5; n += 1) await one.http.ask('/items/note')
+    await seconds(500)
+    for (let n = 0; n < 5; n += 1) await one.http.ask('/items/note')
+    expect(asked.filter((path) => path === '/auth/refresh').length).toBe(skew > 0 ? 1 : 0)
+    expect(one.session.state).toBe('signed in')
+  })
 })
