@@ -103,7 +103,7 @@ export function openHttp(options: HttpOptions): Http {
       const result = await sendOnce<Body>({ ...options, authorize }, url, path, wanted, key)
       if (!(result instanceof DaybookError)) return result
       const isRefused = result.status === 401 && attempt === 1 && !wanted.isAnonymous
-      if (isRefused && (await options.onUnauthorized(asked))) continue
+      if (isRefused && (await until(Promise.resolve(options.onUnauthorized(asked)), wanted.signal))) continue
       if (!isSafe || attempt >= options.attempts || !isPassing(result)) throw result
       await pause(result.retryAfterMs ?? firstPauseMs * 2 ** (attempt - 1), wanted.signal)
     }
@@ -136,7 +136,7 @@ async function sendOnce<Body>(
         accept: 'application/json',
         ...(isJson && { 'content-type': 'application/json' }),
         ...(key !== undefined && { 'idempotency-key': key }),
-        ...(isAnonymous ? {} : await authorize()),
+        ...(isAnonymous ? {} : await until(authorize(), signal)),
         ...headers,
       },
       credentials: withCookies ? 'include' : 'omit',
@@ -191,6 +191,27 @@ function searchOf(query: Query | undefined): string {
 
 const isForm = (body: unknown): boolean => body instanceof FormData || body instanceof Blob
 const isStream = (body: unknown): boolean => body instanceof ReadableStream
+
+/** Waits no longer than the signal lets it; the work itself goes on. @throws what the signal was aborted with */
+export function until<Result>(work: Promise<Result>, signal: AbortSignal | undefined): Promise<Result> {
+  if (signal === undefined) return work
+  const { promise, reject } = Promise.withResolvers<never>()
+  const stop = () => reject(signal.reason)
+  if (signal.aborted) stop()
+  else signal.addEventListener('abort', stop, { once: true })
+  return Promise.race([work, promise]).finally(() => signal.removeEventListener('abort', stop))
+}
+
+/** Work that has so many milliseconds, whether it heeds its signal or not. @throws a TimeoutError */
+export async function within<Result>(ms: number, work: (signal: AbortSignal) => Promise<Result>): Promise<Result> {
+  const controller = new AbortController()
+  const timer = setTimeout(() => controller.abort(new DOMException('It took too long', 'TimeoutError')), ms)
+  try {
+    return await until(work(controller.signal), controller.signal)
+  } finally {
+    clearTimeout(timer)
+  }
+}
 
 /** Waits about so long, ten seconds at the most. @throws what the signal was aborted with */
 export function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {

@@ -1,4 +1,4 @@
-import { DaybookError, type Http, pause } from './http.ts'
+import { DaybookError, type Http, pause, until, within } from './http.ts'
 import { type Life, openRenewal, renewAt } from './renewal.ts'
 import { claimsOf, openTokenLives } from './token-life.ts'
 
@@ -74,6 +74,13 @@ export type Session = {
 /** How often, and how long after one another, to look for the token that another client has renewed. */
 const mostLooks = 5
 const lookAgainMs = 400
+
+/** An attempt to renew a token has failed when it has no answer after this. */
+const renewalMs = 15_000
+/** Requests wait so long for it while the token of now is still good. */
+const patienceMs = 2000
+/** After a failed one they do not begin the next one at once. */
+const nextAttemptMs = 5000
 
 /** `keepsNames`: with cookies, whether the page may keep who is signed in. */
 export function openSession(url: string, auth: AuthOptions, http: () => Http, keepsNames: boolean): Session {
@@ -205,7 +212,8 @@ function tokenSession(name: string, shared: KeyValueStore | undefined, http: () 
     onState: listeners.tell,
     onToken: () => renewal.look(),
   })
-  let renewing: Promise<void> | undefined
+  let attempt: Attempt | undefined
+  let restsUntil = 0
   /** A text that is no JSON Web Token is never due. */
   const isDue = (token: string): boolean => {
     const life = lifeOf(token)
@@ -218,12 +226,15 @@ function tokenSession(name: string, shared: KeyValueStore | undefined, http: () 
       await pause(lookAgainMs, undefined)
   }
   /** Renewing ends the token that is sent. */
-  const renew = async (due: string) => {
+  const renew = async (due: string, signal: AbortSignal) => {
     // Another tab was first.
     if (stored() !== due) return
     try {
-      const options = { method: 'POST', body: { authMode: 'jwt' }, headers: bearer(due), isAnonymous: true } as const
-      put((await http().ask<{ token: string }>('/auth/refresh', options)).token)
+      const body = { authMode: 'jwt' }
+      const options = { method: 'POST', body, headers: bearer(due), isAnonymous: true, signal } as const
+      const { token } = await http().ask<{ token: string }>('/auth/refresh', options)
+      // Somebody may have signed in or out meanwhile.
+      if (stored() === due) put(token)
     } catch (error) {
       // While it is valid it is of use, and the next request tries again.
       if (!(error instanceof DaybookError && error.status === 401)) return
@@ -231,21 +242,36 @@ function tokenSession(name: string, shared: KeyValueStore | undefined, http: () 
       if (stored() === due) put(undefined)
     }
   }
+  /** Of one at a time. Where it fails, the token stays, and a later one may succeed. */
+  const renewed = (due: string): Attempt => {
+    if (attempt !== undefined) return attempt
+    const work = within(renewalMs, (signal) => inOneTab(() => until(renew(due, signal), signal), signal))
+    const over = () => {
+      attempt = undefined
+      restsUntil = Date.now() + nextAttemptMs
+    }
+    attempt = { beganAt: Date.now(), over: work.then(over, over) }
+    return attempt
+  }
   const current = async (): Promise<string | undefined> => {
     const token = look()
-    if (token === undefined || !isDue(token)) return token
-    renewing ??= inOneTab(() => renew(token)).finally(() => {
-      renewing = undefined
-    })
-    await renewing
+    const life = token === undefined ? undefined : lifeOf(token)
+    if (token === undefined || life === undefined || !isMostlyOver(life)) return token
+    if (Date.now() >= life.ends) await renewed(token).over
+    else if (attempt !== undefined || !isWithin(restsUntil, nextAttemptMs)) await patiently(renewed(token))
     return stored()
+  }
+  /** Nobody waits for it. */
+  const renewIfDue = async () => {
+    const token = look()
+    if (token !== undefined && isDue(token)) await renewed(token).over
   }
   // A page that only listens asks for no token.
   const renewal = openRenewal(() => {
     const token = stored()
     const life = token === undefined ? undefined : lifeOf(token)
     return life && { name: token!, life }
-  }, current)
+  }, renewIfDue)
 
   return {
     token: current,
@@ -265,12 +291,14 @@ function tokenSession(name: string, shared: KeyValueStore | undefined, http: () 
     forget: () => put(undefined),
     async onUnauthorized({ authorization }) {
       const asked = stored()
-      if (asked !== undefined && bearer(asked).authorization === authorization && isDue(asked)) await newer(asked)
+      const wasDue = asked !== undefined && bearer(asked).authorization === authorization && isDue(asked)
+      if (wasDue) await renewed(asked).over
       const token = stored()
       if (token === undefined) return false
       // Another tab, or another request, has renewed it while this one was on its way.
       if (bearer(token).authorization !== authorization) return true
-      put(undefined)
+      // Its renewal may be lost on the way, and the next attempt bring what has replaced it.
+      if (!wasDue) put(undefined)
       return false
     },
     get state() {
@@ -287,6 +315,20 @@ function tokenSession(name: string, shared: KeyValueStore | undefined, http: () 
     },
   }
 }
+
+type Attempt = { readonly beganAt: number; readonly over: Promise<void> }
+
+/** Waits for an attempt, but not for one that gets no answer. */
+async function patiently({ beganAt, over }: Attempt): Promise<void> {
+  if (!isWithin(beganAt + patienceMs, patienceMs)) return
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const timer = setTimeout(resolve, beganAt + patienceMs - Date.now())
+  await Promise.race([over, promise])
+  clearTimeout(timer)
+}
+
+/** Before `end`, and not so long before that a clock must have been set back. */
+const isWithin = (end: number, ms: number): boolean => end > Date.now() && end - Date.now() <= ms
 
 type TokenListeners = {
   onState(state: SessionState): void
@@ -332,9 +374,9 @@ function keptToken(name: string, store: KeyValueStore, { onState, onToken }: Tok
     put,
     look,
     lifeOf: lives.lifeOf,
-    /** One tab works for all of them. */
-    inOneTab: (work: () => Promise<void>): Promise<void> =>
-      hasTabs && 'locks' in navigator ? navigator.locks.request(name, work) : work(),
+    /** One tab works for all of them. `signal`: how long this one waits for the others. */
+    inOneTab: (work: () => Promise<void>, signal: AbortSignal): Promise<void> =>
+      hasTabs && 'locks' in navigator ? navigator.locks.request(name, { signal }, work) : work(),
     close: () => {
       stopWatching()
       if (!hasTabs) return

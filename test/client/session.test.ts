@@ -23,9 +23,11 @@ function twoClients(hold: Promise<void>, lived = 900) {
   let valid = old
   const asked: string[] = []
   let isCut = false
+  let isHole = false
   const answer = async (input: unknown, init?: RequestInit) => {
     asked.push(new URL(String(input)).pathname)
     if (isCut) throw new TypeError('fetch failed')
+    if (isHole && String(input).endsWith('/auth/refresh')) return new Promise<Response>(() => undefined)
     const isValid = new Headers(init?.headers).get('authorization') === `Bearer ${valid}`
     if (!isValid) return Response.json({ message: 'Invalid or expired token' }, { status: 401 })
     if (!String(input).endsWith('/auth/refresh')) return Response.json({ done: true })
@@ -49,7 +51,11 @@ function twoClients(hold: Promise<void>, lived = 900) {
   const cut = (now: boolean) => {
     isCut = now
   }
-  return { one: open(), other: open(), kept, fresh, asked, cut }
+  /** Renewals are taken, and never answered. */
+  const swallow = (now: boolean) => {
+    isHole = now
+  }
+  return { one: open(), other: open(), kept, fresh, asked, cut, swallow }
 }
 
 /** Without what the client keeps beside it. */
@@ -151,6 +157,82 @@ test('a request whose session turns out to be over is refused, and not sent with
   expect(one.session.state).toBe('signed out')
   expect(asked).toEqual(['/auth/refresh'])
   expect(await one.session.headers()).toEqual({})
+})
+
+describe('while renewals get no answer', () => {
+  const settled = async (work: Promise<unknown>): Promise<() => unknown> => {
+    let how: unknown = 'pending'
+    work.then(
+      (result) => {
+        how = result
+      },
+      (error: unknown) => {
+        how = (error as Error).name
+      },
+    )
+    return () => how
+  }
+  const renewals = (asked: readonly string[]) => asked.filter((path) => path === '/auth/refresh').length
+
+  test('requests are sent with the token of now, as long as it is good', async () => {
+    useFakeTime()
+    const { one, other, kept, fresh, asked, swallow } = twoClients(atOnce, 800)
+    other.session.close()
+    swallow(true)
+    const first = await settled(one.http.ask('/items/note'))
+    await seconds(1)
+    expect(first()).toBe('pending')
+    await seconds(2)
+    expect(first()).toEqual({ done: true })
+    for (let n = 0; n < 5; n += 1) {
+      const next = await settled(one.http.ask('/items/note'))
+      await seconds(0)
+      expect(next()).toEqual({ done: true })
+    }
+    expect(renewals(asked)).toBe(1)
+    await seconds(15)
+    // An attempt has an end, and those after it are not one for each request.
+    for (let n = 0; n < 5; n += 1) void one.http.ask('/items/note')
+    await seconds(0)
+    expect(renewals(asked)).toBe(1)
+    swallow(false)
+    await seconds(80)
+    await one.http.ask('/items/note')
+    expect(tokensIn(kept)).toEqual([fresh])
+  })
+
+  test('a signal ends the wait, and a request waits no longer than an attempt lasts', async () => {
+    useFakeTime()
+    // Of a token that is over for this device.
+    const { one, other, swallow, asked } = twoClients(atOnce, 1100)
+    other.session.close()
+    swallow(true)
+    const stop = new AbortController()
+    const ended = await settled(one.http.ask('/items/note', { signal: stop.signal }))
+    const patient = await settled(one.http.ask('/items/note'))
+    await seconds(1)
+    stop.abort()
+    await seconds(0)
+    expect([ended(), patient()]).toEqual(['AbortError', 'pending'])
+    expect(asked).toEqual(['/auth/refresh'])
+    await seconds(15)
+    expect(patient()).toEqual({ done: true })
+    expect(one.session.state).toBe('signed in')
+  })
+
+  test('nothing that comes late replaces who has signed in meanwhile', async () => {
+    useFakeTime()
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const { one, other, kept } = twoClients(promise, 800)
+    other.session.close()
+    void one.http.ask('/items/note').catch(() => undefined)
+    await seconds(3)
+    const theirs = tokenOf('theirs', 0, 'another user')
+    one.session.take({ token: theirs })
+    resolve()
+    await seconds(1)
+    expect(tokensIn(kept)).toEqual([theirs])
+  })
 })
 
 describe('on a device whose clock differs from the server', () => {
