@@ -718,6 +718,37 @@ describeWithBrowser('in a browser', () => {
     await page.evaluate(`document.getElementById('cards').dispatchEvent(new Event('leave'))`)
     expect(await page.textContent('#cards')).toBe('')
   })
+
+  it('shows rows in React again after the next sign-in, unless the hook is gone', async () => {
+    const page = await (await startBrowser()).newPage()
+    onTestFinished(() => page.close())
+    const { id } = (await api.admin('POST', '/items/board', { name: 'Left and entered' })).body.data
+    await api.admin('POST', '/items/card', { title: 'kept', board_Id: id })
+    await page.goto(`${url}/docs`)
+    await page.evaluate(
+      (text) => {
+        const body = (globalThis as any).document.body
+        body.innerHTML = '<div id="cards"></div>'
+        body.firstChild.textContent = text
+      },
+      JSON.stringify({ boards: [id] }),
+    )
+    await page.evaluate((await bundleForBrowsers(join(import.meta.dirname, 'react-page.ts'))).toString())
+    const shows = (text: string) =>
+      waitFor(async () => ((await page.textContent('output')) === text ? true : undefined))
+    const signIn = `client.auth.login(${JSON.stringify(administrator)})`
+    await shows('broken: ')
+    await page.evaluate(signIn)
+    await shows('live: kept')
+    await page.evaluate('client.auth.logout()')
+    await shows('ended: ')
+    await page.evaluate(signIn)
+    await shows('live: kept')
+    await page.evaluate(`document.getElementById('cards').dispatchEvent(new Event('leave'))`)
+    const drawings = await page.evaluate('drawn.length')
+    await page.evaluate(`client.auth.logout().then(() => ${signIn})`)
+    expect(await page.evaluate('drawn.length')).toBe(drawings)
+  })
 })
 
 describe('what is live', () => {

@@ -3,18 +3,19 @@ import { createRoot } from 'react-dom/client'
 import { createClient } from '../../clients/client.ts'
 import { useLive } from '../../clients/react.ts'
 
-/** A page of React that shows the cards of a board, for `client.test.ts`. It takes the boards and a token from its element. */
+/** A page of React that shows the cards of a board, for `client.test.ts`. It takes the boards from its element, and a token where it is to sign nobody in. */
 
 declare const document: any
 declare const location: { readonly origin: string }
 
 const element = document.getElementById('cards')
-const { boards, token } = JSON.parse(element.textContent) as { boards: string[]; token: string }
-const client = createClient({ url: location.origin, auth: { token }, keepsRows: false })
+const { boards, token } = JSON.parse(element.textContent) as { boards: string[]; token?: string }
+const auth = token === undefined ? undefined : { token }
+const client = createClient({ url: location.origin, keepsRows: false, ...(auth && { auth }) })
 
 /** Each drawing: the number of the board, what is shown, and whether it can be written to. */
 const drawn: [board: number, text: string, isOpen: boolean][] = []
-Object.assign(globalThis, { drawn })
+Object.assign(globalThis, { drawn, client })
 
 function Cards() {
   const [board, setBoard] = useState(boards[0]!)
