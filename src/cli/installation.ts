@@ -2,7 +2,8 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { ConfigError, embeddedDatabase, loadEnv, parseConfig, parseInstallation } from '../config/config.ts'
 import type { Env } from '../config/variable.ts'
-import { isClaimed, startEmbedded } from '../db/embedded/embedded.ts'
+import { type EmbeddedServer, isServed, startEmbedded } from '../db/embedded/embedded.ts'
+import { DirectoryInUse } from '../db/embedded/host.ts'
 import type { Runtime } from '../process/runtime.ts'
 
 type InstallationOptions = {
@@ -12,7 +13,8 @@ type InstallationOptions = {
 
 /**
  * Runs a command on the installation of this directory, with the variables of its processes. Without DATABASE_URL the database is the
- * embedded one: that of a running `daybook start`, or one that runs as long as the command does.
+ * embedded one: that of a running `daybook start`, or one that runs as long as the command does. Commands without a `daybook start`
+ * run one after the other.
  */
 export async function onInstallation<T>(
   work: (env: Env) => Promise<T>,
@@ -22,14 +24,26 @@ export async function onInstallation<T>(
   const { database } = parseConfig(env, { allowMissingSecret: true })
   const { dataDir } = database
   if (database.url !== undefined) return work(env)
-  if (await isClaimed(dataDir)) return work({ ...env, DATABASE_URL: embeddedDatabase(dataDir) })
   if (!create && !existsSync(join(dataDir, 'postgres'))) return work(env)
-  const say = (message: string) => void process.stderr.write(`${message}\n`)
-  const server = await startEmbedded({ dataDir, log: { info: say, warn: say } })
+  const server = await serverOfCommand(dataDir)
+  if (server === undefined) return work({ ...env, DATABASE_URL: embeddedDatabase(dataDir) })
   try {
     return await work({ ...env, DATABASE_URL: server.url })
   } finally {
     await server.stop()
+  }
+}
+
+/** Undefined where `daybook start` runs one. */
+async function serverOfCommand(dataDir: string): Promise<EmbeddedServer | undefined> {
+  if (await isServed(dataDir)) return undefined
+  const say = (message: string) => void process.stderr.write(`${message}\n`)
+  try {
+    return await startEmbedded({ dataDir, log: { info: say, warn: say }, isBrief: true })
+  } catch (error) {
+    // It has begun meanwhile.
+    if (error instanceof DirectoryInUse) return undefined
+    throw error
   }
 }
 
@@ -43,7 +57,7 @@ export async function joinInstallation(): Promise<void> {
   const env = loadEnv(process.cwd(), process.env)
   const { database, server } = parseConfig(env, { allowMissingSecret: true })
   if (database.url !== undefined) return
-  if (!(await isClaimed(database.dataDir)))
+  if (!(await isServed(database.dataDir)))
     throw new ConfigError(
       'DATABASE_URL: it is not set, and no database runs here: daybook start runs one with all processes, or set it to a PostgreSQL server',
     )

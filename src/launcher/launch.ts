@@ -118,7 +118,7 @@ function forceEnd(stages: readonly Child[][]): never {
 /** Starts the embedded server and returns its address. */
 async function startDatabase(it: Launch, { database }: Config): Promise<string> {
   const log = { info: it.output.note('info'), warn: it.output.note('warn') }
-  const starting = startEmbedded({ dataDir: database.dataDir, log })
+  const starting = startEmbedded({ dataDir: database.dataDir, log, signal: it.aborted })
   // Noted before it is up, so that a Ctrl-C meanwhile finds it. A start that fails leaves nothing to stop.
   const stop = (mode?: 'immediate') =>
     starting.then(

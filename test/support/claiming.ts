@@ -5,7 +5,7 @@ import { claimDirectory } from '../../src/db/embedded/embedded.ts'
 for await (const line of createInterface({ input: process.stdin })) {
   const [directory = '', at = ''] = line.split(' ')
   while (Date.now() < Number(at));
-  const outcome = await claimDirectory(directory).then(
+  const outcome = await claimDirectory(directory, { log: { info: () => undefined, warn: () => undefined } }).then(
     () => 'won',
     (error: Error) => (/is in use by process/.test(error.message) ? 'refused' : String(error.stack)),
   )

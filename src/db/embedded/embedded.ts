@@ -12,7 +12,16 @@ import { promisify } from 'node:util'
 import pg from 'pg'
 import { makeDirectory } from '../../language/directories.ts'
 import { writeNewFile } from '../../language/new-file.ts'
-import { EmbeddedError, type EmbeddedHost, findHost, giveTo, hostEnvironment, type Notes, runTool } from './host.ts'
+import {
+  DirectoryInUse,
+  EmbeddedError,
+  type EmbeddedHost,
+  findHost,
+  giveTo,
+  hostEnvironment,
+  type Notes,
+  runTool,
+} from './host.ts'
 
 export type EmbeddedOptions = {
   /** Directory that holds everything (see `startEmbedded`); created when missing. */
@@ -24,6 +33,10 @@ export type EmbeddedOptions = {
   settings?: Readonly<Record<string, string>>
   /** False gives up crash safety for speed: only for data that may be lost, as in tests. Default true. */
   durable?: boolean
+  /** The server runs for one command: a start that finds it waits for its end instead of failing. */
+  isBrief?: boolean
+  /** Ends the wait for such a command. */
+  signal?: AbortSignal
 }
 
 export type StopMode = 'fast' | 'immediate'
@@ -48,13 +61,15 @@ export type EmbeddedServer = {
  * `dataDir` holds `postgres/` (the rows), `postgres.log`, `database-url` (address and password, mode 0600; put
  * `-U postgres` after it for the superuser) and `launcher.pid` while it runs. A second start finds its data again.
  *
+ * While a command runs the server, a start says so and waits for the end of that command.
+ *
  * @throws EmbeddedError with one sentence that says what to do: package missing, directory in use, data of another
  * major version, no OS user to run as, server does not start.
  */
 export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedServer> {
   const { dataDir, log } = options
   await makeDirectory(dataDir)
-  const release = await claimDirectory(dataDir)
+  const release = await claimDirectory(dataDir, options)
   try {
     const host = await findHost(dataDir, log)
     await stopLeftOver(host.clusterDir, log)
@@ -350,53 +365,90 @@ export async function probePort(port: number, host: string): Promise<void> {
  * which process is next. That process replaces the old claim with its own. If it dies before that, the next one follows in
  * the same way.
  *
- * @throws EmbeddedError when a running process holds it
+ * A claim of a command is waited for: its server ends with it, so nobody else may depend on that server.
+ *
+ * @throws EmbeddedError when another running process holds it
  */
-export async function claimDirectory(dataDir: string): Promise<() => Promise<void>> {
+export async function claimDirectory(
+  dataDir: string,
+  options: Pick<EmbeddedOptions, 'log' | 'isBrief' | 'signal'>,
+): Promise<() => Promise<void>> {
+  let waitsFor: string | undefined
+  for (;;) {
+    const holder = await holderIn(dataDir)
+    // One that waits, and may be killed as it does, leaves no file.
+    const outcome = holder?.isBrief ? { waitFor: holder.pid } : await tryToClaim(dataDir, options.isBrief === true)
+    if (outcome === 'claimed') return () => rm(join(dataDir, claimName), { force: true })
+    if (outcome.waitFor !== waitsFor)
+      options.log.info(
+        `waiting for process ${outcome.waitFor}: a command that runs the database in ${dataDir} until it ends`,
+      )
+    waitsFor = outcome.waitFor
+    await delay(lookAgainMs, undefined, { signal: options.signal })
+  }
+}
+
+const lookAgainMs = 50
+
+/** Whether a process that serves has claimed the directory, so that its server runs or is about to, and lasts. */
+export async function isServed(dataDir: string): Promise<boolean> {
+  return (await holderIn(dataDir))?.isBrief === false
+}
+
+async function holderIn(dataDir: string): Promise<Holder | undefined> {
+  const claim = await contentOf(join(dataDir, claimName))
+  return claim === undefined ? undefined : holderOf(claim)
+}
+
+type ClaimOutcome = 'claimed' | { readonly waitFor: string }
+
+async function tryToClaim(dataDir: string, isBrief: boolean): Promise<ClaimOutcome> {
   const file = join(dataDir, claimName)
   const own = join(dataDir, `${claimName}.${process.pid}.${randomBytes(4).toString('hex')}`)
-  await writeNewFile(own, `${process.pid} ${await startTime(process.pid)}\n`)
+  await writeNewFile(own, `${process.pid} ${await startTime(process.pid)}\n${isBrief ? briefMark : ''}`)
   try {
-    while (!((await linked(own, file)) || (await succeeded(own, file, dataDir))));
+    for (;;) {
+      if (await linked(own, file)) return 'claimed'
+      const outcome = await succeeded(own, file, dataDir)
+      if (outcome !== 'changed') return outcome
+    }
   } finally {
     await rm(own, { force: true })
   }
-  return () => rm(file, { force: true })
-}
-
-/** Whether a running process has claimed the directory, so that its server runs or is about to. */
-export async function isClaimed(dataDir: string): Promise<boolean> {
-  const claim = await contentOf(join(dataDir, claimName))
-  return claim !== undefined && (await holderOf(claim)) !== undefined
 }
 
 const claimName = 'launcher.pid'
 const successorPrefix = `${claimName}.after-`
 
-/** Takes the place of dead holders; false when the claim has changed meanwhile. */
-async function succeeded(own: string, file: string, dataDir: string): Promise<boolean> {
+/** The second line of a claim for one command. */
+const briefMark = 'command\n'
+
+/** Takes the place of dead holders, unless the claim has changed meanwhile. */
+async function succeeded(own: string, file: string, dataDir: string): Promise<ClaimOutcome | 'changed'> {
   const first = await contentOf(file)
-  if (first === undefined) return false
+  if (first === undefined) return 'changed'
   let last = first
   let place: string
   for (;;) {
-    await refuseIfHeld(last, dataDir)
+    const holder = await holderOf(last)
+    if (holder?.isBrief) return { waitFor: holder.pid }
+    if (holder !== undefined) throw new DirectoryInUse(dataDir, holder.pid)
     place = join(dataDir, `${successorPrefix}${createHash('sha256').update(last).digest('hex').slice(0, 32)}`)
     const next = await contentOf(place)
     if (next === undefined) break
     last = next
   }
-  if (!(await linked(own, place))) return false
+  if (!(await linked(own, place))) return 'changed'
   // The place may have been free because another one has been there, and is done.
   if ((await contentOf(file)) !== first) {
     await rm(place, { force: true })
-    return false
+    return 'changed'
   }
   await rename(own, file)
   // From here on no process can come after the dead ones.
   const left = (await readdir(dataDir)).filter((name) => name.startsWith(successorPrefix))
   await Promise.all(left.map((name) => rm(join(dataDir, name), { force: true })))
-  return true
+  return 'claimed'
 }
 
 /** Gives a complete file a second name; false when that is taken. */
@@ -414,18 +466,14 @@ function contentOf(file: string): Promise<string | undefined> {
   return readFile(file, 'utf8').catch(absent)
 }
 
-async function refuseIfHeld(claim: string, dataDir: string): Promise<void> {
-  const pid = await holderOf(claim)
-  if (pid === undefined) return
-  throw new EmbeddedError(
-    `the database in ${dataDir} is in use by process ${pid}: stop that one first, or set DATABASE_URL to another server`,
-  )
-}
+type Holder = { readonly pid: string; readonly isBrief: boolean }
 
 /** The process that made a claim, if it still runs. */
-async function holderOf(claim: string): Promise<string | undefined> {
-  const [pid = '', since = ''] = splitOnce(claim.trim(), ' ')
-  return since !== '' && (await startTime(Number(pid))) === since ? pid : undefined
+async function holderOf(claim: string): Promise<Holder | undefined> {
+  const [who = '', mark] = splitOnce(claim, '\n')
+  const [pid = '', since = ''] = splitOnce(who.trim(), ' ')
+  const isRunning = since !== '' && (await startTime(Number(pid))) === since
+  return isRunning ? { pid, isBrief: mark === briefMark } : undefined
 }
 
 /**

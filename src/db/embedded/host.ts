@@ -28,6 +28,15 @@ export class EmbeddedError extends Error {
   override readonly name = 'EmbeddedError'
 }
 
+/** A process that serves has a server on the directory already. */
+export class DirectoryInUse extends EmbeddedError {
+  constructor(dataDir: string, pid: string) {
+    super(
+      `the database in ${dataDir} is in use by process ${pid}: stop that one first, or set DATABASE_URL to another server`,
+    )
+  }
+}
+
 /** Where to say what is going on; a pino logger is one. */
 export type Notes = { info(message: string): void; warn(message: string): void }
 
