@@ -2,6 +2,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { verifyTablesOf } from '../../src/events/verify.ts'
 import { type Api, startApi } from '../support/api.ts'
 import { testConfig } from '../support/prepare.ts'
+import { createRole, createUser, grant } from '../support/tenants.ts'
 
 /** A field that is dropped and made again under its name begins with an empty past (docs/history.md). */
 
@@ -12,6 +13,8 @@ let target: string
 const requests: string[] = []
 /** The moments after them. */
 const moments: string[] = []
+/** The moment before them all. */
+let start: string
 
 const text = { type: 'String' }
 const to = (name: string) => ({ relType: 'BelongsTo', target: name })
@@ -39,6 +42,7 @@ beforeAll(async () => {
   const fields = { title: text, note: text, owner: to('person') }
   await done('POST', '/schemas', { collectionName: 'memo', schema: { fields } })
   target = (await done('POST', '/items/person', { name: 'P' })).data.id
+  start = (await done('GET', '/history/now')).data.cursor
   ;({ id } = await log('POST', '/items/memo', { title: 'a', note: 'first', owner_Id: target }))
   await log('PATCH', `/items/memo/${id}`, { title: 'b', note: 'second', owner_Id: null })
   await log('PATCH', `/items/memo/${id}`, { note: 'third' })
@@ -58,6 +62,22 @@ describe('a field made again', () => {
     for (const old of ['first', 'second', 'third', target]) expect(JSON.stringify(history)).not.toContain(old)
     const verified = await verifyTablesOf(testConfig(api.database.url))
     expect(verified.find(({ collection }) => collection === 'memo')).toMatchObject({ rows: 1, verified: 1 })
+  })
+
+  it('shows nothing of the old one to who asks for changes from an old cursor', async () => {
+    const { body } = await api.admin('GET', `/changes?since=${start}&collections=memo`)
+    const old = { note: null, owner_Id: null }
+    expect(body.data).toMatchObject([
+      { action: 'create', data: { ...old, title: 'a' } },
+      { action: 'update', data: { ...old, title: 'b' } },
+      { action: 'update', data: { ...old, title: 'b' } },
+    ])
+    expect(body.resync).toEqual(['memo'])
+    // Nor is a row let through for what the old one held.
+    const role = await createRole(api)
+    await grant(api, role, { collection: 'memo', action: 'read', conditions: { note: 'second' } })
+    const { call } = await createUser(api, role, null)
+    expect((await call('GET', `/changes?since=${start}&collections=memo`)).body.data).toEqual([])
   })
 
   it('is left alone by restore, and by the undo of what changed the old one, which says so', async () => {

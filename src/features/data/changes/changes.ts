@@ -3,6 +3,7 @@ import type { AccessRules, CurrentAccess } from '../../../access/store.ts'
 import { type AdmissionLanes, admitted } from '../../../admission/lane.ts'
 import type { Catalog, Collection, Field } from '../../../catalog/catalog.ts'
 import { logTable } from '../../../catalog/log-triggers.ts'
+import { ofTodaysColumns } from '../../../catalog/past-columns.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { ParamValue, TypedValue } from '../../../catalog/values.ts'
 import type { Configuration } from '../../../config/config.ts'
@@ -172,14 +173,18 @@ export function viewOf({ catalog, access, collection, fields, env, scoped, filte
   const rule = scoped ? resolveCondition(catalog, access, collection.name, 'read', env, { filter }) : undefined
   const after = conditionOn(rule, 't')
   const before = conditionOn(rule, 'old')
+  const [imageAfter, imageBefore] = [afterSql, beforeSql].map((image) => inTodaysColumns(image, collection)) as [
+    string,
+    string,
+  ]
   const textOf = (images: Images) => {
     const isFit = images === 'whole' || rule === undefined || rule.ruled.size === 0
     const isShown = (image: string) => ruledBySql(misfitsSql(collection.name, image), rule!.ruled)
-    const shown = isFit ? '' : `, ${isShown(afterSql)} as "afterShown", ${isShown(beforeSql)} as "beforeShown"`
+    const shown = isFit ? '' : `, ${isShown(imageAfter)} as "afterShown", ${isShown(imageBefore)} as "beforeShown"`
     const [sees, saw] = isFit ? ['', ''] : [' and e."afterShown"', ' and e."beforeShown"']
     return `with "$viewers" as materialized (${viewersSql(after.values)}), "$changed" as materialized (
-      select e.position, e.action, ${rowOfImage(collection.name, afterSql, images)} as after,
-        ${rowOfImage(collection.name, beforeSql, images)} as before${shown}
+      select e.position, e.action, ${rowOfImage(collection.name, imageAfter, images)} as after,
+        ${rowOfImage(collection.name, imageBefore, images)} as before${shown}
       from ${ident(logTable)} e
       where e.id = any(array(select ${eventIdSql('position')} from unnest($1::bigint[]) position)) and not e.changes ? 'erased'
         and ${collection.system ? 'true' : ofTodaySql(literal(collection.name))})
@@ -202,6 +207,10 @@ const afterSql = `coalesce(e.changes->'after', e.changes->'before')`
 /** The whole row before an event `e`: of an update the log keeps what has changed. */
 const beforeSql = `coalesce(e.changes->'after', '{}') || coalesce(e.changes->'before', '{}')`
 
+/** Of one of the events at the positions `$1`. When they are the newest, as on a socket, no definition has to be read for it. */
+const inTodaysColumns = (image: string, { name }: Collection): string =>
+  ofTodaysColumns(image, literal(name), 'e', '(select min(position) from unnest($1::bigint[]) position)')
+
 /** A row before and after an event, as a read shows it; null where there was none, or is none any more. */
 export type RowImages = {
   readonly before: Readonly<Record<string, unknown>> | null
@@ -217,7 +226,8 @@ export async function rowImages(
 ): Promise<ReadonlyMap<string, RowImages>> {
   const rows = await readImages((images) => {
     const shown = (image: string) =>
-      `(select row_to_json(o.*) from (select ${projectionList(fields, 't')} from ${rowOfImage(collection.name, image, images)} t) o)`
+      `(select row_to_json(o.*) from (select ${projectionList(fields, 't')}
+        from ${rowOfImage(collection.name, inTodaysColumns(image, collection), images)} t) o)`
     return db.any<RowImages & { position: string }>(
       rawQuery(
         `select e.position::text, case when e.action <> 'create' then ${shown(beforeSql)} end as before,
