@@ -76,6 +76,8 @@ export type StoredValues = {
   readonly servers: ReadonlyMap<string, string | null>
   /** Columns that refer to a row which is gone, and had led nowhere before: they are not held against what is there. */
   readonly dangling?: ReadonlySet<string> | undefined
+  /** Columns of the table that the definition does not name: nobody has rights to them. */
+  readonly madeBySql?: readonly Cell[]
 }
 
 /** Everything that decides how a payload of one collection is read. */

@@ -306,7 +306,12 @@ function withStored(
   const servers = [...stored.servers].map(([name, value]) => cellOf(name, value))
   const isChecked = ([name]: readonly [string, unknown]) => stored.dangling?.has(name) !== true || !isGiven(name)
   const references = stored.dangling === undefined ? read.references : new Map([...read.references].filter(isChecked))
-  return { ...read, references, cells: withCells(cells, servers), sortsLast: read.sortsLast && !sorted }
+  return {
+    ...read,
+    references,
+    cells: withCells(cells, [...servers, ...(stored.madeBySql ?? [])]),
+    sortsLast: read.sortsLast && !sorted,
+  }
 }
 
 /** `{id, …more}` changes the related row, an object without the id creates it. */

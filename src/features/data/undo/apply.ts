@@ -94,7 +94,7 @@ async function requireUndoableOf(
   const fields = past.fields(collection)
   for (let at = 0; at < rows.length; at += chunk) {
     const some = rows.slice(at, at + chunk)
-    const before = await past.at(db, collection, fields, some.flatMap(positionsOf))
+    const before = await past.at(db, collection, { fields }, some.flatMap(positionsOf))
     for (const [index, row] of some.entries()) {
       const { payload, misfits } = valuesOf(row, fields, { before, nulls: clearedOf(row), only: undefined, action })
       const platform = row.restoring?.values
@@ -152,11 +152,13 @@ async function applySteps(
   }
   const fields = past.fields(collection)
   const positions = steps.flatMap(({ move }) => positionsOf(rows[move]!))
-  const before = await past.at(tx, collection, fields, positions)
+  const madeBySql = action === 'create' ? await past.madeBySql(tx, collection) : []
+  const before = await past.at(tx, collection, { fields, madeBySql }, positions)
   const written = steps.map((step) => {
     const row = rows[step.move]!
     const nulls = new Set([...step.without, ...cleared(row)])
-    return { id: row.id, ...valuesOf(row, fields, { before, nulls, only: step.only, action }) }
+    const { stored, ...values } = valuesOf(row, fields, { before, nulls, only: step.only, action })
+    return { id: row.id, ...values, stored: { ...stored, madeBySql: cellsOf(row, madeBySql, before) } }
   })
   // Throws, and first for what the caller may not do.
   if (written.some(({ misfits }) => misfits.length > 0))
@@ -240,6 +242,20 @@ function valuesOf(
   }
   return { payload, stored: { exact, servers, dangling }, misfits }
 }
+
+/** Of a new row, the columns that no definition names; a column that the row did not have, or that its value does not fit, takes its default. */
+const cellsOf = (
+  { image, fields: set }: PlannedRow,
+  madeBySql: readonly Field[],
+  before: ReadonlyMap<string, RowBefore>,
+): StoredValues['madeBySql'] =>
+  madeBySql.flatMap((field) => {
+    const { name, pgType } = field
+    const was = before.get((set.get(name) ?? image)!)!
+    return was.younger.includes(name) || was.misfits.includes(name)
+      ? []
+      : [{ field, value: was.exact[name] ?? null, pgType }]
+  })
 
 const isFilled = ({ sortEnabled }: Collection, field: Field): boolean =>
   field.default !== undefined || (sortEnabled && field.name === 'sort')

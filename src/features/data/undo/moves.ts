@@ -33,7 +33,7 @@ export async function withMoves(
     there.map(({ id }) => id),
   )
   const positions = some.filter((draft) => !isDeletion(draft)).flatMap(positionsOf)
-  const before = await past.at(db, collection, fields, positions)
+  const before = await past.at(db, collection, { fields }, positions)
   return drafts.map((draft) => {
     const current = now.get(draft.id) ?? {}
     const then = Object.fromEntries(

@@ -175,7 +175,7 @@ async function withContent(
         : [...new Set([...draft.fields].filter(isOwn).map(([, p]) => p))].sort(byNumber)
     if (draft.action === 'delete' || was === undefined) kept.push(draft)
     else {
-      const version = (await past.at(db, collection!, past.fields(collection!), [was])).get(was)!.shown
+      const version = (await past.at(db, collection!, { fields: past.fields(collection!) }, [was])).get(was)!.shown
       try {
         kept.push({ ...draft, restoring: await restores(deps, version, undefined) })
       } catch (error) {
@@ -216,7 +216,7 @@ async function comparedWithNow(
     fields,
     some.map(({ id }) => id),
   )
-  const before = await past.at(db, collection, fields, positions)
+  const before = await past.at(db, collection, { fields }, positions)
   const isBack = await fieldsPutBack(db, collection, some, now, past)
   return drafts.flatMap((draft) => {
     const { id, reversal } = draft
@@ -272,12 +272,9 @@ async function fieldsPutBack(
   const positions = candidates.flatMap(({ later }) =>
     later.flatMap(({ action, position }) => (action === 'create' ? [] : [position])),
   )
-  const before = await past.at(
-    db,
-    collection,
-    fields.filter(({ name }) => names.has(name)),
-    [...new Set(positions)],
-  )
+  const before = await past.at(db, collection, { fields: fields.filter(({ name }) => names.has(name)) }, [
+    ...new Set(positions),
+  ])
   // A row that is not there has no value, which is another one than null.
   const valueBefore = ({ position }: LoggedChange, name: string) => {
     const was = before.get(position)

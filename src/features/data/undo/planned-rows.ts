@@ -3,7 +3,14 @@ import type { Reader } from '../../../db/sql.ts'
 import { oncePer } from '../../../language/once.ts'
 import type { Restoration } from '../items/items.ts'
 import type { Move } from './order.ts'
-import { type PastReference, type RowBefore, referencesDangling, rowsBefore } from './queries.ts'
+import {
+  columnsMadeBySql,
+  type PastColumns,
+  type PastReference,
+  type RowBefore,
+  referencesDangling,
+  rowsBefore,
+} from './queries.ts'
 import type { Reversal } from './reversal.ts'
 
 /** The rows of a plan: what comes back of each, what speaks against it, and where its values of then are read. */
@@ -65,13 +72,15 @@ export const storedFields = oncePer((collection: Collection): readonly Field[] =
 export type PastRows = {
   /** Columns that it holds and a write can set. */
   readonly fields: (collection: Collection) => readonly Field[]
+  /** Those that are in the table but not in the definition: only a row that was gone gets them back. */
+  readonly madeBySql: (db: Reader, collection: Collection) => Promise<readonly Field[]>
   readonly holdsHidden: (collection: Collection) => boolean
   /** Whether content that rows of then name, and that is gone, comes back with them. */
   readonly hasContent: (version: Readonly<Record<string, unknown>>) => boolean
   readonly at: (
     db: Reader,
     collection: Collection,
-    fields: readonly Field[],
+    columns: PastColumns,
     places: readonly string[],
   ) => Promise<ReadonlyMap<string, RowBefore>>
   /** Which of these references to rows that are gone led nowhere at their places already. */
@@ -85,9 +94,10 @@ export type PastRows = {
 /** The log: places are positions of events, none of them written before `first`. */
 export const pastOfLog = (first: string): PastRows => ({
   fields: storedFields,
+  madeBySql: columnsMadeBySql,
   holdsHidden: () => false,
   hasContent: () => false,
-  at: (db, collection, fields, places) => rowsBefore(db, collection, fields, places, first),
+  at: (db, collection, columns, places) => rowsBefore(db, collection, columns, places, first),
   dangling: referencesDangling,
 })
 

@@ -295,11 +295,14 @@ export type RowBefore = {
   readonly misfits: readonly string[]
 }
 
+/** Which values of a row are read: of fields, and of columns that are no fields, in `exact` alone. */
+export type PastColumns = { readonly fields: readonly Field[]; readonly madeBySql?: readonly Field[] }
+
 /** By the position of the event. `first` is not after the first of them. */
 export async function rowsBefore(
   db: Reader,
   collection: Collection,
-  fields: readonly Field[],
+  { fields, madeBySql = [] }: PastColumns,
   positions: readonly string[],
   first: string,
 ): Promise<ReadonlyMap<string, RowBefore>> {
@@ -307,15 +310,46 @@ export async function rowsBefore(
   const rows = await db.any<RowBefore>(
     rawQuery(
       `select e.position::text as position, ${youngerSql('i.image', '$3')} as younger,
-         (select row_to_json(o.*) from (select ${projectionList(fields, 't')}) o) as shown, ${textsSql(fields)} as exact, m.misfits
+         (select row_to_json(o.*) from (select ${projectionList(fields, 't')}) o) as shown, ${textsSql([...fields, ...madeBySql])} as exact, m.misfits
        from "${logTable}" e cross join lateral (select ${oldImage(collection)} as image offset 0) i
          cross join lateral (select ${misfitsSql(collection.name, 'i.image')} as misfits offset 0) m
          cross join lateral ${rowOfJson(collection.name, 'i.image - m.misfits')} t
        where e.id in (select ${eventIdSql('p')} from unnest($1::bigint[]) p) and e."createdAt" >= $2::timestamptz`,
-      [positions, first, namesToLookFor(collection, fields)],
+      [positions, first, namesToLookFor(collection, [...fields, ...madeBySql])],
     ),
   )
   return new Map(rows.map((row) => [row.position, row]))
+}
+
+/** Columns of a collection's table that its definition does not name, and that a write can set. */
+export async function columnsMadeBySql(db: Reader, { name, fields, system }: Collection): Promise<readonly Field[]> {
+  if (system) return []
+  const columns = await db.any<{ name: string; pgType: string }>(
+    rawQuery(
+      `select a.attname as name, format_type(a.atttypid, a.atttypmod) as "pgType" from pg_attribute a
+       where a.attrelid = ('public.' || quote_ident($1))::regclass and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
+         and a.attidentity <> 'a' and a.attname <> all($2::text[]) order by a.attnum`,
+      [name, [...fields.keys()]],
+    ),
+  )
+  return columns.map((column) => ({ ...unnamed, ...column }))
+}
+
+/** Of this kind, a value is written as its text and a cast to the column's type, whatever that is. */
+const unnamed: Omit<Field, 'name' | 'pgType'> = {
+  type: 'JSON',
+  kind: 'json',
+  element: undefined,
+  nullable: true,
+  primaryKey: false,
+  unique: false,
+  default: undefined,
+  generated: undefined,
+  enumValues: undefined,
+  hidden: false,
+  unlogged: true,
+  validate: undefined,
+  systemGenerated: false,
 }
 
 /** Rows of then that were put into a table of the transaction, in columns of today's types. */
@@ -331,14 +365,14 @@ export async function rowsLoaded(
   db: Reader,
   collection: Collection,
   { table }: LoadedRows,
-  fields: readonly Field[],
+  { fields, madeBySql = [] }: PastColumns,
   ids: readonly string[],
 ): Promise<ReadonlyMap<string, RowBefore>> {
   if (ids.length === 0) return new Map()
   const rows = await db.any<RowBefore>(
     rawQuery(
       `select ${keyText(collection)} as position, '[]'::json as younger, '[]'::json as misfits,
-         (select row_to_json(o.*) from (select ${projectionList(fields, 't')}) o) as shown, ${textsSql(fields)} as exact
+         (select row_to_json(o.*) from (select ${projectionList(fields, 't')}) o) as shown, ${textsSql([...fields, ...madeBySql])} as exact
        from ${table} t where ${keyIn(collection, '$1')}`,
       [ids],
     ),

@@ -26,6 +26,7 @@ import {
 import { isSettled, type PastRows, type PlannedRow, pastOfLog, type Reason, settableFields } from './planned-rows.ts'
 import {
   causedBy,
+  columnsMadeBySql,
   differencesFrom,
   type EventChoice,
   eventsSeen,
@@ -510,7 +511,11 @@ async function fromBackup(
     fields: (collection) => held(collection, byName.get(collection.name)),
     holdsHidden,
     hasContent,
-    at: (db, { name }, fields, ids) => rowsLoaded(db, collections.get(name)!, byName.get(name)!, fields, ids),
+    madeBySql: async (db, collection) => {
+      const loaded = byName.get(collection.name)?.columns
+      return (await columnsMadeBySql(db, collection)).filter(({ name }) => loaded?.has(name) === true)
+    },
+    at: (db, { name }, columns, ids) => rowsLoaded(db, collections.get(name)!, byName.get(name)!, columns, ids),
     // What is in neither the backup nor the database was not there then; of other tenants' rows the backup says nothing.
     dangling: async (_, { name }, references) => (part.tenant === undefined && byName.has(name) ? references : []),
   }
