@@ -36,19 +36,67 @@ export async function hashPassword(password: string, cost: number): Promise<stri
 }
 
 /**
- * Compares in the time of one hash, also when there is none to compare with: an unknown account must not answer faster.
- * `cost` is that of the accounts there are.
+ * Compares in the time of one hash, also when there is none to compare with: an unknown account must not answer faster, and
+ * neither must one whose hash is cheaper. `cost` is that of the accounts there are.
  */
 export async function verifyPassword(
   password: string,
   stored: string | null | undefined,
   cost: number,
 ): Promise<boolean> {
-  const known = stored?.startsWith(scheme) === true
-  const hash = known ? stored.slice(scheme.length) : await nobody(cost)
-  const matches = await inTurn(() => bcrypt().compare(preHash(password), hash))
-  return matches && known
+  const held = heldHash(stored)
+  const compared = held ?? { hash: await nobody(cost), cost, isOwn: true }
+  const text = preHash(password)
+  const fillers = await Promise.all(costsBetween(compared.cost, cost).map(nobody))
+  const matches = await inTurn(async () => {
+    const matches = await bcrypt().compare(compared.isOwn ? text : password, compared.hash)
+    for (const filler of fillers) await bcrypt().compare(text, filler)
+    return matches
+  })
+  return matches && held !== undefined
 }
+
+/** Whether a text that is given as a password is the hash of one, of whatever scheme. */
+export function isPasswordHash(text: string): boolean {
+  return [ownForm, modularForm, djangoForm, ldapForm].some((form) => form.test(text))
+}
+
+/** The hashes that {@link takesOver} accepts, in words. */
+export const hashesTakenOver = 'Hashes of bcrypt ($2a$, $2b$, $2y$) with a cost from 4 to 14 can be taken over'
+
+/** Whether {@link verifyPassword} can verify the hash: one of ours, or one that another product made with bcrypt. */
+export const takesOver = (hash: string): boolean => heldHash(hash) !== undefined
+
+/** Whether the hash of another product is stored, which the next sign-in replaces with one of ours. */
+export const isReplaceable = (stored: string): boolean => heldHash(stored)?.isOwn === false
+
+const bcryptForm = /^\$2[aby]\$(\d\d)\$([./A-Za-z0-9]{53})$/
+/** Higher costs would hold up all other sign-ins. */
+const [leastCost, greatestCost] = [4, 14]
+/** Of ours, PASSWORD_HASH_COST decided. */
+const greatestOwnCost = 16
+
+const ownForm = /^b1:\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}$/
+/** `$2x$…`, `$argon2id$…`, `$6$…`, `$P$…`: a scheme, and salt and hash in the alphabet of such forms. */
+const modularForm =
+  /^\$(2[a-z]?|1|5|6|7|y|gy|P|H|S|apr1|md5|sha1|scrypt|argon2(i|d|id)|bcrypt[\w-]*|pbkdf2[\w-]*)\$[\w./+=,$:-]{20,}$/
+const djangoForm = /^(pbkdf2_\w+|argon2|scrypt|bcrypt\w*)\$[\w./+=,$-]{20,}$/
+const ldapForm = /^\{(S?SHA\d*|S?MD5|CRYPT|bcrypt|pbkdf2|scrypt|argon2)\}[\w./+=,$-]{20,}$/i
+
+type HeldHash = { readonly hash: string; readonly cost: number; readonly isOwn: boolean }
+
+function heldHash(stored: string | null | undefined): HeldHash | undefined {
+  const isOwn = stored?.startsWith(scheme) === true
+  const [, digits, rest] = bcryptForm.exec(isOwn ? stored.slice(scheme.length) : (stored ?? '')) ?? []
+  const cost = Number(digits)
+  if (rest === undefined || cost < leastCost || cost > (isOwn ? greatestOwnCost : greatestCost)) return undefined
+  // The package knows no `$2y$`, and in `$2a$` copies a fault of old systems with passwords of 255 bytes.
+  return { hash: `$2b$${digits}$${rest}`, cost, isOwn }
+}
+
+/** The costs whose hashes take, together with one of the lower cost, as long as one of the higher. */
+const costsBetween = (lower: number, higher: number): readonly number[] =>
+  Array.from({ length: Math.max(0, higher - lower) }, (_, more) => lower + more)
 
 /** 48 bytes are 64 base64 characters: no NUL, all of them read by bcrypt. The key only separates domains. */
 function preHash(password: string): string {

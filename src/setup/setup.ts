@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import type { Logger } from 'pino'
 import { canonicalEmail } from '../adapters/email-address.ts'
 import { openLogger } from '../adapters/logger.ts'
-import { hashPassword, verifyPassword } from '../adapters/passwords.ts'
+import { hashPassword, isPasswordHash, verifyPassword } from '../adapters/passwords.ts'
 import { hashSecret, newSecret } from '../adapters/tokens.ts'
 import { adoptTenants } from '../catalog/change.ts'
 import { createExtensionSql } from '../catalog/ddl.ts'
@@ -216,6 +216,8 @@ async function seedAdministrator(tx: Tx, config: Config, log: Logger): Promise<S
   const { password } = config.admin
   const email = canonicalEmail(config.admin.email)
   if (email === undefined) throw new ConfigError('ADMIN_EMAIL: this is not an e-mail address')
+  if (password !== undefined && isPasswordHash(password))
+    throw new ConfigError('ADMIN_PASSWORD: this is the hash of a password; give the password itself')
   const chosen = password ?? randomBytes(15).toString('base64url')
   const hash = await hashPassword(chosen, config.auth.passwordHashCost)
   await tx.any(sql`

@@ -94,6 +94,18 @@ export async function setPassword(tx: Tx, userId: string, passwordHash: string):
     update "svc_User" set password = ${passwordHash}, "updatedAt" = now() where id = ${userId}`)
 }
 
+/** Puts another hash of the same password in the place of the one that it was verified by; false where that is no longer there. */
+export async function replaceHash(
+  tx: Tx,
+  { id, password }: Pick<Account, 'id' | 'password'>,
+  passwordHash: string,
+): Promise<boolean> {
+  const replaced = await tx.any(sql`
+    update "svc_User" set password = ${passwordHash}, "updatedAt" = now()
+    where id = ${id} and password = ${password} returning 1`)
+  return replaced.length > 0
+}
+
 /** Marks an account's address as verified and takes its password away. */
 export async function verifyWithoutPassword(tx: Tx, userId: string): Promise<void> {
   await tx.any(sql`

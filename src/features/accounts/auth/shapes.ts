@@ -1,5 +1,6 @@
 import type { Static } from 'typebox'
 import { canonicalEmail } from '../../../adapters/email-address.ts'
+import { isPasswordHash } from '../../../adapters/passwords.ts'
 import { Type } from '../../../adapters/typebox.ts'
 import type { Configuration } from '../../../config/config.ts'
 import { AppError } from '../../../errors.ts'
@@ -194,11 +195,15 @@ export function optionalEmailOf(typed: string | undefined): string | undefined {
   return typed === undefined || typed === '' ? undefined : emailOf(typed)
 }
 
-/** 400 unless 8 to 128 characters of any script; a lone surrogate is no character. */
+/**
+ * 400 unless 8 to 128 characters of any script; a lone surrogate is no character. A hash is refused: whoever gives one means
+ * the password that it was made of, and who reads the hash elsewhere could sign in with it.
+ */
 export function checkNewPassword(password: string): void {
   const length = [...password].length
   if (length < 8 || length > 128) throw new AppError(400, 'Password must be 8 to 128 characters long')
   if (!password.isWellFormed()) throw new AppError(400, 'Password must be valid Unicode text')
+  if (isPasswordHash(password)) throw new AppError(400, 'Password must not be the hash of a password')
 }
 
 /** 400 for names longer than anybody's. */

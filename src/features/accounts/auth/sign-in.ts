@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { Static } from 'typebox'
 import type { CurrentAccess } from '../../../access/store.ts'
-import { hashPassword, inTurn, verifyPassword } from '../../../adapters/passwords.ts'
+import { hashPassword, inTurn, isReplaceable, verifyPassword } from '../../../adapters/passwords.ts'
 import { isToken } from '../../../adapters/tokens.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
@@ -26,7 +26,7 @@ import {
   wrongPassword,
 } from './decisions.ts'
 import { endAccess, type RedemptionResult, redeem } from './ownership.ts'
-import { type Account, findAccount, type Membership, membershipsOf, setPassword } from './queries.ts'
+import { type Account, findAccount, type Membership, membershipsOf, replaceHash, setPassword } from './queries.ts'
 import type { SessionType } from './session-store.ts'
 import { openSession } from './sessions.ts'
 import {
@@ -51,15 +51,9 @@ import {
 export async function login(
   deps: AuthWrites,
   request: FastifyRequest,
-  {
-    email,
-    password,
-    tenant_Id: tenantId,
-    inviteToken,
-    authType: type = 'default',
-    authMode = 'jwt',
-  }: Static<typeof LoginBody>,
+  body: Static<typeof LoginBody>,
 ): Promise<SignInAnswer> {
+  const { email, password, tenant_Id: tenantId, inviteToken, authType: type = 'default', authMode = 'jwt' } = body
   const { account, matches } = await inTurn(async () => {
     const account = await findAccount(withoutWaiting(deps), emailOf(email))
     return { account, matches: await verifyPassword(password, account?.password, deps.config.auth.passwordHashCost) }
@@ -69,11 +63,32 @@ export async function login(
   // Only now: whoever does not know the password learns nothing of an invitation.
   const inviteId = await invitationOf(deps, inviteToken)
   const membership = await placeOf(deps, withoutWaiting(deps), decided.account, { tenantId, inviteId })
-  const answer = await commit(deps, actorOf(request), (tx) =>
-    signIn(deps, tx, request, { account: decided.account, membership, type, authMode }),
-  )
-  if (answer === undefined) throw wrongPassword()
-  return answer
+  const renewed = await renewedHash(deps, decided.account, password)
+  const answer = await commit<SignInAnswer | undefined>(deps, actorOf(request), async (tx) => {
+    const account = await withHash(tx, decided.account, renewed)
+    return account === undefined
+      ? { result: undefined }
+      : signIn(deps, tx, request, { account, membership, type, authMode })
+  })
+  if (answer !== undefined) return answer
+  // Another sign-in may have replaced the hash meanwhile, and then the password is right all the same.
+  if (renewed !== undefined) return login(deps, request, body)
+  throw wrongPassword()
+}
+
+/** The hash of ours that is to replace the one of another product; undefined where it is ours already. */
+async function renewedHash(
+  { config }: Configuration,
+  { password: stored }: Account,
+  password: string,
+): Promise<string | undefined> {
+  return stored !== null && isReplaceable(stored) ? hashPassword(password, config.auth.passwordHashCost) : undefined
+}
+
+/** The account with the new hash; undefined where its password has changed since it was verified. */
+async function withHash(tx: Tx, account: Account, hash: string | undefined): Promise<Account | undefined> {
+  if (hash === undefined) return account
+  return (await replaceHash(tx, account, hash)) ? { ...account, password: hash } : undefined
 }
 
 /** 403 where signing in with a password is switched off (LOCAL in AUTH_SERVICES_ENABLED). */

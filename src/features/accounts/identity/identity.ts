@@ -1,7 +1,7 @@
 import { administratorRole, assignableRoles, publicRole, readsLikeBuiltIn } from '../../../access/access.ts'
 import type { CurrentAccess } from '../../../access/store.ts'
 import { canonicalEmail } from '../../../adapters/email-address.ts'
-import { hashPassword } from '../../../adapters/passwords.ts'
+import { hashesTakenOver, hashPassword, isPasswordHash, takesOver } from '../../../adapters/passwords.ts'
 import type { Collection } from '../../../catalog/catalog.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Reads } from '../../../db/pools.ts'
@@ -187,13 +187,14 @@ async function userCells(
   cells: readonly Cell[],
 ): Promise<readonly Cell[]> {
   if (access.byKey && cells.some(isPassword)) throw errors.sessionNeeded()
-  return Promise.all(cells.map((cell) => userCell(deps, cell)))
+  return Promise.all(cells.map((cell) => userCell(deps, access, cell)))
 }
 
-async function userCell({ config }: Configuration, cell: Cell): Promise<Cell> {
+async function userCell({ config }: Configuration, { admin }: Access, cell: Cell): Promise<Cell> {
   if (cell.value === null) return cell
   if (isPassword(cell)) {
     const password = cell.value as string
+    if (admin && isPasswordHash(password)) return takenOver(cell, password)
     checkNewPassword(password)
     return { ...cell, value: await hashPassword(password, config.auth.passwordHashCost) }
   }
@@ -202,6 +203,12 @@ async function userCell({ config }: Configuration, cell: Cell): Promise<Cell> {
   if (email === undefined)
     throw errors.validation([{ field: 'email', message: 'is not an e-mail address', rule: 'isEmail' }])
   return { ...cell, value: email }
+}
+
+/** The hash of a password that an administrator brings from another product is stored as it is. */
+function takenOver(cell: Cell, hash: string): Cell {
+  if (takesOver(hash)) return cell
+  throw new AppError(400, 'This hash of a password cannot be taken over', { details: hashesTakenOver })
 }
 
 const builtInRoles = new Set([administratorRole, publicRole, 'user'])
