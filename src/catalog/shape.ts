@@ -16,7 +16,9 @@ export const shapes = {
     description: text('For people; shown, without effect.'),
     timestamps: flag('Adds createdAt and updatedAt. Default true.'),
     paranoid: flag('Adds deletedAt: deleted items stay and are marked. Default false.'),
-    usertrack: flag('Adds userCreated_Id and userUpdated_Id with their relations to svc_User. Default false.'),
+    usertrack: flag(
+      'Adds userCreated_Id and userUpdated_Id with their relations to svc_User. Both are the caller, unless a new item names them; a change always sets userUpdated_Id to the caller. Default false.',
+    ),
     sortEnabled: flag('Adds the Integer sort, by which items can be arranged. Default false.'),
     isJunction: plainFlag('Whether the collection links others; the relationships route sets it. Default false.'),
     realtime: any('true, false or {enabled, actions}: whether subscribers get changes. Default true.'),

@@ -176,6 +176,29 @@ const spare = () => created('part', { name: 'spare' })
 const put = (query: string) => `/items/part${query === '' ? '?' : `${query}&`}key=id`
 
 describe('columns that are not the payload’s', () => {
+  it('are kept of a new item where an administrator names them, and a change names its caller', async () => {
+    const { id: past } = await api.user()
+    const then = { createdAt: '2001-01-01T00:00:00.000Z', updatedAt: '2002-01-01T00:00:00.000Z' }
+    const tracked = { ...then, userCreated_Id: past, userUpdated_Id: past }
+    const row = (name: string) => ({ name, ...tracked })
+    const upserted = { id: randomUUID(), ...row('moved by put') }
+    const answers = [
+      await api.admin('POST', '/items/part', row('moved by post')),
+      await api.admin('POST', '/items/part/bulk', [row('moved in bulk')]),
+      await api.admin('PUT', '/items/part', upserted),
+    ]
+    for (const { status, text } of answers) expect(status, text).toBe(201)
+    const stored = await api.sql(`select * from part where name like 'moved %' order by name`)
+    expect(stored).toHaveLength(3)
+    for (const one of stored) expect(JSON.parse(JSON.stringify(one))).toMatchObject(tracked)
+    const [one] = stored
+    const answer = await api.admin('PATCH', `/items/part/${one.id}?fields=userCreated_Id,userUpdated_Id`, {
+      name: 'changed',
+      userUpdated_Id: past,
+    })
+    expect(answer.body.data).toMatchObject({ userCreated_Id: past, userUpdated_Id: expect.not.stringMatching(past) })
+  })
+
   it('of a grant of everything are refused or left as they are', async () => {
     const { call, id: user } = await api.user([grant('part', 'create'), grant('part', 'update', '*', mine)])
     for (const field of ['userCreated_Id', 'userUpdated_Id', 'secret'])

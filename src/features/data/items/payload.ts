@@ -432,10 +432,15 @@ function stamp({ collection, access, action }: PayloadContext, { tenant }: Openi
     const field = collection.fields.get(name)
     if (field !== undefined && value !== undefined) put(cells, { field, value, pgType: field.pgType })
   }
-  if (collection.usertrack) fill('userUpdated_Id', access.userId)
-  if (action === 'update') return
+  if (action === 'update') {
+    if (collection.usertrack) fill('userUpdated_Id', access.userId)
+    return
+  }
   if (tenant?.id != null) fill(tenant.field.name, tenant.id)
-  if (collection.usertrack && cellOf(cells, 'userCreated_Id') === undefined) fill('userCreated_Id', access.userId)
+  if (collection.usertrack)
+    // Whoever may name them brings rows with their past from elsewhere.
+    for (const name of ['userCreated_Id', 'userUpdated_Id'])
+      if (cellOf(cells, name) === undefined) fill(name, access.userId)
   for (const field of fieldsOfCaller(collection)) {
     if (cellOf(cells, field.name) !== undefined) continue
     if (field.default?.kind === 'current_user') fill(field.name, access.userId)

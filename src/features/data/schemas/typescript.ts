@@ -119,7 +119,7 @@ function relatedText(relation: Relation, collections: Catalog['collections']): s
 
 /**
  * The members of a payload: fields, and relations beside or instead of their keys. Of what switches add only a key whose
- * relation can be written: who has created a row may be said, who changed it last is always the caller.
+ * relation can be written: who has created a row may be said, who changed it last only of a new one.
  */
 function written(
   { fields, usertrack }: Collection,
@@ -129,7 +129,7 @@ function written(
 ): string[] {
   const own = [...fields.values()]
   const isStamped = ({ kind, foreignKey }: Relation) =>
-    usertrack && kind === 'belongsTo' && foreignKey === 'userUpdated_Id'
+    !isNew && usertrack && kind === 'belongsTo' && foreignKey === 'userUpdated_Id'
   const settable = relations.filter((relation) => !isStamped(relation))
   const owned = new Set(settable.filter(({ kind }) => kind === 'belongsTo').map(({ foreignKey }) => foreignKey))
   const columns = own
