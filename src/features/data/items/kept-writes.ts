@@ -8,6 +8,7 @@ import { ident, literal, type Params } from '../../../query/sql.ts'
 import type { Write, WriteContext } from './context.ts'
 import {
   checksOf,
+  countedSql,
   deleteStatement,
   hasLinks,
   insertFrom,
@@ -207,7 +208,7 @@ const insertEach: SharedWrite = (context, row, params) => {
     params,
     row,
     'r',
-    rule === 'true' ? projection(collection) : 't.*',
+    `${rule === 'true' ? projection(collection) : 't.*'}${countedSql(context, row.cells)}`,
     ' order by r."svc$place"',
   )
   if (rule === 'true') return ` ${insert}`
@@ -225,7 +226,7 @@ const updateEach: SharedWrite = (context, { cells, references }, params) => {
   const conditions = [isKeyed(collection), rule, ...trashConditions(context, assignments, params), ...checks].join(
     ' and ',
   )
-  return ` update ${ident(collection.name)} as t set ${sets.join(', ')} from ctx, r where ${conditions} returning r."svc$place" as place, ${keptSql(context, access.admin ? 'true' : rule)}`
+  return ` update ${ident(collection.name)} as t set ${sets.join(', ')} from ctx, r where ${conditions} returning r."svc$place" as place, ${keptSql(context, access.admin ? 'true' : rule)}${countedSql(context, cells)}`
 }
 
 const deleteEach: SharedWrite = (context, _row, params) => {

@@ -1,4 +1,4 @@
-import type { Catalog, Collection } from '../../../catalog/catalog.ts'
+import type { Catalog, Collection, Field, Kind } from '../../../catalog/catalog.ts'
 import { defaultExpression } from '../../../catalog/fields.ts'
 import { type ParamValue, parameterType, readValue } from '../../../catalog/values.ts'
 import { AppError, errors, refusals } from '../../../errors.ts'
@@ -68,7 +68,7 @@ export function updateStatement(
   const sets = setsOf(collection, assignments)
   const checks = checksOf(assignments, references, params, (column, value) => `t.${column} = ${value}`)
   const conditions = [...where, ...matching, ...checks, actorCondition(1)].join(' and ')
-  const change = `update ${ident(collection.name)} as t set ${sets.join(', ')} where ${conditions} returning ${returning(context, params, options)}`
+  const change = `update ${ident(collection.name)} as t set ${sets.join(', ')} where ${conditions} returning ${returning(context, cells, params, options)}`
   const text =
     options.ifMatch === undefined ? change : orWhetherFound('changed', `with changed as (${change}) `, context, where)
   return { text, values: values() }
@@ -204,13 +204,54 @@ export function keyProjection(collection: Collection, alias = 't'): string {
  * The id, after a check that the row as written is still within the caller's rule: a row may neither be created outside it
  * nor moved out of it. `svc_refuse` ends the statement, and with it everything it wrote.
  */
-function returning(context: WriteContext, params: Params, { checked = true }: CheckOptions): string {
+function returning(
+  context: WriteContext,
+  cells: readonly Cell[],
+  params: Params,
+  { checked = true }: CheckOptions,
+): string {
   const { access, collection } = context
-  if (access.admin || !checked) return projection(collection)
-  const condition = ruleSql(context, 't', params)
-  if (condition === 'true') return projection(collection)
-  return `case when ${condition} or ${refusalSql(context, params)} then ${keyProjection(collection)} end as id`
+  const counted = countedSql(context, cells)
+  const condition = access.admin || !checked ? 'true' : ruleSql(context, 't', params)
+  if (condition === 'true') return `${projection(collection)}${counted}`
+  return `case when ${condition} or ${refusalSql(context, params)} then ${keyProjection(collection)} end as id${counted}`
 }
+
+/**
+ * After what a statement returns of the row `t`: moves the counters of columns that these cells give a value to past that value,
+ * or the counter would come to it later and a create fail. Nothing where no such column is given one.
+ */
+export function countedSql({ access, collection }: WriteContext, cells: readonly Cell[]): string {
+  return cells
+    .filter(isCounted)
+    .map(({ field }, nth) => `, ${countSql(collection, field, access.admin)} as "svc$counted${nth}"`)
+    .join('')
+}
+
+/**
+ * Nothing but `nextval` moves a counter forward whatever others do at the same time, so it is called until the value is reached. Over
+ * a long way `setval` does: to go back by it, others would have to go all of that way between its reading and its writing.
+ */
+function countSql({ name }: Collection, field: Field, byAdministrator: boolean): string {
+  const value = `t.${ident(field.name)}`
+  const most = byAdministrator ? furthest[field.kind] : furthestOfOthers[field.kind]
+  const counter = `pg_get_serial_sequence(${literal(ident(name))}, ${literal(field.name)})::regclass`
+  const missing = `case when ${value} between 1 and ${most} then ${value} - coalesce(pg_sequence_last_value(s.counter), nextval(s.counter)) end`
+  return (
+    `cardinality(array(select case when c.missing > ${longWay} then setval(c.counter, ${value}) else nextval(c.counter) end ` +
+    `from (select s.counter, ${missing} as missing from (select ${counter} as counter) s) c, ` +
+    `generate_series(1, case when c.missing > ${longWay} then 1 else c.missing end)))`
+  )
+}
+
+const longWay = 1000
+
+/**
+ * A counter at its end would refuse every create that names no value, so a value near it leaves the counter alone; from callers
+ * who are no administrators, one that would use up most of it.
+ */
+const furthest: Partial<Record<Kind, string>> = { integer: '2146483647', bigint: '9223372036853775807' }
+const furthestOfOthers: Partial<Record<Kind, string>> = { integer: '1073741823', bigint: '4611686018427387903' }
 
 export function refusalSql(
   { action, collection }: WriteContext,
@@ -225,7 +266,7 @@ export const refusalOf = (action: WriteContext['action'], { name }: Collection):
 
 function insertOne(context: WriteContext, row: RowToWrite, params: Params, options: CheckOptions): string {
   const source = insertSource(context, row, params)
-  return `insert into ${ident(context.collection.name)} as t ${source} returning ${returning(context, params, options)}`
+  return `insert into ${ident(context.collection.name)} as t ${source} returning ${returning(context, row.cells, params, options)}`
 }
 
 /** `(columns) select values where …`, for an insert of one row into `t`; names the actor. */
@@ -295,8 +336,13 @@ function groupedByShape(rows: readonly RowToWrite[]): readonly (readonly Numbere
     }
     group.push({ row, index })
   }
-  return [...groups.values()]
+  // First those that give counted columns a value, past which the counters of the others then are.
+  const all = [...groups.values()]
+  return [...all.filter(namesCounted), ...all.filter((one) => !namesCounted(one))]
 }
+
+const namesCounted = ([first]: readonly NumberedRow[]): boolean => first!.row.cells.some(isCounted)
+const isCounted = ({ field }: Cell): boolean => field.default?.kind === 'autoincrement'
 
 function hasShapeOf(one: RowToWrite, other: RowToWrite): boolean {
   if (one.sortsLast !== other.sortsLast || one.cells.length !== other.cells.length) return false
@@ -319,7 +365,13 @@ function insertGroup(
   group: readonly NumberedRow[],
   options: CheckOptions,
 ): string {
-  return insertFrom(context, params, group[0]!.row, recordsSql(group, params), returning(context, params, options))
+  return insertFrom(
+    context,
+    params,
+    group[0]!.row,
+    recordsSql(group, params),
+    returning(context, group[0]!.row.cells, params, options),
+  )
 }
 
 /** Inserts the rows of a table `r`, which are of one shape. */

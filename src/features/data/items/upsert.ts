@@ -25,6 +25,7 @@ import { type Payload, readPayload } from './payload.ts'
 import { inTurn, openWrite } from './plan.ts'
 import {
   checksOf,
+  countedSql,
   insertSource,
   keyProjection,
   parameters,
@@ -316,7 +317,7 @@ function upsertStatement({ create, update }: Contexts, key: UpsertKey, plan: Ups
   const allowed = [ruleSql(update, 't', params), ...trashConditions(update, changes, params), ...checks].join(' and ')
   const text =
     `insert into ${ident(collection.name)} as t ${source} on conflict (${columns})${inIndex} ` +
-    `do update set ${sets} where ${allowed} returning ${returning({ create, update }, plan.create.cells, params)}`
+    `do update set ${sets} where ${allowed} returning ${returning({ create, update }, plan, params)}`
   return { text, values: values() }
 }
 
@@ -343,13 +344,15 @@ function changesOf(collection: Collection, given: Parameters<typeof setsOf>[1]):
 }
 
 /** A row that no other transaction has locked yet (`xmax` 0) is one that this statement created. */
-function returning({ create, update }: Contexts, cells: readonly Cell[], params: Params): string {
+function returning({ create, update }: Contexts, plan: UpsertPlan, params: Params): string {
   const { collection, access } = create
+  const { cells } = plan.create
   const id = keyProjection(collection)
-  if (access.admin) return `${id} as id, t.xmax = 0 as created`
+  const counted = countedSql(create, cells)
+  if (access.admin) return `${id} as id, t.xmax = 0 as created${counted}`
   const within = (context: WriteContext, words?: string) =>
     `(${ruleSql(context, 't', params)} or ${refusalSql(context, params, words)})`
   const denied = isMadeDeleted(create, cells) ? refusals.field('create', 'deletedAt') : undefined
   const checked = `case when t.xmax = 0 then ${within(create, denied)} else ${within(update)} end`
-  return `case when ${checked} then ${id} end as id, t.xmax = 0 as created`
+  return `case when ${checked} then ${id} end as id, t.xmax = 0 as created${counted}`
 }
