@@ -21,7 +21,7 @@ import {
   withCells,
 } from './context.ts'
 import { guardDelete, guardInserts, guardRow, guardRows, guardTrees } from './guard.ts'
-import { beforeGone, beforeRow, meetsHooks, noteWritten } from './hooking.ts'
+import { beforeGone, beforeRow, goesOneByOne, meetsHooks, noteWritten } from './hooking.ts'
 import { noTenant, type TenantOfRow, tenantFirst, tenantOf, withTenant } from './nested-tenants.ts'
 import { readPayload } from './payload.ts'
 import { type ChildSet, type Element, inTurn, openWrite, type Tree, type TreeParent } from './plan.ts'
@@ -556,8 +556,19 @@ function endSeen(run: Run, relation: Relation, target: Collection, params: Param
 
 async function addLinks(run: Run, link: RelationLink, label: string, members: readonly LinkMember[]): Promise<void> {
   if (members.length === 0) return
+  const context = openWrite(run.deps, run.requester, link.through.name, 'create', { asPart: true })
+  const together = goesOneByOne(run.deps, context) ? members.map((member) => [member]) : [members]
+  for (const some of together) await linkAll(run, context, link, label, some)
+}
+
+async function linkAll(
+  run: Run,
+  context: WriteContext & { readonly action: 'create' },
+  link: RelationLink,
+  label: string,
+  members: readonly LinkMember[],
+): Promise<void> {
   const { relation, parent, through } = link
-  const context = openWrite(run.deps, run.requester, through.name, 'create', { asPart: true })
   const named = members.some(({ isOwn }) => !isOwn)
     ? referenceOf(context, endOf(link), { byRelation: true })
     : undefined

@@ -24,7 +24,7 @@ import {
   type StoredValues,
 } from './context.ts'
 import { guardInserts, isGuarded } from './guard.ts'
-import { inTransaction, meetsHooks } from './hooking.ts'
+import { goesOneByOne, inTransaction, meetsHooks } from './hooking.ts'
 import { deleteOf, insertOf, type KeptWrite, updateOf } from './kept-writes.ts'
 import { exactIds, exactPayload } from './long-numbers.ts'
 import { inTurn, learnNames, openWrite, planTree, type Tree } from './plan.ts'
@@ -199,6 +199,10 @@ async function planCreate(
       stored: stored?.[index],
     })
   const planAll = (run?: Run): Promise<Tree[]> => inTurn(payloads, (payload, index) => planOf(payload, index, run))
+  if (goesOneByOne(deps, context, payloads)) {
+    const create = async (run: Run, index: number) => createTrees(run, [await planOf(payloads[index], index, run)])
+    return { asked, apply: (run) => eachInTurn(payloads, (_, index) => create(run, index)) }
+  }
   if (meetsHooks(deps, context, payloads))
     return { asked, apply: async (run) => outcomesOf(await createTrees(run, await planAll(run))) }
   const trees = payloads.length === 1 ? [await planOf(payloads[0], 0)] : await planAll()
@@ -227,10 +231,15 @@ async function planUpdate(
   if (keys.length === 0) return undefined
   const planOf = ({ label, stored }: RowUpdate, index: number, run?: Run) =>
     planTree(deps, requester, context, payloads[index], { id: keys[index], label, run, stored })
-  const planAll = (run?: Run): Promise<Tree[]> => inTurn(changes, (update, index) => planOf(update, index, run))
-  if (meetsHooks(deps, context, payloads))
-    return { asked, apply: async (run) => outcomesOf(await updateTrees(run, await planAll(run), ifMatch)) }
-  const trees = changes.length === 1 ? [await planOf(changes[0]!, 0)] : await planAll()
+  if (meetsHooks(deps, context, payloads)) {
+    const change = async (run: Run, update: RowUpdate, index: number) =>
+      updateTrees(run, [await planOf(update, index, run)], ifMatch)
+    return { asked, apply: (run) => eachInTurn(changes, (update, index) => change(run, update, index)) }
+  }
+  const trees =
+    changes.length === 1
+      ? [await planOf(changes[0]!, 0)]
+      : await inTurn(changes, (update, index): Tree | Promise<Tree> => planOf(update, index))
   const [tree, ...others] = trees as [Tree, ...Tree[]]
   if (asked !== undefined || others.length > 0 || !isPlain(tree) || isGuarded(context, 'update', tree.cells))
     return { asked, apply: async (run) => outcomesOf(await updateTrees(run, trees, ifMatch)) }
@@ -290,6 +299,13 @@ async function planUpserts(
 
 const updated = (rows: readonly ChangedId[]): readonly RowOutcome[] => [{ id: changedId('update', rows) }]
 const deleted = (rows: readonly ChangedId[]): readonly RowOutcome[] => [{ id: changedId('delete', rows) }]
+
+/** Rows that are hooked and written one by one, in the order of the request. */
+const eachInTurn = async <One>(
+  list: readonly One[],
+  write: (one: One, index: number) => Promise<string[]>,
+): Promise<readonly RowOutcome[]> => outcomesOf((await inTurn(list, write)).flat())
+
 const outcomesOf = (ids: readonly string[]): readonly RowOutcome[] => ids.map((id) => ({ id }))
 
 /**

@@ -51,6 +51,19 @@ export function meetsHooks(
 }
 
 /**
+ * Whether rows are hooked and written one by one: the hooks before a change see the rows of the request before theirs. What
+ * is nested in a row is written one by one as it is.
+ */
+export function goesOneByOne(
+  { hooks }: ItemHooks,
+  { collection, action }: Pick<WriteContext, 'collection' | 'action'>,
+  payloads: readonly unknown[] = [],
+): boolean {
+  if (hooks.isEmpty()) return false
+  return hooks.has(collection.name, `items.${action}`) || payloads.some((payload) => holdsRows(collection, payload))
+}
+
+/**
  * Runs the before-hooks of one row that is about to be created or (with `id`) changed, and gives the payload to go on
  * with; undefined without hooks. An existing row is locked and shown to them as it is. They are not notified of a row
  * that the caller may not update; the statement refuses it.
@@ -80,6 +93,7 @@ async function hookedRow(
   const [found] = id === undefined ? [] : await lockedDocuments(run, context, [id])
   const isMissing = id !== undefined && found === undefined
   if (isMissing || !isObject(payload)) return { payload, previous: undefined }
+  if (found !== undefined) readAfter.set(found.document, run.scope.written.length)
   const existing = found && { id: JSON.parse(found.id), previousDocument: found.document }
   // A copy: the operation may be run again, and then begins with what the caller sent.
   const left = await notifyBefore(run, `items.${action}`, collection, { data: structuredClone(payload), ...existing })
@@ -95,6 +109,7 @@ export async function beforeGone(
   const { collection } = context
   if (!isHooked(run.deps.hooks, collection.name, 'delete')) return new Map()
   const found = await lockedDocuments(run, context, ids)
+  for (const { document } of found) readAfter.set(document, run.scope.written.length)
   for (const { id, document } of found)
     await notifyBefore(run, 'items.delete', collection, { id: JSON.parse(id), document })
   return new Map(found.map(({ id, document }) => [id, document]))
@@ -107,7 +122,10 @@ export function noteWritten(run: Run, written: Omit<WrittenRow, 'requester'>): v
     run.scope.written.push({ ...written, requester: run.requester })
 }
 
-/** The notifications to send when the transaction has committed, with the rows as they are at its end. */
+/**
+ * The notifications to send when the transaction has committed, with each row as its write left it: as the next write of the
+ * same row found it, or as it is at the end.
+ */
 export async function afterwards(
   deps: Reads & CurrentAccess & ItemHooks,
   { tx, written }: Pick<OpenTransaction, 'tx' | 'written'>,
@@ -116,12 +134,30 @@ export async function afterwards(
   const documents = new Map<Collection, ReadonlyMap<string, Document>>()
   for (const [collection, rows] of Map.groupBy(kept, (row) => row.collection))
     documents.set(collection, await documentsOf(tx, collection, [...new Set(rows.map(({ id }) => id))]))
-  return written.map(({ requester, collection, action, id, previous }) => async () => {
-    const now = documents.get(collection)?.get(id) ?? null
+  const found = foundByNext(written)
+  return written.map(({ requester, collection, action, id, previous }, index) => async () => {
+    const now = found[index] ?? documents.get(collection)?.get(id) ?? null
     const rows = action === 'delete' ? { document: previous } : { document: now, previousDocument: previous }
     await notifyAfter(deps, requester, `items.${action}.after`, collection.name, { id: JSON.parse(id), ...rows })
   })
 }
+
+/** Each row as the next write of it found it; undefined where there is none, or it had looked at the row before this write. */
+function foundByNext(written: readonly WrittenRow[]): readonly (Document | undefined)[] {
+  const next = new Map<string, Document>()
+  return [...written.entries()]
+    .toReversed()
+    .map(([index, { collection, id, previous }]) => {
+      const key = `${collection.name} ${id}`
+      const found = next.get(key)
+      if (previous !== undefined) next.set(key, previous)
+      return found !== undefined && readAfter.get(found)! > index ? found : undefined
+    })
+    .toReversed()
+}
+
+/** How many rows of the transaction were written when a row was read for its hooks. */
+const readAfter = new WeakMap<Document, number>()
 
 /** Runs the before-hooks of a read. */
 async function beforeRead<Members extends { readonly query: Record<string, unknown> }>(

@@ -22,7 +22,7 @@ import { createTrees } from './apply.ts'
 import { type ItemReads, type ItemWrites, keyCell, type Requester, type Run, withCells } from './context.ts'
 import { importCsvRoute, importJsonRoute } from './declarations.ts'
 import { type ImportFormat, type ImportRow, noRows, readEncoding, readRows } from './file-rows.ts'
-import { inTransaction, meetsHooks } from './hooking.ts'
+import { goesOneByOne, inTransaction, meetsHooks } from './hooking.ts'
 import { exactPayload } from './long-numbers.ts'
 import { checkTenant, isTenanted, ownTenant } from './payload.ts'
 import { type JsonObject, openWrite, planTree, type Tree } from './plan.ts'
@@ -419,6 +419,7 @@ async function importRows(importing: ImportState, { format, read, encoding }: Im
   const { deps, requester } = run
   const { bodySizeLimit: largestRow } = deps.config.server
   const rows = readRows(format, read(), context.collection, { largestRow, encoding })
+  const isOneByOne = goesOneByOne(deps, context)
   let place = 0
   let planned: PlannedImportRow[] = []
   let size = 0
@@ -428,11 +429,11 @@ async function importRows(importing: ImportState, { format, read, encoding }: Im
     if (tree instanceof AppError) failures.push({ place, row, error: tree })
     else planned.push({ place, row, tree })
     size += row.size
-    if (planned.length >= batch.rows || size >= batch.size) {
+    if (planned.length >= (isOneByOne ? 1 : batch.rows) || size >= batch.size) {
       await writeBatch(importing, planned)
       planned = []
       size = 0
-      importing.tell(place)
+      if (!isOneByOne || place % batch.rows === 0) importing.tell(place)
     }
     if (place % rowsPerReport === 0)
       deps.log.info(
