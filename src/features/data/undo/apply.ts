@@ -18,7 +18,7 @@ import {
 } from '../items/items.ts'
 import { type OrderedMove, orderOf } from './order.ts'
 import { isServers, type PastRows, type PlannedRow, positionsOf } from './planned-rows.ts'
-import { type RowBefore, rowsMarked, rowsWithin } from './queries.ts'
+import { fieldsOfOthers, type RowBefore, rowsMarked, rowsNow, rowsWithin } from './queries.ts'
 
 /** Writes a plan by the pipeline of items, as its caller's own changes. */
 
@@ -26,8 +26,9 @@ import { type RowBefore, rowsMarked, rowsWithin } from './queries.ts'
 const chunk = 1000
 
 /**
- * Writes all rows in a transaction, in an order in which every reference holds. 409 where rows refer to each other in a circle
- * that no column opens. `past` has the rows as they were; `cleared` are columns to be set to null because what they referred
+ * Writes all rows in a transaction, in an order in which every reference holds, else the last changed first: what a hook changed
+ * comes back after the row that the hook belongs to. What hooks change of rows that were written before is written again. 409
+ * where rows refer to each other in a circle that no column opens, and where hooks change rows without an end. `past` has the rows as they were; `cleared` are columns to be set to null because what they referred
  * to is gone.
  */
 export async function applyPlan(
@@ -46,12 +47,76 @@ export async function applyPlan(
   const isWritten = ({ move }: OrderedMove) => rows[move]!.action !== 'none'
   // Values that the platform writes into a row are passed for one row at a time.
   for (const wave of waves)
-    for (const steps of Map.groupBy(wave.filter(isWritten), (step) => groupOf(rows, step)).values())
+    for (const steps of Map.groupBy(newestFirst(rows, wave.filter(isWritten)), (step) => groupOf(rows, step)).values())
       if (steps.some(({ move }) => rows[move]!.restoring !== undefined))
         for (const step of steps) await applySteps(deps, run, rows, [step], past, cleared)
       else
         for (let at = 0; at < steps.length; at += chunk)
           await applySteps(deps, run, rows, steps.slice(at, at + chunk), past, cleared)
+  if (!deps.hooks.isEmpty()) await settle(deps, run, rows, past, cleared)
+}
+
+const newestFirst = (rows: readonly PlannedRow[], steps: readonly OrderedMove[]): readonly OrderedMove[] =>
+  steps
+    .map((step) => ({ step, newest: BigInt(rows[step.move]!.newest ?? 0) }))
+    .sort((a, b) => (a.newest < b.newest ? 1 : a.newest > b.newest ? -1 : 0))
+    .map(({ step }) => step)
+
+/** How often rows are written again before their hooks count as endless. */
+const mostRounds = 3
+
+/** Writes again what hooks have changed after it was written. */
+async function settle(
+  deps: ItemWrites,
+  run: Run,
+  rows: readonly PlannedRow[],
+  past: PastRows,
+  cleared: (row: PlannedRow) => ReadonlySet<string>,
+): Promise<void> {
+  for (let round = 1; ; round += 1) {
+    const steps = await disturbed(run, rows, past, cleared)
+    if (steps.length === 0) return
+    if (round > mostRounds)
+      throw new AppError(409, 'Hooks change rows of the undo again as often as they are brought back', {
+        code: 'UNDO_HOOKS',
+        details: steps
+          .slice(0, 100)
+          .map(({ move }) => ({ collection: rows[move]!.collection.name, id: rows[move]!.id })),
+      })
+    for (const step of steps) await applySteps(deps, run, rows, [step], past, cleared)
+  }
+}
+
+/** Rows whose planned values hooks have changed since they were written, with these fields. */
+async function disturbed(
+  { tx, requester }: Run,
+  rows: readonly PlannedRow[],
+  past: PastRows,
+  cleared: (row: PlannedRow) => ReadonlySet<string>,
+): Promise<readonly OrderedMove[]> {
+  const touched = await fieldsOfOthers(tx, requester.actor)
+  if (touched.size === 0) return []
+  const moves = [...rows.entries()].filter(
+    ([, { action, collection, id }]) =>
+      (action === 'create' || action === 'update') && touched.has(`${collection.name} ${id}`),
+  )
+  const steps: OrderedMove[] = []
+  for (const own of Map.groupBy(moves, ([, { collection }]) => collection.name).values()) {
+    const { collection } = own[0]![1]
+    const fields = past.fields(collection)
+    const ids = own.map(([, { id }]) => id)
+    const now = await rowsNow(tx, collection, fields, ids)
+    const before = await past.at(tx, collection, fields, [...new Set(own.flatMap(([, row]) => positionsOf(row)))])
+    for (const [move, row] of own) {
+      const only = touched.get(`${collection.name} ${row.id}`)!
+      const values = now.get(row.id)
+      const sources = { before, nulls: cleared(row), only, action: 'update' } as const
+      const { exact } = valuesOf(row, fields, sources).stored
+      const changed = [...exact].filter(([name, value]) => values !== undefined && values[name] !== value)
+      if (changed.length > 0) steps.push({ move, without: [], only: changed.map(([name]) => name) })
+    }
+  }
+  return steps
 }
 
 /**

@@ -301,8 +301,9 @@ function draftOf(
   { id, reversal, inTrash }: ReversalDraft,
   past: PastRows,
 ): RowDraft | undefined {
-  const { action, image, isErased, since, isRemade, dropped } = reversal
-  const own = { collection, id, image: action === 'create' ? image : undefined }
+  const { action, image, isErased, since, isRemade, dropped, changes } = reversal
+  const newest = changes.findLast(({ isUndone }) => isUndone)?.position
+  const own = { collection, id, newest, image: action === 'create' ? image : undefined }
   if (isErased) return { ...own, image: undefined, action: 'none', fields: new Map(), reasons: [{ reason: 'erased' }] }
   const deleted: RowDraft = { ...own, action: 'none', fields: new Map(), reasons: [{ reason: 'deleted' }] }
   if (action === 'create' && image === undefined) return deleted

@@ -25,6 +25,8 @@ export type PlannedRow = {
   /** Columns to be set to what they were before these events, by name. */
   readonly fields: ReadonlyMap<string, string>
   readonly reasons: readonly Reason[]
+  /** The newest event of it that is undone; none where rows come back from a backup. */
+  readonly newest?: string | undefined
   /** The restoration of parts outside of the database that the row names. */
   readonly restoring?: Restoration | undefined
   readonly move: Move

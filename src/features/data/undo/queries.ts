@@ -4,6 +4,7 @@ import { imageBefore, ofTodaysColumns } from '../../../catalog/past-columns.ts'
 import { parameterType } from '../../../catalog/values.ts'
 import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
 import { eventIdSql } from '../../../events/log.ts'
+import type { Actor } from '../../../events/types.ts'
 import { isUuid } from '../../../language/text.ts'
 import type { Access } from '../../../query/access.ts'
 import { compileCondition } from '../../../query/compile.ts'
@@ -429,6 +430,25 @@ export async function rowsNow(
     ),
   )
   return new Map(rows.map(({ id, values }) => [id, values]))
+}
+
+/** The fields that others, such as hooks, were the last to change in this transaction, by `collection id`. */
+export async function fieldsOfOthers(tx: Tx, { logRequestId }: Actor): Promise<ReadonlyMap<string, readonly string[]>> {
+  const inIt = "e.xid = pg_current_xact_id() and e.type = 'data' and e.action = 'update'"
+  const isOthers = 'e."logRequestId" is distinct from $1::uuid'
+  const rows = await tx.any<{ row: string; fields: string[] }>(
+    rawQuery(
+      `with touched as materialized (select distinct e.entity, e."entityId" from "${logTable}" e where ${inIt} and ${isOthers}),
+       newest as (
+         select distinct on (e.entity, e."entityId", f.name) e.entity, e."entityId", f.name, ${isOthers} as theirs
+         from "${logTable}" e join touched using (entity, "entityId")
+           cross join lateral jsonb_object_keys(case jsonb_typeof(e.changes->'before') when 'object' then e.changes->'before' else '{}' end) f(name)
+         where ${inIt} order by e.entity, e."entityId", f.name, e.position desc)
+       select n.entity || ' ' || n."entityId" as row, json_agg(n.name) as fields from newest n where n.theirs group by 1`,
+      [logRequestId ?? null],
+    ),
+  )
+  return new Map(rows.map(({ row, fields }) => [row, fields]))
 }
 
 /** Keeps other writers away from rows until the end of the transaction, in the order of their keys. */
