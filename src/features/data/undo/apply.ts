@@ -106,7 +106,7 @@ async function disturbed(
     const fields = past.fields(collection)
     const ids = own.map(([, { id }]) => id)
     const now = await rowsNow(tx, collection, fields, ids)
-    const before = await past.at(tx, collection, fields, [...new Set(own.flatMap(([, row]) => positionsOf(row)))])
+    const before = await past.at(tx, collection, { fields }, [...new Set(own.flatMap(([, row]) => positionsOf(row)))])
     for (const [move, row] of own) {
       const only = touched.get(`${collection.name} ${row.id}`)!
       const values = now.get(row.id)
