@@ -30,14 +30,14 @@ const lastYears: Readonly<Partial<Record<Kind, number>>> = {
 }
 
 /**
- * One ISO date with or without time, for a column of the kind. Text without a zone is UTC. Extensions may give a `Date`.
- * Undefined for anything else.
+ * One ISO date with or without time, for a column of the kind. Text without a zone is of `unzoned`, UTC unless given. Extensions
+ * may give a `Date`. Undefined for anything else.
  */
-export function readMoment(given: unknown, kind: Kind): Moment | undefined {
+export function readMoment(given: unknown, kind: Kind, unzoned = 'Z'): Moment | undefined {
   const raw = given instanceof Date && !Number.isNaN(given.getTime()) ? given.toISOString() : given
   const match = typeof raw === 'string' ? MOMENT.exec(raw) : null
   if (match === null) return undefined
-  const [, years, month, day, time = '00:00:00', zone = 'Z', before] = match as unknown as string[]
+  const [, years, month, day, time = '00:00:00', zone = unzoned, before] = match as unknown as string[]
   const year = Number(years)
   const numbers = [before === undefined ? year : 1 - year, Number(month), Number(day)] as const
   if (year < 1 || year > lastYears[kind]! || !isCalendarDay(numbers)) return undefined
@@ -48,6 +48,17 @@ export function readMoment(given: unknown, kind: Kind): Moment | undefined {
 export function momentText({ date, time, zone, era }: Moment, kind: Kind): string {
   if (kind === 'date') return `${date}${era}`
   return `${date}T${time}${kind === 'datetime' ? zone : ''}${era}`
+}
+
+/** In UTC, as {@link momentText} gives it, what clocks showed whose offset from UTC depends on what they show, both in milliseconds. */
+export function utcText({ day, time }: Moment, offsetAt: (shown: number) => number): string {
+  const [clock, decimals] = time.split('.') as [string, string?]
+  const shown = dayNumber(day) * dayMs + clockMs(clock)
+  const utc = shown - offsetAt(shown)
+  const number = Math.floor(utc / dayMs)
+  const seconds = new Date(utc - number * dayMs).toISOString().slice(11, 19)
+  const { date, era } = dayOf(number)
+  return `${date}T${seconds}${decimals === undefined ? '' : `.${decimals}`}Z${era}`
 }
 
 /** A time of day and the zone after it, which may be empty; undefined for anything else. */

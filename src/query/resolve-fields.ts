@@ -353,7 +353,8 @@ function toManyBranch({ steps }: ColumnPath): string {
     .join('')
 }
 
-function readTimezone(timezone: string | undefined): string | undefined {
+/** The IANA name of a time zone; undefined for UTC. 400 for what is none. */
+export function readTimezone(timezone: string | undefined): string | undefined {
   if (timezone === undefined || timezone === 'UTC') return undefined
   // Names only: PostgreSQL reads the sign of a bare offset the other way round.
   if (!/^[A-Za-z][A-Za-z0-9_+\-/]{1,63}$/.test(timezone) || !isTimezone(timezone)) {

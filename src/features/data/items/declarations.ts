@@ -2,6 +2,7 @@ import type { TProperties, TSchema } from 'typebox'
 import { Type } from '../../../adapters/typebox.ts'
 import { route } from '../../../http/route.ts'
 import { Count, Id, Names, Nothing, OneOf, type Representing, Row, type RowOf, Text } from '../../../http/shapes.ts'
+import { dateFormats } from './file-notation.ts'
 
 /**
  * Parameters and answers of the routes of items, for their declarations. Parameters have many spellings
@@ -369,6 +370,22 @@ export const TriedShape = Type.Object({
   }),
 })
 
+/** How a file writes numbers, dates and times. */
+export const notationShape = {
+  timezone: described('Europe/Zurich', 'The time zone of times without an offset; UTC unless given.'),
+  decimal: described(
+    ',',
+    'The decimal sign of numbers: `.` (the default), or `,` with digits before it grouped or not.',
+  ),
+  dateFormat: described('DD.MM.YYYY', `How dates are written: ${dateFormats.map((one) => `\`${one}\``).join(', ')}.`),
+}
+
+const notationInForm = {
+  timezone: described('Europe/Zurich', 'The same in the form.'),
+  decimal: described(',', 'The same in the form.'),
+  dateFormat: described('DD.MM.YYYY', 'The same in the form.'),
+}
+
 const importRoute = <const Format extends 'CSV' | 'JSON'>(format: Format, part: string) =>
   route(
     {
@@ -384,11 +401,13 @@ const importRoute = <const Format extends 'CSV' | 'JSON'>(format: Format, part: 
           'windows-1252',
           'The encoding of the file, where it is neither UTF-8 nor UTF-16 with a byte order mark.',
         ),
+        ...notationShape,
       }),
       body: fileBody(part, {
         tenant: described(someIds[0]!, 'The same in the form.'),
         dryRun: flag(true, 'The same in the form.'),
         encoding: described('windows-1252', 'The same in the form.'),
+        ...notationInForm,
       }),
       response: { 200: Type.Union([ImportedShape, TriedShape]) },
     },

@@ -21,6 +21,7 @@ import { isTooManyForHooks, openHooks } from '../hooks/hooks.ts'
 import { createTrees } from './apply.ts'
 import { type ItemReads, type ItemWrites, keyCell, type Requester, type Run, withCells } from './context.ts'
 import { importCsvRoute, importJsonRoute } from './declarations.ts'
+import { inNotation, type Notation, type NotationGiven, notationNames, readNotation } from './file-notation.ts'
 import { type ImportFormat, type ImportRow, noRows, readEncoding, readRows } from './file-rows.ts'
 import { goesOneByOne, inTransaction, meetsHooks } from './hooking.ts'
 import { exactPayload } from './long-numbers.ts'
@@ -47,6 +48,7 @@ type SentBefore = {
   readonly format: ImportFormat | undefined
   /** Its name; without one it is told by the content. */
   readonly encoding: string | undefined
+  readonly notation: NotationGiven
   /** Of the rows, for callers that no tenant is stamped for. */
   readonly tenant: string | undefined
   readonly dryRun: boolean
@@ -79,18 +81,19 @@ export async function importContent(
   deps: ItemWrites & ProgressNotices,
   { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },
   collection: string,
-  { name, type, format: given, encoding: named, tenant, dryRun, content }: SentBefore,
+  { name, type, format: given, encoding: named, notation: written, tenant, dryRun, content }: SentBefore,
 ): Promise<Imported | Tried> {
   await withFreshCatalog(deps.catalog, async () => checkImport(deps, requesterOf(request), collection))
   const format = given ?? (['CSV', 'JSON'] as const).find((one) => isOfKind({ name, type }, one))
   if (format === undefined) throw errors.badBody('The file must be a CSV or a JSON file')
   const encoding = readEncoding(named)
+  const notation = readNotation(written)
   const entering = enteringOf(collection)
   await deps.admission.turnAway(entering, turnOf(request))
   const handle = await openNameless(deps.config.storage.tempPath)
   try {
     await handle.writeFile(await content())
-    const file = { format, read: readerOf(handle), encoding, tenant }
+    const file = { format, read: readerOf(handle), encoding, notation, tenant }
     return await (dryRun ? triedRows : writeRows)(deps, { request, reply }, collection, file)
   } finally {
     await handle.close()
@@ -110,8 +113,10 @@ async function imported(
   await deps.admission.turnAway(enteringOf(collection), turnOf(request))
   return withUpload<Imported | Tried>(deps, request, parts[format], ({ file, fields }) => {
     const { read } = requireFile(file, format)
-    const encoding = readEncoding(saidOf(request, fields, 'encoding'))
-    const rows: ImportFile = { format, read, encoding, tenant: saidOf(request, fields, 'tenant') }
+    const said = (name: SaidName) => saidOf(request, fields, name)
+    const encoding = readEncoding(said('encoding'))
+    const notation = readNotation(Object.fromEntries(notationNames.map((name) => [name, said(name)])))
+    const rows: ImportFile = { format, read, encoding, notation, tenant: said('tenant') }
     return (isTried(request, fields) ? triedRows : writeRows)(deps, { request, reply }, collection, rows)
   })
 }
@@ -191,11 +196,9 @@ function requireFile(file: UploadedFile | undefined, format: ImportFormat): Uplo
 const isOfKind = (file: Pick<UploadedFile, 'name' | 'type'>, format: ImportFormat): boolean =>
   kinds[format].name.test(file.name) || kinds[format].type.test(file.type)
 
-function saidOf(
-  request: FastifyRequest,
-  fields: ImportUpload['fields'],
-  name: 'encoding' | 'tenant',
-): string | undefined {
+type SaidName = 'encoding' | 'tenant' | (typeof notationNames)[number]
+
+function saidOf(request: FastifyRequest, fields: ImportUpload['fields'], name: SaidName): string | undefined {
   return fields.get(name) ?? readString(name, queryOf(request)[name])
 }
 
@@ -281,6 +284,7 @@ type ImportFile = {
   /** The content from its start, as often as it is called. */
   readonly read: () => AsyncIterable<Uint8Array>
   readonly encoding: string | undefined
+  readonly notation: Notation
   /** The tenant of the rows, for callers that no tenant is stamped for. */
   readonly tenant: string | undefined
 }
@@ -390,6 +394,7 @@ async function begin(run: Run, name: string, file: ImportFile, tell: ImportState
   return {
     run,
     context,
+    notation: file.notation,
     tenant: await tenantOfRows(run, context, file.tenant),
     deadline: performance.now() + deps.config.database.transactionTimeoutMs,
     failures: [],
@@ -400,6 +405,7 @@ async function begin(run: Run, name: string, file: ImportFile, tell: ImportState
 type ImportState = {
   readonly run: Run
   readonly context: Tree['context']
+  readonly notation: Notation
   /** Of every row; undefined where the caller's own is stamped, or rows have none. */
   readonly tenant: string | undefined
   /** On the clock of `performance`: the commit would refuse what ends later. */
@@ -448,8 +454,9 @@ async function importRows(importing: ImportState, { format, read, encoding }: Im
 }
 
 /** Reads and permits a row as the body of a request. */
-async function planRow({ run, context, tenant }: ImportState, row: ImportRow): Promise<Tree> {
-  const payload = exactPayload(context, row.payload()) as JsonObject
+async function planRow({ run, context, notation, tenant }: ImportState, row: ImportRow): Promise<Tree> {
+  // Before the texts of long numbers, which are written as JSON writes numbers.
+  const payload = exactPayload(context, inNotation(context, row.payload(), notation)) as JsonObject
   const plan = (given: typeof payload) => {
     const planned = async () => planTree(run.deps, run.requester, context, given, { run })
     // A statement of a hook that fails must not end the transaction, which other rows are still tried in.

@@ -41,6 +41,7 @@ export {
   itemsOf,
   Key,
   ListQuery,
+  notationShape,
   ReadQuery,
   ReportBody,
   ReportQuery,

@@ -15,6 +15,7 @@ import {
   ItemsShape,
   importContent,
   ListQuery,
+  notationShape,
   ReadQuery,
   type Requester,
   requesterOf,
@@ -62,7 +63,7 @@ export function fileRoutes(app: App, deps: FileWrites): void {
 export function fileBearerRoutes(app: App, deps: FileWrites & AssetWrites & ProgressNotices): void {
   app.post('/files/:id/import', importRoute, async (request, reply) => {
     const file = await readableAsset(deps, request.caller, request.params.id)
-    const { collection, format, encoding, tenant, dryRun = false } = request.body
+    const { collection, format, encoding, tenant, dryRun = false, timezone, decimal, dateFormat } = request.body
     const content = async () => {
       const found = await contentsOf(deps).original(file).read()
       if (found === undefined) throw fileNotFound()
@@ -71,6 +72,7 @@ export function fileBearerRoutes(app: App, deps: FileWrites & AssetWrites & Prog
     const { name, type } = file
     return importContent(deps, { request, reply }, collection, {
       ...{ name, type, encoding, tenant, dryRun, content },
+      notation: { timezone, decimal, dateFormat },
       format: format === undefined ? undefined : format === 'csv' ? 'CSV' : 'JSON',
     })
   })
@@ -210,6 +212,7 @@ const importRoute = route({
           description: 'Of the file, where it is neither UTF-8 nor UTF-16 with a byte order mark.',
         }),
       ),
+      ...notationShape,
       tenant: Type.Optional(Id({ description: 'Of the rows, for callers that no tenant is stamped for.' })),
       dryRun: Type.Optional(
         Type.Boolean({ description: 'Writes nothing and answers what an import would do.', examples: [true] }),
