@@ -85,6 +85,43 @@ describeWithBrowser('imports in the console', () => {
     expect(wrong).toEqual([])
   })
 
+  it('reads times, numbers and dates as it is told that the file writes them', async () => {
+    const fields = { amount: { type: 'Decimal' }, day: { type: 'Date' }, seen: { type: 'DateTime' } }
+    const { status } = await console_.api.admin('POST', '/schemas', { collectionName: 'bill', schema: { fields } })
+    expect(status).toBe(201)
+    const { page, wrong } = await console_.visit('/data/bill', { timezoneId: 'America/New_York' })
+    await open(page)
+    await choose(page, 'Amount;Day;Seen\n1.234,5;1.2.2026;01.02.2026 9:00\n')
+    const zone = page.getByLabel('Times without an offset')
+    expect(await zone.inputValue()).toBe('America/New_York')
+    await page.getByRole('button', { name: 'Try it' }).click()
+    await page.getByRole('row', { name: /amount: expected a number; day: expected/ }).waitFor()
+    await page.getByLabel('Numbers').selectOption('1234,5 or 1.234,5')
+    await page.getByRole('region', { name: 'Rows with errors' }).waitFor({ state: 'detached' })
+    await page.getByLabel('Dates').selectOption('31.01.2026')
+    await expectFits(page, 'import-notation')
+    await page.getByRole('button', { name: 'Try it' }).click()
+    await page.getByText('1 row can be imported: 1 new in bill.').waitFor()
+    await page.getByRole('button', { name: 'Import 1 row' }).click()
+    await page.getByRole('dialog', { name: '1 rows imported' }).waitFor()
+    const bills = async () => (await console_.api.admin('GET', '/items/bill?sort=seen')).body.data
+    const bill = { amount: '1234.5', day: '2026-02-01', seen: '2026-02-01T14:00:00.000Z' }
+    expect(await bills()).toMatchObject([bill])
+    await open(page)
+    await choose(page, 'Seen\n2026-03-01 09:00\n')
+    await zone.selectOption('UTC')
+    await page.getByRole('button', { name: 'Try it' }).click()
+    await page.getByRole('button', { name: 'Import 1 row' }).click()
+    await zone.waitFor({ state: 'detached' })
+    expect(await bills()).toMatchObject([bill, { seen: '2026-03-01T09:00:00.000Z' }])
+    await open(page)
+    await choose(page, 'Day\n2026-02-01\n')
+    await page.getByLabel('Dates').waitFor()
+    await zone.waitFor({ state: 'detached' })
+    await page.getByLabel('Numbers').waitFor({ state: 'detached' })
+    expect(wrong).toEqual([])
+  })
+
   it('says that the file has changed since it was chosen, and takes it again', async () => {
     const { page, wrong } = await console_.visit('/data/stock_item')
     const folder = await mkdtemp(join(tmpdir(), 'import-'))

@@ -76,17 +76,17 @@ describeWithBrowser('times in the console, in the zone of the browser', () => {
     expect(wrong).toEqual([])
   })
 
-  it('says that times of an imported file without an offset are UTC, where one is imported', async () => {
+  it('reads times of an imported file without an offset in its own zone, and says so where one is imported', async () => {
     const { page, wrong } = await console_.visit('/data/visit', { timezoneId: 'Europe/Berlin' })
     await page.getByText('2 rows').waitFor()
     await page.getByRole('button', { name: 'Import, export' }).click()
     await page.getByRole('menuitem', { name: /^Import/ }).click()
     const buffer = Buffer.from('name,at\nSummer,2026-07-01 09:00\n')
     await page.getByLabel('File').setInputFiles({ name: 'rows.csv', mimeType: 'text/csv', buffer })
-    const note = page.getByText('Times in at without an offset are read as UTC.')
-    await note.waitFor()
+    const zone = page.getByLabel('Times without an offset')
+    expect(await zone.inputValue()).toBe('Europe/Berlin')
     await page.getByLabel('Field for at').selectOption('')
-    await note.waitFor({ state: 'detached' })
+    await zone.waitFor({ state: 'detached' })
     expect(wrong).toEqual([])
   })
 

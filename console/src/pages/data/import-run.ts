@@ -7,6 +7,14 @@ export type RowsFile = {
   readonly format: 'csv' | 'json'
   readonly name: string
   readonly content: Blob
+  readonly notation: Notation
+}
+
+/** How the file writes times without an offset, numbers and dates: parameters of an import. */
+export type Notation = {
+  readonly timezone: string
+  readonly decimal: string
+  readonly dateFormat: string
 }
 
 export type BrokenRow = {
@@ -78,8 +86,9 @@ export async function wasWritten(file: RowsFile, id: string): Promise<boolean> {
 
 const pathOf = ({ collection, format }: RowsFile) => `/items/${encodeURIComponent(collection)}/import-${format}`
 
-function formOf({ format, name, content }: RowsFile): FormData {
+function formOf({ format, name, content, notation }: RowsFile): FormData {
   const form = new FormData()
+  for (const [parameter, value] of Object.entries(notation)) form.set(parameter, value)
   form.set(`${format}File`, content, name)
   return form
 }

@@ -10,6 +10,7 @@ import { Note, Problem } from '../../ui/states.tsx'
 import { Table } from '../../ui/table.tsx'
 import styles from './import.module.css'
 import { type Draft, encodingOf, encodings, readStart, renamed } from './import-file.ts'
+import { NotationChoices, usualNotation } from './import-notation.tsx'
 import {
   type BrokenRow,
   type Findings,
@@ -28,6 +29,7 @@ type Names = Readonly<Record<string, string>>
 /** Rows from a file: which column is which field, what the server would do with them, then all of them or none. */
 export function Import({ collection, onClose, onDone }: ImportProps) {
   const [names, setNames] = useState<Names>({})
+  const [notation, setNotation] = useState(usualNotation)
   const run = useRun(onDone, onClose)
   const targets = [
     ...collection.fields
@@ -46,6 +48,7 @@ export function Import({ collection, onClose, onDone }: ImportProps) {
     format: start!.format,
     name: file!.name,
     content: await renamed(start!, names),
+    notation,
   })
   const { work, findings } = run
   return (
@@ -115,6 +118,16 @@ export function Import({ collection, onClose, onDone }: ImportProps) {
               onChange={(next) => {
                 run.forget()
                 setNames(next)
+              }}
+            />
+          )}
+          {start !== undefined && (
+            <NotationChoices
+              {...{ collection, used, notation }}
+              isFixed={work !== undefined}
+              onChange={(next) => {
+                run.forget()
+                setNotation(next)
               }}
             />
           )}
@@ -238,9 +251,6 @@ function Mapping({ collection, start, names, targets, isFixed, onChange }: Mappi
   const missing = collection.fields.filter(
     ({ name, isRequired, isGenerated }) => isRequired && !isGenerated && !Object.values(names).includes(name),
   )
-  const times = collection.fields.flatMap(({ name, kind, element }) =>
-    (element ?? kind) === 'datetime' && Object.values(names).includes(name) ? [name] : [],
-  )
   return (
     <>
       <Table
@@ -265,12 +275,6 @@ function Mapping({ collection, start, names, targets, isFixed, onChange }: Mappi
           },
         ]}
       />
-      {times.length > 0 && (
-        <Note>
-          Times in {times.join(', ')} without an offset are read as UTC. In another zone write the offset, as in
-          2026-01-31T09:00+01:00.
-        </Note>
-      )}
       {missing.map(({ name }) => (
         <Note key={name} kind="warning">
           No column goes to {name}, which is required.
