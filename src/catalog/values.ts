@@ -257,6 +257,8 @@ export function readVector(raw: unknown, label: string): string {
 /** JSON text; null when a variable in it has no value, so that the test matches nothing. */
 function readJson(raw: unknown, label: string): string | null {
   if (hasUnresolved(raw)) return null
+  // Only extensions can give one.
+  if (typeof raw === 'bigint') return refuse(label, 'JSON')
   const text = JSON.stringify(raw ?? null)
   if (hasNul(text)) throw errors.badQuery(`${label}: ${nulRefused}`)
   return text

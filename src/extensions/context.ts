@@ -63,6 +63,7 @@ import {
 import { hasTemplate } from '../features/messaging/templates/templates.ts'
 import type { Workflows } from '../features/work/workflows/workflows.ts'
 import { Id, readAs, Text } from '../http/shapes.ts'
+import { requirePlainRow } from '../language/plain-json.ts'
 import { type Grant, systemAccess } from '../query/access.ts'
 import { guardOfEndpoint, repeatableOfEndpoint } from './endpoint-requests.ts'
 
@@ -347,18 +348,22 @@ class Items implements ItemsService {
   }
 
   async createOne(data: ItemRow) {
+    requirePlainRow(data, 'data')
     return (await this.#change({ action: 'create', payloads: [data] }))[0]!
   }
 
   async createMany(data: readonly ItemRow[]) {
+    for (const [index, row] of data.entries()) requirePlainRow(row, `data.${index}`)
     return this.#change({ action: 'create', payloads: data, asList: true })
   }
 
   async updateOne(id: ItemId, data: ItemRow) {
+    requirePlainRow(data, 'data')
     return (await this.#change({ action: 'update', changes: [{ id: String(id), payload: data }] }))[0]!
   }
 
   async updateMany(changes: readonly ({ id: ItemId } & ItemRow)[]) {
+    for (const [index, row] of changes.entries()) requirePlainRow(row, `changes.${index}`)
     return this.#change({ action: 'update', changes: updatesIn(this.#deps, this.#collection, changes) })
   }
 

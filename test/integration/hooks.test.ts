@@ -35,6 +35,7 @@ beforeAll(async () => {
       { isJunction: true },
     ],
     ['loop', { name: text }],
+    ['holder', { name: text, data: { type: 'JSON' } }],
     [
       'moment',
       { at: { type: 'DateTime' }, day: { type: 'Date' }, plain: { type: 'DateTime_NO_TZ' }, data: { type: 'JSON' } },
@@ -118,6 +119,55 @@ describe('before a change', () => {
     hook('moment', 'items.update', ({ data }) => void Object.assign(data, { at: new Date(Number.NaN) }))
     const [{ id }] = await rows('moment')
     expect((await api.admin('PATCH', `/items/moment/${id}`, {})).status).toBe(400)
+  })
+
+  it('a value that is no JSON is a fault of the hook, which the log names with the field', async () => {
+    class Money {
+      readonly amount = 1
+    }
+    const circle: Record<string, unknown> = {}
+    circle.again = { circle }
+    let value: unknown
+    hook('holder', 'items.create', ({ data }) => ({ data: { ...data, data: value } }))
+    hook('holder', 'items.update', ({ data }) => void Object.assign(data, { data: value }))
+    value = { fine: [1, null, undefined, { at: new Date(0) }, Object.create(null)] }
+    const { body } = await api.admin('POST', '/items/holder?fields=id,data', {})
+    expect(body.data.data).toEqual({ fine: [1, null, null, { at: '1970-01-01T00:00:00.000Z' }, {}] })
+    const position = await api.position()
+    for (const [wrong, place, what] of [
+      [new Map([['a', 1]]), 'data.data', 'Map'],
+      [{ list: [1, new Set([1])] }, 'data.data.list.1', 'Set'],
+      [{ f: () => 1 }, 'data.data.f', 'function'],
+      [[Symbol('s')], 'data.data.0', 'symbol'],
+      [{ price: new Money() }, 'data.data.price', 'Money'],
+      [{ big: 1n }, 'data.data.big', 'bigint'],
+      [circle, 'data.data.again.circle', 'circular'],
+    ] as const) {
+      value = wrong
+      for (const [method, path] of [
+        ['POST', '/items/holder'],
+        ['PATCH', `/items/holder/${body.data.id}`],
+      ] as const) {
+        const from = lines.length
+        expect((await api.admin(method, path, {})).status, `${method} ${what}`).toBe(500)
+        const failed = lines.slice(from).find((line) => line.msg === 'a hook failed')
+        expect(failed).toMatchObject({ hook: 'svc-hook-test', err: { message: expect.stringContaining(`${place} `) } })
+        expect(failed!.err!.message).toContain(what)
+      }
+    }
+    value = 1n
+    const { status, body: refused } = await api.admin('POST', '/items/holder', {})
+    expect([status, refused.error.details.errors]).toMatchObject([400, [{ field: 'data' }]])
+    value = undefined
+    const items = new extension.ItemsService('holder')
+    await expect(items.createOne({ data: new Map() })).rejects.toThrow('data.data is a Map')
+    await expect(items.createMany([{}, { data: circle }])).rejects.toThrow('data.1.data.again.circle is circular')
+    await expect(items.createOne(new Map() as never)).rejects.toThrow('data is a Map')
+    await expect(items.updateMany([{ id: body.data.id, data: [() => 1] }])).rejects.toThrow(
+      'changes.0.data.0 is a function',
+    )
+    await expect(items.updateOne(body.data.id, { data: { big: 1n } })).rejects.toThrow('data.data.big is a bigint')
+    expect(await api.log(position)).toEqual([])
   })
 
   it('validates and permits the result of a hook as if the caller had sent it', async () => {

@@ -2,6 +2,7 @@ import type { Logger } from 'pino'
 import { clientError, sqlState } from '../../../db/errors.ts'
 import { AppError } from '../../../errors.ts'
 import { STATUS_CODES } from '../../../language/node-http.ts'
+import { requirePlainRow } from '../../../language/plain-json.ts'
 
 /** The events of hooks: those with a bare name run before the operation, the others when it is durable. */
 const hookEvents = [
@@ -40,7 +41,7 @@ type Hooks = {
    * result only `data` and `query` count: a hook may change neither the target of an operation nor its actor.
    *
    * @throws {AppError} 400 with a hook's own message, or the status 400 to 499 that its error has. A fault, such as a
-   *   TypeError or an error of the database, passes unchanged.
+   *   TypeError or an error of the database, passes unchanged. It is a fault to leave `data` that is no JSON.
    */
   before<Context extends HookMembers>(event: HookEvent, context: Context): Promise<Context>
   /** Runs the hooks of an event one after the other. Their errors are logged and change nothing. */
@@ -81,8 +82,11 @@ export function openHooks(log: Logger): Hooks {
     before: async (event, context) => {
       let current = context
       for (const { hook, owner } of hooksOf(context.collection, event)) {
-        const returned = await refusing(log, owner, event, async () => hook(current))
-        current = { ...current, ...changesIn(returned) }
+        current = await refusing(log, owner, event, async () => {
+          const left = { ...current, ...changesIn(await hook(current)) }
+          requirePlainRow((left as { data?: unknown }).data, 'data')
+          return left
+        })
       }
       if (source?.has(context.collection, event) !== true) return current
       const followed = source
@@ -115,7 +119,12 @@ function knownEvent(event: string): HookEvent {
   return known
 }
 
-async function refusing(log: Logger, owner: string, event: HookEvent, run: () => Promise<unknown>): Promise<unknown> {
+async function refusing<Result>(
+  log: Logger,
+  owner: string,
+  event: HookEvent,
+  run: () => Promise<Result>,
+): Promise<Result> {
   try {
     return await run()
   } catch (error) {
