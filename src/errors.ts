@@ -101,6 +101,11 @@ export const errors = {
     new AppError(403, `You don't have permission to search field: ${path}`, { code: 'SEARCH_NOT_GRANTED' }),
   relationDenied: (action: Action, path: string) =>
     new AppError(403, `You don't have permission to ${action} relation: ${path}`),
+  /** A trigger of the operator's database has kept a row from being created, without a word of its own. */
+  notKept: () =>
+    new AppError(403, 'The database has not kept the item: a trigger of its table left it out', {
+      code: 'REFUSED_BY_DATABASE',
+    }),
   itemDenied: (action: Exclude<Action, 'create'>) => new AppError(403, refusals.item(action)),
   validation: (problems: readonly FieldProblem[]) =>
     new AppError(400, `Validation failed: ${problems.map((p) => `${p.field}: ${p.message}`).join('; ')}`, {

@@ -27,6 +27,7 @@ import { readPayload } from './payload.ts'
 import { type ChildSet, type Element, inTurn, openWrite, type Tree, type TreeParent } from './plan.ts'
 import { type Reference, referenceOf } from './references.ts'
 import {
+  allMade,
   type ChangedId,
   changedId,
   deleteStatement,
@@ -56,7 +57,7 @@ export async function createTrees(given: Run, trees: readonly Tree[]): Promise<s
     if (plain.length === 0) ids.push(await applyTree(run, tree))
     else {
       guardInserts(run, tree.context, plain)
-      const made = await runWrite(run, insertStatement(tree.context, plain), placeOf(plain))
+      const made = allMade(await runWrite(run, insertStatement(tree.context, plain), placeOf(plain)), plain.length)
       for (const [index, { id }] of made.entries()) noteTree(run, plain[index]!, id)
       for (const { id } of made) ids.push(id)
     }
@@ -177,7 +178,8 @@ async function writeRow(run: Run, tree: Tree, cells: readonly Cell[], ifMatch?: 
 }
 
 /** A row of a relation that is missing, or that the caller may not change, is a reference that leads nowhere. */
-function writtenId({ isPart, label }: Tree, rows: readonly ChangedId[]): string {
+function writtenId({ id, isPart, label }: Tree, rows: readonly ChangedId[]): string {
+  if (id === undefined) allMade(rows, 1)
   if (isPart && rows.length === 0)
     throw relationalError([{ field: label.slice(0, -1), message: unknownItem('update') }])
   return changedId('update', rows)
@@ -300,7 +302,7 @@ async function createRows(
     return { ...tree, cells }
   })
   guardInserts(run, context, rows)
-  const ids = await runWrite(run, insertStatement(context, rows), placeOf(rows, `${label}.`))
+  const ids = allMade(await runWrite(run, insertStatement(context, rows), placeOf(rows, `${label}.`)), rows.length)
   for (const [index, { id }] of ids.entries()) noteTree(run, trees[index]!, id)
 }
 
@@ -584,10 +586,8 @@ async function linkAll(
     rows.push({ ...row, cells, ends: new Map([[relation.name, place]]) })
   }
   guardInserts(run, context, rows)
-  const ids = await runWrite(run, insertStatement(context, rows), {
-    label: label.slice(0, -relation.name.length),
-    rows,
-  })
+  const place = { label: label.slice(0, -relation.name.length), rows }
+  const ids = allMade(await runWrite(run, insertStatement(context, rows), place), rows.length)
   for (const { id } of ids) noteWritten(run, { collection: through, action: 'create', id, previous: undefined })
 }
 

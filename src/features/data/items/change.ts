@@ -2,7 +2,7 @@ import type { Collection } from '../../../catalog/catalog.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
-import { rawQuery } from '../../../db/sql.ts'
+import { rawQuery, type Tx } from '../../../db/sql.ts'
 import { errors } from '../../../errors.ts'
 import { commit, commitRow, type Writes } from '../../../events/commit.ts'
 import { knowing, longNumber } from '../../../language/exact-json.ts'
@@ -29,6 +29,7 @@ import { deleteOf, insertOf, type KeptWrite, updateOf } from './kept-writes.ts'
 import { exactIds, exactPayload } from './long-numbers.ts'
 import { inTurn, learnNames, openWrite, planTree, type Tree } from './plan.ts'
 import {
+  allMade,
   type ChangedId,
   canonicalKey,
   changedId,
@@ -209,9 +210,10 @@ async function planCreate(
   if (asked !== undefined || trees.length > rowsPerStatement || !trees.every(isPlain))
     return { asked, apply: async (run) => outcomesOf(await createTrees(run, trees)) }
   guardInserts({ deps, requester }, context, trees)
+  const outcomes = (rows: readonly RowOutcome[]) => allMade(rows, trees.length)
   return trees.length === 1
-    ? { write: insertOf(context, trees[0]!), place: trees[0]!, fromLog: rowFromLog(context, 'create') }
-    : { write: insertStatement(context, trees), place: placeOf(trees) }
+    ? { write: insertOf(context, trees[0]!), place: trees[0]!, fromLog: rowFromLog(context, 'create'), outcomes }
+    : { write: insertStatement(context, trees), place: placeOf(trees), outcomes }
 }
 
 async function planUpdate(
@@ -318,19 +320,17 @@ async function execute(
   { write, place = {}, fromLog, outcomes }: OneStatement,
 ): Promise<readonly RowOutcome[]> {
   const { actor, scope } = requester
+  const told = (rows: readonly RowOutcome[]) => (outcomes === undefined ? rows : outcomes(rows as readonly never[]))
+  const writeIn = async (tx: Tx) => told(await runWrite<RowOutcome>({ deps, requester, tx }, write, place))
+  if (scope !== undefined) return writeIn(scope.tx)
+  if (fromLog === undefined) return commit(deps, actor, async (tx) => ({ result: await writeIn(tx) }))
   let rows: readonly RowOutcome[]
-  if (scope !== undefined) rows = await runWrite<RowOutcome>({ deps, requester, tx: scope.tx }, write, place)
-  else if (fromLog === undefined)
-    rows = await commit(deps, actor, async (tx) => ({
-      result: await runWrite<RowOutcome>({ deps, requester, tx }, write, place),
-    }))
-  else
-    try {
-      rows = await commitRow<RowOutcome>(deps, actor, { ...write, sending: 'prepared' }, fromLog)
-    } catch (error) {
-      throw placed(error, place, deps, requester.access)
-    }
-  return outcomes === undefined ? rows : outcomes(rows as readonly never[])
+  try {
+    rows = await commitRow<RowOutcome>(deps, actor, { ...write, sending: 'prepared' }, fromLog)
+  } catch (error) {
+    throw placed(error, place, deps, requester.access)
+  }
+  return told(rows)
 }
 
 const attempts = 5

@@ -88,6 +88,12 @@ export function changedId(action: 'update' | 'delete', rows: readonly ChangedId[
   return row.id
 }
 
+/** What an insert returned. 403 where a trigger of the database has left out a row: all of the transaction must end then. */
+export function allMade<Row>(rows: readonly Row[], wanted: number): readonly Row[] {
+  if (rows.length < wanted) throw errors.notKept()
+  return rows
+}
+
 /** 412 for an item that has none of the versions that the caller named. */
 export const anotherVersion = (): AppError =>
   new AppError(412, 'The item has changed since it was read', { code: 'PRECONDITION_FAILED' })
