@@ -235,9 +235,18 @@ function additionsSql(pair: Pair): string[] {
 }
 
 function newForeignKeysSql({ old, collection }: Pair): string[] {
-  return foreignKeysOf(collection)
-    .filter((relation) => !hasForeignKey(old, relation))
-    .map((relation) => addForeignKeySql(collection, relation))
+  const all = foreignKeysOf(collection)
+  const added = all.filter((relation) => !hasForeignKey(old, relation))
+  const isOwn = ({ target }: Relation) => target === collection.name
+  // Those that delete rows of this table stay the last ones.
+  const isEmptying = added.some((relation) => isOwn(relation) && !isCascading(relation))
+  const again = isEmptying
+    ? all.filter((relation) => isOwn(relation) && isCascading(relation) && !added.includes(relation))
+    : []
+  return [
+    ...again.map((relation) => dropForeignKeySql(collection, relation)),
+    ...[...added, ...again].map((relation) => addForeignKeySql(collection, relation)),
+  ]
 }
 
 function changedTriggersSql({ old, collection }: Pair, before: Catalog, after: Catalog): string[] {
@@ -270,11 +279,18 @@ function foreignKeyIndexes(collection: Collection): Index[] {
     .map(({ name }) => plainIndex(shortened(`${collection.name}_${name}_fk`), [name], false))
 }
 
-/** One relation per constrained column: two aliases of one column share its constraint. */
+/**
+ * One relation per constrained column: two aliases of one column share its constraint. Those that delete rows come last: PostgreSQL
+ * acts on the constraints of a table in the order in which they were made, and of a row that refers twice to its own table, its update
+ * has to be logged before its deletion.
+ */
 function foreignKeysOf(collection: Collection): Relation[] {
   const constrained = [...collection.relations.values()].filter(({ constraint }) => constraint)
-  return [...new Map(constrained.map((relation) => [relation.foreignKey, relation])).values()]
+  const all = [...new Map(constrained.map((relation) => [relation.foreignKey, relation])).values()]
+  return [...all.filter((relation) => !isCascading(relation)), ...all.filter(isCascading)]
 }
+
+const isCascading = ({ onDelete }: Relation): boolean => onDelete === 'CASCADE'
 
 function hasForeignKey(collection: Collection, relation: Relation): boolean {
   return foreignKeysOf(collection).some((other) => isDeepStrictEqual(constraintShape(other), constraintShape(relation)))
