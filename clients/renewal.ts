@@ -1,6 +1,12 @@
 /** A timer waits no longer: those of a machine that sleeps stand still. Milliseconds. */
 const longestWaitMs = 60_000
 
+/**
+ * After an attempt that has failed: so soon that one whose answer was lost is repeated while the server still answers it.
+ * Milliseconds.
+ */
+const longestPauseMs = 20_000
+
 /** A credential is renewed when a quarter of its life is left. */
 export const renewAt = 0.75
 
@@ -66,4 +72,4 @@ function firstDue(life: Life, now: number): number {
 
 /** After an attempt that has failed. */
 const pauseOf = ({ begins, ends }: Life): number =>
-  Math.min(longestWaitMs, (ends - begins) / 20) * (0.75 + Math.random() / 2)
+  Math.min(longestPauseMs, (ends - begins) / 20) * (0.75 + Math.random() / 2)

@@ -41,6 +41,8 @@ export async function buildServer(
   app.decorateRequest('caller', null as never)
   app.decorateRequest('credentialFault', undefined)
   app.decorateRequest('sessionCookie', 'none')
+  app.decorateRequest('sessionToken', undefined)
+  app.decorateRequest('renewed', undefined)
   app.decorateRequest('logId', '')
   app.decorateRequest('agent', undefined)
   app.decorateRequest('cause', undefined)

@@ -26,6 +26,10 @@ declare module 'fastify' {
     credentialFault: CredentialFault | undefined
     /** The state of its session cookie: `live` makes the caller, `dead` does not. `none` also if the header decides. */
     sessionCookie: 'none' | 'live' | 'dead'
+    /** The secret of the session that its token names, where a route `takesRepetitions`. */
+    sessionToken: string | undefined
+    /** What has replaced that session: the request repeats the one that did it. Then its caller is that of the new session. */
+    renewed: { readonly sessionToken: string; readonly userRoleId: string | null } | undefined
     /** The log's own id of it: `id`, unless the client chose that. */
     logId: string
     /** The program that acts for the user, where it names itself. */
@@ -49,6 +53,8 @@ declare module 'fastify' {
     ownAuthorization?: boolean
     /** Callers whose Authorization header opens nothing are the public role, and `credentialFault` says why: the route decides. */
     toleratesFaults?: boolean
+    /** A renewal of the session: it may come again with the token that it has ended, for a short time. */
+    takesRepetitions?: boolean
     /** Throws where nobody may call the route, before it matters who calls. */
     precondition?: () => void
     /** The body is read as it comes, and may come for as long as it moves. */

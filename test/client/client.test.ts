@@ -119,6 +119,37 @@ describe('sign-in', () => {
     expect(await client.auth.me()).toMatchObject({ user: { email: administrator.email } })
   })
 
+  it('outlives a renewal whose answer is lost', async () => {
+    const kept = new Map<string, string>()
+    const store = {
+      getItem: (name: string) => kept.get(name) ?? null,
+      setItem: (name: string, value: string) => void kept.set(name, value),
+      removeItem: (name: string) => void kept.delete(name),
+    }
+    const renewals: number[] = []
+    const client = clientOf({
+      auth: { store },
+      fetch: async (input, init) => {
+        const response = await fetch(input, init)
+        if (!String(input).endsWith('/auth/refresh')) return response
+        renewals.push(response.status)
+        if (renewals.length === 1) throw new TypeError('terminated')
+        return response
+      },
+    })
+    const told: string[] = []
+    client.auth.onChange((state) => told.push(state))
+    await client.auth.login(administrator)
+    const [[name, token]] = [...kept] as [[string, string]]
+    // As if it had come six of its seven days ago.
+    kept.set(`${name}:received`, `${Date.now() - 6 * 86_400_000} ${token.slice(-16)}`)
+    expect(await client.auth.me()).toMatchObject({ user: { email: administrator.email } })
+    expect(renewals).toEqual([200, 200])
+    expect(kept.get(name)).not.toBe(token)
+    expect(told).toEqual(['signed in'])
+    await expect(api.as(token)('POST', '/auth/refresh')).resolves.toMatchObject({ status: 401 })
+  })
+
   it('outlives a renewal while a request is on its way', async () => {
     const kept = new Map<string, string>()
     const store = {

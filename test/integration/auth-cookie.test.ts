@@ -80,7 +80,14 @@ describe('cookie mode', () => {
     const answer = await api.anonymous('POST', '/auth/refresh', { authMode: 'cookie' }, { cookie, origin })
     expect(answer.body).toEqual({ message: 'Authentication successful', authMode: 'cookie', expiresIn: 604_800 })
     expect(await check(cookie)).toBe(401)
+    const again = await api.anonymous('POST', '/auth/refresh', { authMode: 'jwt' }, { cookie, origin })
+    expect(again).toMatchObject({ status: 200, body: answer.body })
+    const foreign = await api.anonymous('POST', '/auth/refresh', {}, { cookie, origin: 'https://evil.test' })
+    expect([foreign.status, foreign.body.code]).toEqual([403, 'CROSS_SITE_REQUEST'])
+    expect(await check(cookieOf(again.headers['set-cookie']))).toBe(200)
     expect(await check(cookieOf(answer.headers['set-cookie']))).toBe(200)
+    const late = await api.anonymous('POST', '/auth/refresh', { authMode: 'cookie' }, { cookie, origin })
+    expect([late.status, late.headers['set-cookie']]).toEqual([401, dropped()])
   })
 
   it('is cleared by logout, and worth nothing after it', async () => {

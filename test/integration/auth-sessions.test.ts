@@ -294,15 +294,65 @@ describe('POST /auth/refresh', () => {
     expect((await other.as(body.token)('GET', '/auth/check')).status).toBe(401)
   })
 
-  it('lets exactly one of 50 at the same time through', async () => {
+  const ended = { status: 401, body: { message: 'Invalid or expired token', code: 'SESSION_ENDED' } }
+  const secretOf = (token: string) => (jwt.decode(token) as { sessionToken: string }).sessionToken
+
+  it('answers the same request again with a token of the same session, until that is used, and no other request', async () => {
+    const { id, token } = await api.user()
+    const before = await api.position()
+    const first = await api.as(token)('POST', '/auth/refresh')
+    expect(first.status).toBe(200)
+    const sessions = await sessionsOf(id)
+    expect(sessions).toHaveLength(1)
+    for (const process of [api, other, api]) {
+      const again = await process.as(token)('POST', '/auth/refresh', { authMode: 'jwt' })
+      expect(again).toMatchObject({ status: 200, body: { authMode: 'jwt', expiresIn: 604_800 } })
+      expect(secretOf(again.body.token)).toBe(secretOf(first.body.token))
+      for (const path of ['/auth/check', '/items/svc_User', '/auth/sessions'])
+        expect((await process.as(token)('GET', path)).status).toBe(401)
+    }
+    expect(await sessionsOf(id)).toEqual(sessions)
+    expect(await facts(before)).toEqual([{ entityId: id, action: 'refresh', userId: id }])
+    expect((await other.as(first.body.token)('GET', '/auth/check')).status).toBe(200)
+    for (const process of [api, other]) expect(await process.as(token)('POST', '/auth/refresh')).toMatchObject(ended)
+    expect((await api.as(first.body.token)('GET', '/auth/check')).status).toBe(200)
+    expect(await facts(before)).toHaveLength(1)
+  })
+
+  it.each([
+    [
+      'a minute',
+      `update "svc_Sessions" set "createdAt" = "createdAt" - interval '61 s', "lastUsedAt" = "lastUsedAt" - interval '61 s'`,
+    ],
+    ['the end of the new session', 'delete from "svc_Sessions"'],
+    ['its expiry', 'update "svc_Sessions" set "expiresAt" = now()'],
+  ])('refuses the former token after %s', async (_what, change) => {
+    const { id, token } = await api.user()
+    expect((await api.as(token)('POST', '/auth/refresh')).status).toBe(200)
+    await api.sql(`${change} where "user_Id" = $1`, [id])
+    const before = await api.position()
+    expect(await api.as(token)('POST', '/auth/refresh')).toMatchObject(ended)
+    expect(await facts(before)).toEqual([])
+  })
+
+  it('refuses the former token of a user who is suspended, and the one before it', async () => {
+    const { id, token } = await api.user()
+    const second = (await api.as(token)('POST', '/auth/refresh')).body.token
+    const third = await api.as(second)('POST', '/auth/refresh')
+    expect(third.status).toBe(200)
+    expect(await api.as(token)('POST', '/auth/refresh')).toMatchObject(ended)
+    expect(secretOf((await api.as(second)('POST', '/auth/refresh')).body.token)).toBe(secretOf(third.body.token))
+    await api.sql(`update "svc_User" set status = 'suspended' where id = $1`, [id])
+    expect(await api.as(second)('POST', '/auth/refresh')).toMatchObject(ended)
+  })
+
+  it('opens one session for 50 requests at the same time', async () => {
     const { id, token } = await api.user()
     const before = await api.position()
     const calls = Array.from({ length: 50 }, (_, i) => (i % 2 === 0 ? api : other).as(token)('POST', '/auth/refresh'))
     const answers = await Promise.all(calls)
-    expect(answers.filter(({ status }) => status === 200)).toHaveLength(1)
-    expect(
-      answers.filter(({ status, body }) => status === 401 && body.message === 'Invalid or expired token'),
-    ).toHaveLength(49)
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(50)
+    expect(new Set(answers.map(({ body }) => secretOf(body.token))).size).toBe(1)
     expect(await sessionsOf(id)).toHaveLength(1)
     expect(await facts(before)).toEqual([{ entityId: id, action: 'refresh', userId: id }])
     const { token: next } = answers.find(({ status }) => status === 200)!.body

@@ -15,6 +15,7 @@ import {
   decideRegisteredRole,
   endingOf,
   mayBeMailedAgain,
+  mayRepeat,
   sessionRefusal,
   signInRefusal,
 } from '../../src/features/accounts/auth/decisions.ts'
@@ -279,10 +280,22 @@ describe('another password', () => {
 describe('another token for a session', () => {
   const over = { status: 401, message: 'Invalid or expired token' }
 
-  it('goes to one of simultaneous calls', () => {
+  const renewed = { sessionToken: 't', userId: 'u1', userRoleId: 'ur', isUnused: true, ageMs: 59_999 }
+
+  it('opens one session, whose token simultaneous calls get too', () => {
     const events = [{ type: 'auth.refresh', data: { userId: 'u1' } }]
-    expect(decideRefresh('u1', { userRoleId: 'ur' })).toEqual({ replaced: { userRoleId: 'ur' }, events })
-    expect(refusalOf(() => decideRefresh('u1', undefined))).toEqual(over)
+    expect(decideRefresh('u1', { userRoleId: 'ur' }, undefined)).toEqual({ session: { userRoleId: 'ur' }, events })
+    expect(decideRefresh('u1', undefined, renewed)).toEqual({ session: renewed, events: [] })
+    expect(refusalOf(() => decideRefresh('u1', undefined, undefined))).toEqual(over)
+    expect(refusalOf(() => decideRefresh('u1', undefined, { ...renewed, isUnused: false }))).toEqual(over)
+  })
+
+  it('is given again for a minute to the user whose it is, until somebody uses it', () => {
+    expect(mayRepeat('u1', renewed)).toBe(true)
+    expect(mayRepeat('u1', undefined)).toBe(false)
+    expect(mayRepeat('u2', renewed)).toBe(false)
+    expect(mayRepeat('u1', { ...renewed, isUnused: false })).toBe(false)
+    expect(mayRepeat('u1', { ...renewed, ageMs: 60_000 })).toBe(false)
   })
 
   it('at another tenant counts to the limit of its type only where that was asked for', () => {

@@ -51,7 +51,8 @@ const userRoleId = sql`(
 
 /**
  * Ends a live session and opens its successor, in one statement: of any number at the same time exactly one gets
- * through. Undefined when the session has ended already. Locks the user like `insertSession`.
+ * through. Undefined when the session has ended already. Locks the user like `insertSession`. The successor counts as unused as
+ * long as it was last used when it began.
  */
 export async function replaceSession(
   tx: Tx,
@@ -66,8 +67,8 @@ export async function replaceSession(
     ended as (
       delete from "svc_Sessions" s using owner
       where s.id = ${sessionId} and s."user_Id" = owner.id and s."expiresAt" > now() returning s.*)
-    insert into "svc_Sessions" as s (token, "user_Id", "role_Id", "tenant_Id", "expiresAt", "ipAddress", "userAgent", type)
-    select ${next.tokenHash}, "user_Id", ${roleId}::uuid, "tenant_Id", now() + make_interval(secs => ${next.seconds}),
+    insert into "svc_Sessions" as s (token, "user_Id", "role_Id", "tenant_Id", "createdAt", "lastUsedAt", "expiresAt", "ipAddress", "userAgent", type)
+    select ${next.tokenHash}, "user_Id", ${roleId}::uuid, "tenant_Id", now(), now(), now() + make_interval(secs => ${next.seconds}),
            ${next.ip}, ${next.userAgent}, type
     from ended
     returning s.id, ${userRoleId}`)
@@ -160,6 +161,16 @@ export async function extendSession(deps: UnloggedWrites, sessionId: string, sec
     `update "svc_Sessions" set "expiresAt" = now() + make_interval(secs => $2), "updatedAt" = now()
      where id = $1 and "expiresAt" > now() and "updatedAt" < now() - interval '1 day'`,
     [sessionId, seconds],
+  )
+}
+
+/** Notes that a session which has replaced another one was used for the first time. */
+export async function beginUse(deps: UnloggedWrites, sessionId: string): Promise<void> {
+  await run(
+    deps,
+    `update "svc_Sessions" set "lastUsedAt" = greatest(now(), "createdAt" + interval '1 millisecond')
+     where id = $1 and "lastUsedAt" = "createdAt"`,
+    [sessionId],
   )
 }
 

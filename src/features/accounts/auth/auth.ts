@@ -27,7 +27,7 @@ import { issuerOf, type ResourceName } from '../../../config/issuer.ts'
 import type { Clock } from '../../../db/clock.ts'
 import { withoutWaiting } from '../../../db/pools.ts'
 import type { UnloggedWrites } from '../../../db/sql.ts'
-import { extendSession, touchApiKey, touchSession } from '../../../db/unlogged/sessions.ts'
+import { beginUse, extendSession, touchApiKey, touchSession } from '../../../db/unlogged/sessions.ts'
 import { AppError, type CredentialFault } from '../../../errors.ts'
 import { commit } from '../../../events/commit.ts'
 import { actorOf } from '../../../http/http.ts'
@@ -40,6 +40,7 @@ import { cookieNamesOf, dropSessionCookie, refuseForgedWrite, tokenOfCookies } f
 import { type AuthWrites, afterwards } from './capabilities.ts'
 import { decidePassword } from './decisions.ts'
 import { findAccount } from './queries.ts'
+import { repeatedRenewal } from './renewals.ts'
 import type { Session, Sessions } from './session-store.ts'
 import { emailOf } from './shapes.ts'
 import { checkLocal, membershipOf } from './sign-in.ts'
@@ -128,6 +129,11 @@ export function resolveCaller(
   request: FastifyRequest,
   reply: FastifyReply,
 ): Caller | CredentialFault | Promise<Caller | CredentialFault> {
+  if (request.routeOptions.config?.takesRepetitions) return callerOfRenewal(deps, request, reply)
+  return callerOfCredentials(deps, request, reply)
+}
+
+function callerOfCredentials(deps: AuthWrites, request: FastifyRequest, reply: FastifyReply): PendingCaller {
   const { authorization = '', cookie } = request.headers
   const {
     ignoresSession = false,
@@ -148,6 +154,24 @@ export function resolveCaller(
   const visit = { deps, request, reply, ignoresSession }
   const session = liveSession(deps, token)
   return session instanceof Promise ? session.then((found) => byCookie(visit, found)) : byCookie(visit, session)
+}
+
+/** As of any other request; where its session has been replaced, and that may be repeated, the caller of the new one. */
+async function callerOfRenewal(deps: AuthWrites, request: FastifyRequest, reply: FastifyReply): Promise<CallerResult> {
+  const { authorization = '', cookie } = request.headers
+  const isByCookie = authorization === ''
+  const token = isByCookie ? tokenOfCookies(cookieNamesOf(deps), cookie) : bearerOf(authorization)
+  const claims = token === undefined ? undefined : verifyToken(deps.config, token, deps.clock())
+  request.sessionToken = claims?.sessionToken
+  const hasEnded = claims !== undefined && (await liveSession(deps, token!)) === 'SESSION_ENDED'
+  const repeated = hasEnded ? await repeatedRenewal(deps, claims) : undefined
+  if (repeated === undefined) return callerOfCredentials(deps, request, reply)
+  request.renewed = repeated.renewed
+  const caller = callerOf(deps, repeated.session)
+  if (!isByCookie) return caller
+  request.sessionCookie = 'live'
+  refuseForgedWrite(deps.config, request)
+  return withCookie(caller)
 }
 
 type PendingCaller = CallerResult | Promise<CallerResult>
@@ -222,6 +246,7 @@ function admitted(deps: AuthWrites, session: LiveSession): CallerResult | Promis
   if (typeof session === 'string') return session
   if (session.idle) afterwards(deps, 'noting the use of a session', () => touchSession(deps, session))
   const caller = callerOf(deps, session)
+  if (session.isUnused) return noteFirstUse(deps, session).then(() => caller)
   return session.extendable ? extend(deps, session).then(() => caller) : caller
 }
 
@@ -269,6 +294,7 @@ export async function callerOfToken(deps: AuthWrites, token: string): Promise<Fo
   if (readsLikeApiKey(token)) return (await callerOfKey(deps, token)) ?? 'INVALID_API_KEY'
   const session = await liveSession(deps, token)
   if (typeof session === 'string') return session
+  if (session.isUnused) await noteFirstUse(deps, session)
   const claims = verifyToken(deps.config, token, deps.clock())
   if (claims === undefined) return 'INVALID_TOKEN'
   const endsInMs = Math.min(session.endsAt - performance.now(), claims.expiresAt.getTime() - deps.clock().getTime())
@@ -334,6 +360,15 @@ function remembered(key: object, make: () => Caller): Caller {
   const caller = callers.get(key) ?? make()
   callers.set(key, caller)
   return caller
+}
+
+/** Before anything is answered: from then on the renewal that made the session cannot be repeated. A failure is as below. */
+async function noteFirstUse(deps: UnloggedWrites & Logs, { id }: Session): Promise<void> {
+  try {
+    await beginUse(deps, id)
+  } catch (error) {
+    deps.log.warn({ err: error }, 'the first use of a session could not be noted')
+  }
 }
 
 /** Failing to extend is no reason to refuse: the session is live, and the next request tries again. */

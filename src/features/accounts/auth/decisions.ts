@@ -180,15 +180,38 @@ export function sessionRefusal(limit: number, type: 'web' | 'mobile', live: numb
   return new AppError(403, `Maximum ${type} session limit (${limit}) reached. Please logout from another device.`)
 }
 
+/** A session that has replaced another one. */
+export type RenewedSession = {
+  readonly sessionToken: string
+  readonly userId: string
+  readonly userRoleId: string | null
+  /** Nobody has come with its token yet. */
+  readonly isUnused: boolean
+  readonly ageMs: number
+}
+
+/** How long the answer to a renewal may be asked for again. Milliseconds. */
+const repeatableMs = 60_000
+
 /**
- * The events of a session that gets another token.
- *
- * @throws {AppError} 401 where it was `replaced` by nothing: of simultaneous calls one has found it
+ * Whether somebody whose session was replaced may have the token of the new one, although the former token has ended: its
+ * answer may have been lost, as long as nobody has used it, and not for long.
  */
-export function decideRefresh<Replaced>(userId: string, replaced: Replaced | undefined) {
-  if (replaced === undefined) throw sessionOver()
+export function mayRepeat(userId: string, renewed: RenewedSession | undefined): renewed is RenewedSession {
+  return renewed?.userId === userId && renewed.isUnused && renewed.ageMs < repeatableMs
+}
+
+/**
+ * The session whose token answers a renewal, and the events: the one that it has `opened`, else that of another call at the
+ * same time.
+ *
+ * @throws {AppError} 401 where there is neither
+ */
+export function decideRefresh<Opened>(userId: string, opened: Opened | undefined, renewed: RenewedSession | undefined) {
   const events: DomainEvent[] = [{ type: 'auth.refresh', data: { userId } }]
-  return { replaced, events }
+  if (opened !== undefined) return { session: opened, events }
+  if (mayRepeat(userId, renewed)) return { session: renewed, events: [] }
+  throw sessionOver()
 }
 
 /**

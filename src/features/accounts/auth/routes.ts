@@ -277,14 +277,18 @@ const checkRoute = authRoute({
   tag: 'Sessions',
   response: { 200: CheckShape },
 })
-const refreshRoute = authRoute({
-  summary: 'Renew the token',
-  scope: 'none',
-  description: 'The one that was sent ends.',
-  tag: 'Sessions',
-  body: AuthModeBody,
-  response: { 200: RefreshedShape },
-})
+const refreshRoute = authRoute(
+  {
+    summary: 'Renew the token',
+    scope: 'none',
+    description:
+      'The one that was sent ends. Where the answer is lost, the same request within a minute gets a token of the same new session, as long as nobody has used it.',
+    tag: 'Sessions',
+    body: AuthModeBody,
+    response: { 200: RefreshedShape },
+  },
+  { config: { takesRepetitions: true } },
+)
 const sessionsRoute = authRoute({
   summary: 'List your sessions',
   tag: 'Sessions',

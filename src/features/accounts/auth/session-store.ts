@@ -21,6 +21,8 @@ export type Session = Principal & {
   readonly type: SessionType
   /** Its row was last touched more than a day ago: time to extend it. */
   readonly extendable: boolean
+  /** It has replaced another one, and nobody has used it yet. */
+  readonly isUnused: boolean
   /** Not noted as used for five minutes. */
   readonly idle: boolean
   /** The name of the program that it was opened for; null where users have signed in themselves. */
@@ -185,11 +187,11 @@ async function readEntry(options: SessionStoreOptions, sessionToken: string): Pr
   const startedAt = performance.now()
   const row = await readSession(db, catalog.current(), hashSecret(sessionToken))
   if (row === undefined) return undefined
-  const { remainingMs, id, type, client, extendable, idle, ...found } = row
+  const { remainingMs, id, type, client, extendable, isUnused, idle, ...found } = row
   const endsAt = startedAt + remainingMs
   const principal = await principalOf(db, access.current(), config.tenancy.enabled, found, log)
   const preview = row.preview === null ? undefined : { of: await previewOf(options, row.preview, principal) }
-  const session = { ...principal, id, type, client, extendable, idle, endsAt, preview }
+  const session = { ...principal, id, type, client, extendable, isUnused, idle, endsAt, preview }
   const follows = [session, preview?.of].some((one) => one && relatedPathsOf(one.rules, one.role.id).length > 0)
   const fresh = follows ? relatedFreshForMs : freshForMs
   return { session, staleAt: Math.min(startedAt + fresh, session.endsAt) }
@@ -222,6 +224,7 @@ type SessionRow = PrincipalRow & {
   type: SessionType
   client: string | null
   extendable: boolean
+  isUnused: boolean
   idle: boolean
   remainingMs: number
   preview: PreviewRow | null
@@ -288,6 +291,7 @@ const sessionSql = oncePer(
     select s.id, s.type, s."user_Id" as "userId", s."tenant_Id" as "tenantId", ${principalSql(catalog)},
       g."clientName" as client,
       g.id is null and s."updatedAt" < now() - interval '1 day' as extendable,
+      s."lastUsedAt" is not distinct from s."createdAt" as "isUnused",
       coalesce(s."lastUsedAt", s."createdAt") < now() - interval '5 minutes' as idle,
       (extract(epoch from s."expiresAt" - now()) * 1000)::float8 as "remainingMs",
       (select json_build_object('userId', p."user_Id", 'roleId', p."role_Id", 'tenantId', p."tenant_Id")

@@ -31,12 +31,14 @@ import {
   decideMove,
   decideRefresh,
   endingOf,
+  type RenewedSession,
   sessionLimit,
   sessionOver,
   sessionRefusal,
   unknownUser,
 } from './decisions.ts'
 import { countSessionsOf, liveSessionsOf, lockSessionsOf, readOwnRow, userExists } from './queries.ts'
+import { findSuccessor, successorsOf } from './renewals.ts'
 import type { SessionType } from './session-store.ts'
 
 /**
@@ -67,17 +69,32 @@ async function openUnlimited(
   return signToken(deps.config, { ...claims, sessionToken }, deps.clock())
 }
 
-/** Replaces the caller's session by a new one and gives its token; 401 for all but one of simultaneous calls. */
+/**
+ * Replaces the caller's session by a new one and gives its token. Simultaneous calls get tokens of one new session, and so do
+ * those that ask again for an answer which may have been lost.
+ */
 export async function refreshSession(deps: Writes & Clock, request: FastifyRequest): Promise<string> {
-  const { sessionId, userId, role, tenantId } = signedIn(request.caller)
-  const sessionToken = newSecret()
-  const { userRoleId } = await commit(deps, actorOf(request), async (tx) => {
-    const replaced = await replaceSession(tx, sessionId, role.id, originOf(deps, request, sessionToken))
-    const { replaced: result, events } = decideRefresh(userId, replaced)
-    return { result, events }
-  })
+  const { userId, role, tenantId } = signedIn(request.caller)
+  const { userRoleId, sessionToken } = request.renewed ?? (await replaceOwn(deps, request))
   const claims = { userId, roleId: role.id, tenantId, userRoleId: userRoleId ?? undefined, sessionToken }
   return signToken(deps.config, claims, deps.clock())
+}
+
+function replaceOwn(
+  deps: Writes,
+  request: FastifyRequest,
+): Promise<Pick<RenewedSession, 'sessionToken' | 'userRoleId'>> {
+  const { sessionId, userId, role } = signedIn(request.caller)
+  const { config } = deps
+  const former = request.sessionToken
+  const sessionToken = former === undefined ? newSecret() : successorsOf(config, former)[0]
+  return commit(deps, actorOf(request), async (tx) => {
+    const opened = await replaceSession(tx, sessionId, role.id, originOf(deps, request, sessionToken))
+    const isLate = opened === undefined && former !== undefined
+    const other = isLate ? await findSuccessor(tx, config, former) : undefined
+    const { session: result, events } = decideRefresh(userId, opened && { ...opened, sessionToken }, other)
+    return { result, events }
+  })
 }
 
 /**
