@@ -122,6 +122,9 @@ describe('loading', () => {
           fault: () => Object.assign(new Error('a secret'), { status: 500 }),
           odd: () => Object.assign(new Error('a secret'), { status: 'no' }),
           text: () => 'a secret',
+          field: () => ({ status: 422, code: 'INVALID', details: { errors: [{ field: 'x', message: 'Too dear', at: new Date(0) }] } }),
+          circular: () => { const details = {}; details.self = details; return { status: 422, details } },
+          long: () => ({ status: 422, details: 'x'.repeat(20_000) }),
         }
         export default { id: 'x', handler: (app, { ItemsService }) => {
           app.addHook('onSend', async (request, reply) => { reply.header('x-own', '1') })
@@ -188,6 +191,15 @@ describe('loading', () => {
       for (const fault of ['plain', 'fault', 'odd'])
         expect(await refused(`${way}/${fault}`)).toEqual([500, 'Internal server error', 'INTERNAL_SERVER_ERROR'])
     }
+    const detailsOf = async (kind: string) => {
+      const { statusCode, body } = await call('GET', `/x/refuses/${kind}`)
+      return [statusCode, JSON.parse(body).error.details]
+    }
+    const errors = [{ field: 'x', message: 'Too dear', at: '1970-01-01T00:00:00.000Z' }]
+    expect(await detailsOf('field')).toEqual([422, { errors }])
+    expect(await detailsOf('circular')).toEqual([422, 'The details of this refusal are not JSON'])
+    expect(await detailsOf('long')).toEqual([422, 'The details of this refusal are longer than 20000 characters'])
+    expect(await detailsOf('error')).toEqual([403, null])
   })
 
   const endpoint = (id: string) => `export default { id: '${id}', handler(app) { app.get('/', () => 1) } }`

@@ -203,6 +203,7 @@ describe('before a change', () => {
       if (data.name === 'object') throw { status: 403, message: 'Not yours', code: 'NOT_YOURS' }
       if (data.name === 'statusCode') throw Object.assign(new TypeError('Too many'), { statusCode: 429 })
       if (data.name === 'bare') throw { status: 403 }
+      if (data.name === 'field') throw { status: 422, details: { errors: [{ field: 'name', message: 'Not this' }] } }
       if (data.name === 'broken') data.name.missing.member = 1
       if (data.name === 'sql') await own.query('select * from "no such table"')
       if (data.name !== 'good') throw new Error('Not this name')
@@ -220,6 +221,9 @@ describe('before a change', () => {
       ['bare', 403, 'Forbidden', 'HOOK_REFUSED'],
     ] as const)
       expect(await attempt(name)).toMatchObject({ status, body: { error: { message, code } } })
+    expect((await attempt('field')).body.error).toMatchObject({
+      ...{ statusCode: 422, code: 'HOOK_REFUSED', details: { errors: [{ field: 'name', message: 'Not this' }] } },
+    })
     for (const fault of ['broken', 'sql']) {
       const { status, text } = await attempt(fault)
       expect(status).toBe(500)

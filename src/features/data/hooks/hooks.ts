@@ -173,17 +173,45 @@ function changesIn(returned: unknown): { data?: unknown; query?: unknown } {
 
 /**
  * The refusal that an extension states by throwing an error or a plain object with a `status` (or `statusCode`) from
- * 400 to 499; it has the `message` and, if given, the `code` of the thrown value. Undefined for any other thrown value.
- * One rule for hooks, endpoints and the handlers of messages.
+ * 400 to 499; it has the `message` and, if given, the `code` and the `details` of the thrown value. Undefined for any other
+ * thrown value. One rule for hooks, endpoints and the handlers of messages.
  */
 export function statedRefusal(thrown: unknown, code?: string): AppError | undefined {
   if (thrown instanceof AppError) return thrown
   if (thrown === null || typeof thrown !== 'object') return undefined
-  const stated = thrown as { status?: unknown; statusCode?: unknown; message?: unknown; code?: unknown }
+  const stated = thrown as {
+    status?: unknown
+    statusCode?: unknown
+    message?: unknown
+    code?: unknown
+    details?: unknown
+  }
   const status = stated.status ?? stated.statusCode
   if (typeof status !== 'number' || !Number.isInteger(status) || status < 400 || status > 499) return undefined
   const hasWords = typeof stated.message === 'string' && stated.message !== ''
   const words = hasWords ? (stated.message as string) : (STATUS_CODES[status] ?? 'Refused')
   const own = typeof stated.code === 'string' && /^[A-Z][A-Z0-9_]*$/.test(stated.code) ? stated.code : code
-  return new AppError(status, words, { cause: thrown, ...(own !== undefined && { code: own }) })
+  const details = plainDetails(stated.details)
+  return new AppError(status, words, { cause: thrown, details, ...(own !== undefined && { code: own }) })
+}
+
+const longestDetails = 20_000
+
+/** As JSON has them. A client is told why those are missing that cannot be sent, and so is the author of the extension. */
+function plainDetails(details: unknown): unknown {
+  if (details === undefined) return undefined
+  const json = jsonOf(details)
+  if (json === undefined) return 'The details of this refusal are not JSON'
+  return json.length > longestDetails
+    ? `The details of this refusal are longer than ${longestDetails} characters`
+    : JSON.parse(json)
+}
+
+/** Undefined for what is none; reading a value of an extension may throw anything. */
+function jsonOf(value: unknown): string | undefined {
+  try {
+    return JSON.stringify(value)
+  } catch {
+    return undefined
+  }
 }
