@@ -42,13 +42,26 @@ const secretMembers = [
   '["x-mcp-password"]',
 ]
 
+/** How errors are shown in lines. */
+export const serializers = { err: (err: unknown) => (err instanceof Error ? shown(err) : err) }
+
+/** Pino marks the errors that it looks at, which frozen ones refuse: they are shown without members of their own. */
+function shown(error: Error): object {
+  try {
+    return stdSerializers.err(error)
+  } catch {
+    const { name, message, stack, code, cause } = error as Error & { code?: unknown }
+    return { type: name, message, stack, code, cause: cause instanceof Error ? cause.message : undefined }
+  }
+}
+
 /** The process's logger: one JSON line per event on standard output, or error, secrets replaced. */
 export function openLogger({ level, name, warnStack = false, stderr = false }: LogOptions): Logger {
   const options: LoggerOptions = {
     level,
     base: { name, pid: process.pid },
     timestamp: stdTimeFunctions.isoTime,
-    serializers: { err: (err: unknown) => (err instanceof Error ? stdSerializers.err(err) : err) },
+    serializers,
     formatters: { level: (label) => ({ level: label }) },
     redact: { paths: secretMembers.flatMap(atThreeDepths), censor: '[redacted]' },
     mixin: traceIds,

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { serializers } from '../../src/adapters/logger.ts'
 import { buildServer } from '../../src/api/server.ts'
 import { loadExtensions } from '../../src/extensions/extensions.ts'
 import { openRuntime } from '../../src/process/runtime.ts'
@@ -33,9 +34,9 @@ async function extensions(files: Record<string, string>): Promise<string> {
 }
 
 /** Another web process with the extensions of a directory. */
-async function started(directory: string) {
+async function started(directory: string, log = pino({ level: 'silent' })) {
   const config = testConfig(api.database.url, { EXTENSIONS_DIR: directory })
-  const runtime = await openRuntime({ config, log: pino({ level: 'silent' }), name: 'web', worker: false })
+  const runtime = await openRuntime({ config, log, name: 'web', worker: false })
   onTestFinished(() => runtime.close())
   const loaded = await loadExtensions(runtime)
   const app = await buildServer(runtime, loaded)
@@ -200,6 +201,47 @@ describe('loading', () => {
     expect(await detailsOf('circular')).toEqual([422, 'The details of this refusal are not JSON'])
     expect(await detailsOf('long')).toEqual([422, 'The details of this refusal are longer than 20000 characters'])
     expect(await detailsOf('error')).toEqual([403, null])
+  })
+
+  it('an error that cannot be changed is answered and logged as any other', async () => {
+    const lines: { msg: string; err?: { message: string } }[] = []
+    const log = pino({ level: 'error', serializers }, { write: (line) => void lines.push(JSON.parse(line)) })
+    const { app } = await started(
+      await extensions({
+        'svc-endpoint-frozen/index.js': `const thrown = {
+          fault: () => new Error('a secret'),
+          refusal: () => Object.assign(new Error('Not now'), { status: 409, code: 'NOT_NOW' }),
+          cause: () => new Error('outer', { cause: Object.freeze(new Error('a secret')) }),
+          all: () => new AggregateError([Object.freeze(new Error('a secret'))], 'outer'),
+          member: () => Object.assign(new Error('outer'), { inner: Object.freeze(new Error('a secret')) }),
+        }
+        export default { id: 'frozen', handler(app) {
+          app.get('/throws/:kind', async ({ params }) => { throw Object.freeze(thrown[params.kind]()) })
+          app.get('/sends/:kind', ({ params }, reply) => void reply.send(Object.freeze(thrown[params.kind]())))
+        } }`,
+        'svc-hook-frozen/index.js': `export default (hooks) =>
+          hooks.registerHook('article', 'items.create', () => { throw Object.freeze(new TypeError('a secret')) })`,
+      }),
+      log,
+    )
+    const { body: session } = await api.anonymous('POST', '/auth/login', administrator)
+    const headers = { authorization: `Bearer ${session.token}` }
+    for (const way of ['/frozen/throws', '/frozen/sends']) {
+      const refusal = await app.inject(`${way}/refusal`)
+      expect(refusal.json().error).toMatchObject({ message: 'Not now', code: 'NOT_NOW', statusCode: 409 })
+      for (const kind of ['fault', 'cause', 'all', 'member']) {
+        lines.length = 0
+        const fault = await app.inject(`${way}/${kind}`)
+        expect(fault.json().error).toMatchObject({ code: 'INTERNAL_SERVER_ERROR', statusCode: 500 })
+        expect(lines[0]?.err?.message).toContain(kind === 'fault' ? 'a secret' : 'outer')
+      }
+    }
+    lines.length = 0
+    const position = await api.position()
+    const refused = await app.inject({ method: 'POST', url: '/items/article', headers, payload: { title: 't' } })
+    expect(refused.json().error).toMatchObject({ code: 'INTERNAL_SERVER_ERROR', statusCode: 500 })
+    expect(lines[0]).toMatchObject({ msg: 'a hook failed', err: { message: 'a secret' } })
+    expect(await api.log(position)).toEqual([])
   })
 
   const endpoint = (id: string) => `export default { id: '${id}', handler(app) { app.get('/', () => 1) } }`
