@@ -6,6 +6,7 @@ import { fits, Type } from '../adapters/typebox.ts'
 import { ConfigError } from '../config/config.ts'
 import type { ItemHooks } from '../features/data/hooks/hooks.ts'
 import type { ExtensionNode } from '../features/work/workflows/workflows.ts'
+import { wordsOf } from '../language/thrown.ts'
 import { contextFor, type ExtensionContext, type ExtensionWrites, type TasksService } from './context.ts'
 import { broken, type ExtensionFolder, findExtensions } from './folders.ts'
 import type {
@@ -263,7 +264,7 @@ export async function explained<Result>(
     return await work()
   } catch (error) {
     if (error instanceof ConfigError) throw error
-    const [reason = ''] = (error instanceof Error ? error.message : String(error)).split('\n')
+    const [reason = ''] = wordsOf(error).split('\n')
     throw Object.assign(broken(file, `${what}: ${reason}`), { cause: error })
   }
 }

@@ -263,6 +263,11 @@ describe('loading', () => {
       /index\.js failed: no$/,
     ],
     [
+      'throws an object',
+      { 'svc-hook-a/index.js': 'export default () => { throw { message: "no key" } }' },
+      /index\.js failed: no key$/,
+    ],
+    [
       'names an unknown event',
       { 'svc-hook-a/index.js': 'export default (hooks) => hooks.registerHook("x", "items.creat", () => {})' },
       /index\.js failed: there is no hook event items\.creat; /,

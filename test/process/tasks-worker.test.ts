@@ -25,6 +25,8 @@ beforeAll(async () => {
       return { filename, text }`,
     ),
     'svc-task-poison/index.js': handler('poison', `throw new Error('the poison: ' + '\\0'.repeat(3))`),
+    'svc-task-object/index.js': handler('object', `throw { message: 'the object', code: 5 }`),
+    'svc-task-mute/index.js': handler('mute', `throw { code: 5 }`),
     'svc-task-odd/index.js': handler('odd', `throw { get message() { throw 1 }, toString() { throw 2 } }`),
     'svc-task-cycle/index.js': handler('cycle', `const a = {}; a.a = a; return a`),
     'svc-task-nul/index.js': handler('nul', `return { text: 'a\\0b' }`),
@@ -111,6 +113,8 @@ describe('the task worker', () => {
   it('survives whatever a handler does, and runs the healthy tasks beside it', async () => {
     const expected: [type: string, message: RegExp][] = [
       ['poison', /^the poison: $/],
+      ['object', /^the object$/],
+      ['mute', /^\{"code":5\}$/],
       ['odd', /^something was thrown that cannot be shown$/],
       ['cycle', /circular/],
       ['nul', /^the result cannot be stored as JSON$/],

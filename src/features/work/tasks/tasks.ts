@@ -4,6 +4,7 @@ import { type Reader, rawQuery, sql, type Tx } from '../../../db/sql.ts'
 import { commitRow, type Writes } from '../../../events/commit.ts'
 import { actorCte } from '../../../events/log.ts'
 import { type Actor, type Cause, causedActor, systemActor } from '../../../events/types.ts'
+import { wordsOf } from '../../../language/thrown.ts'
 
 /*
  * A row of svc_Tasks goes `Not started` → `Running` → `Completed` | `Error`. Its runner holds the token of the attempt.
@@ -370,8 +371,7 @@ const longestMessage = 2000
 /** The content of `error_data`; a thrown value may be anything, and may even throw when it is read. */
 export function messageOf(thrown: unknown): string {
   try {
-    const message = thrown instanceof Error ? thrown.message || thrown.name : String(thrown)
-    return storable(message)
+    return storable(wordsOf(thrown))
   } catch {
     return 'something was thrown that cannot be shown'
   }
