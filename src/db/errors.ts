@@ -328,3 +328,7 @@ export function databaseError(error: unknown): Record<string, string | undefined
   const isOwn = cause === undefined || cause === error || (typeof code === 'string' && stateText.test(code))
   return isOwn ? ((error ?? {}) as Record<string, string | undefined>) : databaseError(cause)
 }
+
+/** pg runs the statements of one text that comes without values, and answers with a list. The code makes it a fault in hooks. */
+export const severalStatements = (): Error =>
+  Object.assign(new Error('the text holds several statements: send them one by one'), { code: 'SEVERAL_STATEMENTS' })

@@ -6,6 +6,7 @@ import type { Config } from '../config/config.ts'
 import { openByUse } from '../language/once.ts'
 import { cancelledBy, whileStaying } from './cancel.ts'
 import { type ChangeNotice, Connection, type ConnectionConfig, changeNotice } from './connection.ts'
+import { severalStatements } from './errors.ts'
 import { type Line, type SessionSettings, settingsOf } from './poolers/line.ts'
 import {
   connectionLifetimeSeconds,
@@ -236,7 +237,9 @@ function driverFor({ createDriverFactory }: Slonik, config: ConnectionConfig): D
         connect: async () => void (await client.connect()),
         end: () => client.end(),
         query: async (text, values) => {
-          const { command, fields, rowCount, rows } = await client.query(text, values as unknown[])
+          const result = await client.query(text, values as unknown[])
+          if (Array.isArray(result)) throw severalStatements()
+          const { command, fields, rowCount, rows } = result
           return {
             command: command as 'SELECT',
             fields: fields.map(({ dataTypeID, name }) => ({ dataTypeId: dataTypeID, name })),

@@ -544,6 +544,11 @@ describe('ItemsService', () => {
   it('SQL of an extension can only read outside a transaction', async () => {
     const { db } = extension
     const insert = `insert into "trace" (id, what) values (gen_random_uuid(), 'x')`
+    for (const several of [
+      () => db.query('select 1; select 2'),
+      () => db.transaction((tx) => tx.query('select 1; select 2')),
+    ])
+      await expect(several()).rejects.toThrow(/^the text holds several statements: send them one by one$/)
     await expect(db.query(insert)).rejects.toThrow(/read-only/)
     const position = await api.position()
     await expect(

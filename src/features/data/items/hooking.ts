@@ -4,7 +4,7 @@ import { text } from 'node:stream/consumers'
 import type { CurrentAccess } from '../../../access/store.ts'
 import type { Collection } from '../../../catalog/catalog.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
-import { isStalePlan } from '../../../db/errors.ts'
+import { isStalePlan, severalStatements } from '../../../db/errors.ts'
 import type { Reads } from '../../../db/pools.ts'
 import { type Reader, rawQuery, type Tx } from '../../../db/sql.ts'
 import { commit } from '../../../events/commit.ts'
@@ -271,7 +271,9 @@ export function writingDb(scope: OpenTransaction): HookDb {
 /** A name that is not there is the extension's mistake, not a sign of a catalog that has changed. */
 async function runOwn<Row>(reader: Reader, text: string, values: readonly unknown[] = []): Promise<readonly Row[]> {
   try {
-    return await reader.any<Row>(rawQuery(text, values))
+    const rows: readonly Row[] | undefined = await reader.any<Row>(rawQuery(text, values))
+    if (rows === undefined) throw severalStatements()
+    return rows
   } catch (error) {
     if (!isStalePlan(error)) throw error
     throw Object.assign(new Error(`SQL of an extension failed: ${(error as Error).message}`), { code: 'EXTENSION_SQL' })
