@@ -17,6 +17,7 @@ import { openDirectory } from '../features/files/storage/storage.ts'
 import { type App, actorOf, varyBy } from '../http/http.ts'
 import { routesOf } from '../http/route.ts'
 import { Names, Nothing, Text } from '../http/shapes.ts'
+import { asExtension } from '../language/extension-code.ts'
 import { oncePer, untilMade } from '../language/once.ts'
 import { registerAccess } from './access.ts'
 import type { WebWrites } from './capabilities.ts'
@@ -242,7 +243,7 @@ export function registerEndpoints(
   { taken, limits }: { readonly taken: ReadonlySet<string>; readonly limits: Limits },
 ): void {
   app.decorateRequest('accountability', null)
-  for (const { file, definition, context } of endpoints)
+  for (const { name, file, definition, context } of endpoints)
     app.register(
       async (scope) => {
         if (taken.has(definition.id.toLowerCase()))
@@ -251,7 +252,11 @@ export function registerEndpoints(
         scope.addHook('onRequest', async (request) => {
           request.accountability = accountabilityOf(deps, requesterOf(request))
         })
-        scope.addHook('preHandler', (request, reply, done) => duringRequest(answered(request, reply), done))
+        scope.addHook('onRequest', (_request, _reply, done) => asExtension(name, done))
+        // Again, because what reads a body goes on from the socket.
+        scope.addHook('preHandler', (request, reply, done) =>
+          asExtension(name, () => duringRequest(answered(request, reply), done)),
+        )
         scope.addHook('onRoute', (route) => {
           route.config = { ...route.config, decodesBodies: true, endpoint: definition.id }
         })

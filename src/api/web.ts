@@ -6,6 +6,7 @@ import { loadExtensions } from '../extensions/extensions.ts'
 import { checkRegisteredRole } from '../features/accounts/auth/auth.ts'
 import { findInterrupted } from '../features/data/migrations/migrations.ts'
 import { senderOf } from '../features/messaging/mail/mail.ts'
+import { watchFaults } from '../process/faults.ts'
 import { openRuntime, type Runtime } from '../process/runtime.ts'
 import { exitWithParent, growWithWork } from '../process/start-up.ts'
 import { type SetupResult, setUpAndMigrate } from '../setup/setup.ts'
@@ -26,15 +27,14 @@ async function main(): Promise<void> {
   checkRegisteredRole(runtime)
   await warnAboutSuperuser(runtime)
   const app = await buildServer(runtime, await loadExtensions(runtime))
-  stopOnSignal(log, async () => {
-    void delay(config.server.shutdownTimeoutMs, undefined, { ref: false }).then(() => {
-      log.error(`not everything has ended within ${config.server.shutdownTimeoutMs} ms (SHUTDOWN_TIMEOUT)`)
-      process.exit(1)
-    })
+  const end = openEnd(log, async () => {
     await backlogAccepted()
     await app.close()
     await runtime.close()
   })
+  const { shutdownTimeoutMs } = config.server
+  stopOnSignal(() => end({ code: 0, withinMs: shutdownTimeoutMs }))
+  watchFaults(log, () => end({ code: 1, withinMs: Math.min(shutdownTimeoutMs, longestAfterFaultMs) }))
   await app.listen({ host: config.server.host, port: config.server.port })
   growWithWork()
   log.info({ address: app.addresses() }, 'ready')
@@ -74,19 +74,36 @@ async function warnAboutSuperuser({ reserved, log }: Runtime): Promise<void> {
     )
 }
 
-/** The first signal drains: no new connection, running requests finish. The second one ends at once. */
-function stopOnSignal(log: Runtime['log'], stop: () => Promise<void>): void {
-  let stopping = false
-  const onSignal = () => {
-    if (stopping) process.exit(1)
-    stopping = true
+/** After a fault one of the running requests may never end, and until the process has ended no other takes its place. */
+const longestAfterFaultMs = 10_000
+
+/** Drains and ends the process: no new connection, running requests finish. Once, however often it is asked for. */
+function openEnd(log: Runtime['log'], stop: () => Promise<void>) {
+  let isEnding = false
+  return ({ code, withinMs }: { readonly code: 0 | 1; readonly withinMs: number }): void => {
+    if (isEnding) return
+    isEnding = true
+    void delay(withinMs, undefined, { ref: false }).then(() => {
+      log.error(`not everything has ended within ${withinMs} ms (SHUTDOWN_TIMEOUT)`)
+      process.exit(1)
+    })
     stop().then(
-      () => process.exit(0),
+      () => process.exit(code),
       (error: unknown) => {
         log.error({ err: error }, 'the process could not end in order')
         process.exit(1)
       },
     )
+  }
+}
+
+/** The first signal drains. The second one ends at once. */
+function stopOnSignal(drain: () => void): void {
+  let isAsked = false
+  const onSignal = () => {
+    if (isAsked) process.exit(1)
+    isAsked = true
+    drain()
   }
   process.on('SIGTERM', onSignal).on('SIGINT', onSignal)
 }

@@ -1,11 +1,12 @@
 import { lstatSync, statSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { parseCron } from '../adapters/cron.ts'
 import { fits, Type } from '../adapters/typebox.ts'
 import { ConfigError } from '../config/config.ts'
 import type { ItemHooks } from '../features/data/hooks/hooks.ts'
 import type { ExtensionNode } from '../features/work/workflows/workflows.ts'
+import { asExtension } from '../language/extension-code.ts'
 import { wordsOf } from '../language/thrown.ts'
 import { contextFor, type ExtensionContext, type ExtensionWrites, type TasksService } from './context.ts'
 import { broken, type ExtensionFolder, findExtensions } from './folders.ts'
@@ -52,8 +53,9 @@ export async function loadExtensions(deps: ExtensionWrites, tasksService?: Tasks
   const endpoints = await loadAll(context, ofKind('endpoint'), readEndpoint)
   const schedules = await loadAll(context, ofKind('schedule'), readSchedule)
   const tasks = await loadAll(context, ofKind('task'), readTask)
-  for (const { definition, context: own } of await loadAll(context, ofKind('node'), readNode)) {
-    const handler: ExtensionNode['handler'] = (input, given) => definition.handler(input, { ...own, ...given })
+  for (const { name, definition, context: own } of await loadAll(context, ofKind('node'), readNode)) {
+    const handler: ExtensionNode['handler'] = (input, given) =>
+      asExtension(name, () => definition.handler(input, { ...own, ...given }))
     deps.workflows.nodes.set(definition.type, { ...definition, handler })
   }
   for (const folder of ofKind('module')) {
@@ -124,14 +126,19 @@ function readTask({ file }: ExtensionFolder, exported: unknown): TaskExtension {
 }
 
 async function readModule(folder: ExtensionFolder, context: ExtensionContext): Promise<ModuleFunctions> {
-  const { file } = folder
+  const { file, name } = folder
   const exported = await defaultExport(folder)
   const made =
     typeof exported === 'function' ? await explained(file, 'failed', () => exported(context) as unknown) : exported
   const functions = Object.entries((made ?? {}) as object)
   if (functions.length === 0 || functions.some(([, one]) => typeof one !== 'function'))
     throw broken(file, 'must export an object of functions, or function (context) that returns one, by default')
-  return Object.fromEntries(functions)
+  return Object.fromEntries(
+    functions.map(([member, work]) => [
+      member,
+      (...args: never[]) => asExtension(name, () => (work as (...args: never[]) => unknown)(...args)),
+    ]),
+  )
 }
 
 function readNode({ file }: ExtensionFolder, exported: unknown): NodeExtension {
@@ -261,7 +268,7 @@ export async function explained<Result>(
   work: () => Result | Promise<Result>,
 ): Promise<Result> {
   try {
-    return await work()
+    return await asExtension(basename(dirname(file)), work)
   } catch (error) {
     if (error instanceof ConfigError) throw error
     const [reason = ''] = wordsOf(error).split('\n')

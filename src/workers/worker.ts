@@ -13,6 +13,7 @@ import { sql } from '../db/sql.ts'
 import { areEffectsHeld } from '../db/unlogged/holds.ts'
 import { holdsMetricsToken, registerProcessGauges } from '../features/operations/metrics/metrics.ts'
 import { createServer } from '../language/node-http.ts'
+import { watchFaults } from '../process/faults.ts'
 import { checkPart, readyDeadline } from '../process/readiness.ts'
 import { openRuntime, type Runtime } from '../process/runtime.ts'
 import { exitWithParent, growWithWork } from '../process/start-up.ts'
@@ -49,6 +50,8 @@ async function runWorker(worker: WorkerName): Promise<void> {
     log = openLogger({ level: config.log.level, name: worker, warnStack: config.log.warnStack })
     // The web process may run elsewhere, with other variables.
     for (const warning of config.warnings) log.warn(warning)
+    // What it was doing is done again.
+    watchFaults(log, () => process.exit(1))
     const stop = stopSignal()
     let begun = false
     // While nothing has begun, and what is not there may be waited for (a database, an extension), there is no reason to stay.

@@ -19,6 +19,8 @@ export type Member = {
   /** Starts it again after its end, with the same variables. */
   restart(): Promise<void>
   waitForLine: TestProcess['waitForLine']
+  /** Its end, which it comes to by itself. */
+  ended(): Promise<Exit>
 }
 
 /** A web process keeps its port when it is started again, as behind a load balancer. */
@@ -157,6 +159,7 @@ async function startMember(
     freeze: () => void life().kill('SIGSTOP'),
     thaw: () => void life().kill('SIGCONT'),
     waitForLine: (predicate, options) => life().waitForLine(predicate, options),
+    ended: () => life().exited,
     restart,
   }
 }

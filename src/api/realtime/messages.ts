@@ -13,6 +13,7 @@ import { accountabilityOf } from '../../features/data/items/items.ts'
 import { roomBounds, type SocketUser } from '../../features/messaging/rooms/rooms.ts'
 import { unkeepable } from '../../http/json-values.ts'
 import { readAs } from '../../http/shapes.ts'
+import { asExtension } from '../../language/extension-code.ts'
 import type { RealtimeReads } from '../capabilities.ts'
 
 /*
@@ -162,7 +163,7 @@ export async function dispatchMessage(
     return reply(errorAnswer(new AppError(404, message, { code: 'UNKNOWN_EVENT' })))
   }
   try {
-    const value = await handler.fn(socketUser(deps, socket), payload, reply)
+    const value = await asExtension(handler.owner, () => handler.fn(socketUser(deps, socket), payload, reply))
     if (value !== undefined || handler.fn.length < 3) reply({ status: 'success', data: value ?? null })
   } catch (error) {
     const refusal = statedRefusal(error)

@@ -21,6 +21,7 @@ import {
   roomBounds,
   roomKey,
 } from '../../features/messaging/rooms/rooms.ts'
+import { asExtension } from '../../language/extension-code.ts'
 import type { RealtimeReads } from '../capabilities.ts'
 import { connectionClosed } from './connections.ts'
 import {
@@ -209,7 +210,7 @@ async function isAdmitted(deps: RealtimeReads, socket: Socket, name: string, met
   if (validators.length === 0) return deps.config.realtime.rooms === 'open'
   for (const { owner, fn } of validators) {
     try {
-      if (!(await fn(socketUser(deps, socket), name, metadata))) return false
+      if (!(await asExtension(owner, () => fn(socketUser(deps, socket), name, metadata)))) return false
     } catch (error) {
       if (statedRefusal(error) === undefined)
         deps.log.error({ err: error, extension: owner }, 'a room validator failed')

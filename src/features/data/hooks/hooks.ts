@@ -1,6 +1,7 @@
 import type { Logger } from 'pino'
 import { clientError, sqlState } from '../../../db/errors.ts'
 import { AppError } from '../../../errors.ts'
+import { asExtension } from '../../../language/extension-code.ts'
 import { STATUS_CODES } from '../../../language/node-http.ts'
 import { requirePlainRow } from '../../../language/plain-json.ts'
 
@@ -83,7 +84,7 @@ export function openHooks(log: Logger): Hooks {
       let current = context
       for (const { hook, owner } of hooksOf(context.collection, event)) {
         current = await refusing(log, owner, event, async () => {
-          const left = { ...current, ...changesIn(await hook(current)) }
+          const left = { ...current, ...changesIn(await asExtension(owner, () => hook(current))) }
           requirePlainRow((left as { data?: unknown }).data, 'data')
           return left
         })
@@ -97,7 +98,7 @@ export function openHooks(log: Logger): Hooks {
       const { collection } = context
       for (const { hook, owner } of hooksOf(collection, event))
         try {
-          await hook(context)
+          await asExtension(owner, () => hook(context))
         } catch (error) {
           log.error({ err: error, hook: owner, event, collection }, 'a hook failed; the change that it followed stands')
         }

@@ -368,14 +368,8 @@ export const windowHours = 4
 
 const longestMessage = 2000
 
-/** The content of `error_data`; a thrown value may be anything, and may even throw when it is read. */
-export function messageOf(thrown: unknown): string {
-  try {
-    return storable(wordsOf(thrown))
-  } catch {
-    return 'something was thrown that cannot be shown'
-  }
-}
+/** The content of `error_data`. */
+export const messageOf = (thrown: unknown): string => storable(wordsOf(thrown))
 
 /** Text that a JSON column can hold. */
 function storable(text: string): string {
