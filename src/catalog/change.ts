@@ -29,6 +29,7 @@ import {
 } from './definitions.ts'
 import { defaultExpression } from './fields.ts'
 import { logFunctionSql } from './log-triggers.ts'
+import { conflictText, type DefinitionChange, mergeDefinitions } from './merge.ts'
 import { withoutCollection } from './relationships.ts'
 import { readDefinitions } from './store.ts'
 
@@ -427,11 +428,59 @@ export async function executeChange(
   const altered = await countAlteredLocked(tx, plan)
   await guard.altering?.(altered)
   const dropped = await countLosses(tx, plan)
-  for (const statement of plan.statements)
-    await tx.any(rawQuery(statement)).catch((error) => refusedFor(subjectOf(statement), error))
+  await runStatements(tx, plan)
   await guard.afterwards(plan)
-  for (const change of plan.changes) await storeChange(tx, change, plan.next)
+  await storeChanges(tx, plan)
   return { changes: plan.changes, dropped, altered, defaultless: plan.defaultless }
+}
+
+async function runStatements(tx: Tx, { statements }: DefinitionPlan): Promise<void> {
+  for (const statement of statements)
+    await tx.any(rawQuery(statement)).catch((error) => refusedFor(subjectOf(statement), error))
+}
+
+async function storeChanges(tx: Tx, { changes, next }: DefinitionPlan): Promise<void> {
+  for (const change of changes) await storeChange(tx, change, next)
+}
+
+/**
+ * Makes the difference between two versions of collections on those that are there, and leaves alone what it does not
+ * concern.
+ *
+ * @throws AppError 409 with every member that is neither as before nor as after; then nothing is changed
+ */
+export async function changeByDifference(
+  tx: Tx,
+  change: DefinitionChange,
+  options: CatalogOptions = {},
+): Promise<readonly CollectionChange[]> {
+  return changeDefinitions(tx, (catalog) => withDifference(catalog, change), options)
+}
+
+/**
+ * Runs the statements of {@link changeByDifference} as if the definitions were these, with a look at the rows of
+ * these collections only. For previews of several changes, whose transaction only notes what it is given.
+ */
+export async function previewDifference(
+  tx: Tx,
+  { stored, hasRows }: { stored: readonly CollectionDefinition[]; hasRows: (collection: string) => boolean },
+  change: DefinitionChange,
+  options: CatalogOptions,
+): Promise<DefinitionPlan> {
+  const plan = planChange(stored, (catalog) => withDifference(catalog, change), options)
+  await refuseGaps(tx, { gaps: plan.gaps.filter(({ collection }) => hasRows(collection)) })
+  await runStatements(tx, plan)
+  await storeChanges(tx, plan)
+  return plan
+}
+
+function withDifference(catalog: Catalog, change: DefinitionChange): Definitions {
+  const { next, conflicts } = mergeDefinitions(change, definitionsOf(catalog))
+  if (next !== undefined) return next
+  const places = conflicts.map(conflictText).join('; ')
+  throw new AppError(409, `The collections are not as the change expects them: ${places}`, {
+    code: 'DEFINITIONS_DIFFER',
+  })
 }
 
 type ExecutedChange = {

@@ -1,4 +1,7 @@
+import { rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { migrationScript } from '../../src/features/data/migrations/create.ts'
 import { startCluster } from '../support/cluster.ts'
 import { connect } from '../support/log.ts'
 import { migrationsDir, noting } from '../support/migrations.ts'
@@ -145,6 +148,43 @@ describe('a runner that is killed', () => {
       [0, expect.stringContaining('version 20240104_harmless')],
       [1, expect.stringContaining('it has no down function')],
     ])
+  })
+
+  it('makes the differences of written changes one after the other, and says where they do not fit', async () => {
+    const outputOf = async (...args: string[]) => {
+      const { exited, lines } = migrate(...args)
+      const { code } = await exited
+      return [code, lines.map(({ text }) => text).join('\n')]
+    }
+    const team = (fields: object) => ({ team: { fields: { name: { type: 'String' }, ...fields } } })
+    const changes = [
+      ['make team', { team: null }, team({})],
+      ['add motto', team({}), team({ motto: { type: 'String' } })],
+      ['add color', team({}), team({ color: { type: 'String' } })],
+      ['other motto', team({}), team({ motto: { type: 'Integer' } })],
+    ] as const
+    const versions = changes.map(([name, before, after], i) => {
+      const written = migrationScript({ name, definitions: { before, after } }, new Date(Date.UTC(2024, 0, 4, 12, i)))
+      writeFileSync(join(dir.path, written.file), written.text)
+      return written.version
+    })
+    const problem = 'team.fields.motto.type is "String" and not "Integer"'
+    const shown = await outputOf('lint', '--version', versions[3]!)
+    expect(shown).toEqual([3, expect.stringContaining('team is not there')])
+    expect(await outputOf('lint')).toEqual([
+      3,
+      expect.stringMatching(new RegExp(`^-- ${versions[3]}.*\n.*${problem}$`)),
+    ])
+    expect(await outputOf('run', '--to', versions[2]!)).toEqual([
+      0,
+      expect.stringContaining(`completed   ${versions[2]}`),
+    ])
+    expect((await client.query('select name, motto, color from team')).rows).toEqual([])
+    expect(await outputOf('run')).toEqual([1, expect.stringContaining(problem)])
+    expect(await outputOf('rollback', versions[1]!)).toEqual([0, expect.stringContaining('rolled_back')])
+    expect((await client.query('select name, color from team')).rows).toEqual([])
+    for (const version of versions) rmSync(join(dir.path, `${version}.ts`))
+    await client.query(`delete from "svc_Migration" where version = any($1)`, [versions])
   })
 
   it('retries what has failed, a run or a rollback, by the rules of the API', async () => {

@@ -91,9 +91,9 @@ export async function down({ log }: MigrationContext): Promise<MigrationResult> 
 }
 `
 
-/** Replaces definitions by others, both ways. Later additions to these collections are lost. */
+/** Makes the difference between two versions of definitions, both ways. */
 function bodyFor({ before, after }: { readonly before: Schemas; readonly after: Schemas }): string {
-  return `type Schemas = Readonly<Record<string, unknown>>
+  return `type Schemas = Readonly<Record<string, object | null>>
 
 /** The collections as they were when this was written; null for one that was not there. */
 const before: Schemas = ${constant(before)}
@@ -101,23 +101,15 @@ const before: Schemas = ${constant(before)}
 /** The same as they are to be. A field that is only in the other one goes with its values. */
 const after: Schemas = ${constant(after)}
 
-export async function up(context: MigrationContext): Promise<MigrationResult> {
-  return replaceBy(context, after)
+/** Makes what differs between the two. What others have changed meanwhile stays; where it is the same member, this fails. */
+export async function up({ db, schemaManager }: MigrationContext): Promise<MigrationResult> {
+  await schemaManager.changeByDifference(db, { before, after })
+  return { success: true }
 }
 
-/** Brings the definitions back, and of what has gone only the place. */
-export async function down(context: MigrationContext): Promise<MigrationResult> {
-  return replaceBy(context, before)
-}
-
-async function replaceBy({ db, schemaManager }: MigrationContext, schemas: Schemas): Promise<MigrationResult> {
-  await schemaManager.changeDefinitions(db, ({ collections }) => {
-    const next = new Map([...collections].map(([name, { definition }]) => [name, definition.schema]))
-    for (const [name, schema] of Object.entries(schemas))
-      if (schema === null) next.delete(name)
-      else next.set(name, schema as never)
-    return next
-  })
+/** Makes the difference undone in the same way, and brings back of what has gone only the place. */
+export async function down({ db, schemaManager }: MigrationContext): Promise<MigrationResult> {
+  await schemaManager.changeByDifference(db, { before: after, after: before })
   return { success: true }
 }
 `

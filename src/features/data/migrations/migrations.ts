@@ -1,8 +1,12 @@
 /** Migrations: scripts that change an installation's database in the order of their versions, and the record of them. */
 import packageJson from '../../../../package.json' with { type: 'json' }
 import { compareVersions, isInitialRelease, isVersion } from '../../../adapters/version-order.ts'
+import type { CatalogOptions, CollectionDefinition } from '../../../catalog/catalog.ts'
 import * as manager from '../../../catalog/change.ts'
 import { createCollections } from '../../../catalog/change.ts'
+import { listOf } from '../../../catalog/definitions.ts'
+import type { DefinitionChange } from '../../../catalog/merge.ts'
+import { readDefinitions } from '../../../catalog/store.ts'
 import { systemCollections } from '../../../catalog/system-definitions.ts'
 import { type Config, ConfigError } from '../../../config/config.ts'
 import { readerOf } from '../../../db/pools.ts'
@@ -274,7 +278,8 @@ type PreviewResult = { readonly results: readonly RunPreview[]; readonly summary
 
 /**
  * A dry run that shows SQL: every selected script's statements, recorded without being executed, and the linter's
- * findings about them. Each script is read against the database as it is now, without the ones before it.
+ * findings about them. Each script is read against the database as it is now, without the ones before it; but the
+ * definitions that a change by difference starts from are those that the ones before it leave.
  */
 export async function previewSql(host: MigrationHost, selection: MigrationSelection): Promise<PreviewResult> {
   const session = await openDirectSession(host.config)
@@ -285,15 +290,21 @@ export async function previewSql(host: MigrationHost, selection: MigrationSelect
     const selected = selectRun(known, selection)
     const subject = await readSubject(session, host.config)
     const results: RunPreview[] = []
-    for (const migration of selected) results.push(await preview(host, session, migration, subject))
+    const planned: Planned = { definitions: await readDefinitions(session), changed: new Set() }
+    for (const migration of selected) results.push(await preview({ ...host, planned }, session, migration, subject))
     return { results, summary: { total: results.length, completed: 0, failed: 0 } }
   } finally {
     await session.close()
   }
 }
 
+/** The definitions as the changes by difference that were previewed so far leave them, and the collections that they changed. */
+type Planned = { definitions: readonly CollectionDefinition[]; readonly changed: Set<string> }
+
+type Previewing = MigrationHost & { readonly planned: Planned }
+
 async function preview(
-  host: MigrationHost,
+  host: Previewing,
   session: DirectSession,
   { record, script }: Runnable,
   subject: Omit<LintSubject, 'inTransaction'>,
@@ -316,7 +327,7 @@ type RecordedRun = {
  * what that is: a statement that it refuses there is noted, left undone, and answered with no rows. So nothing is locked
  * against anybody and nothing is stored; but the script's own code runs, hence only on request.
  */
-async function recordUp(host: MigrationHost, session: DirectSession, script: LoadedScript): Promise<RecordedRun> {
+async function recordUp(host: Previewing, session: DirectSession, script: LoadedScript): Promise<RecordedRun> {
   const statements: string[] = []
   return session.transaction(systemActor, async (tx) => {
     // For the session too, so that a script that ends the transaction does not get another kind of it.
@@ -464,7 +475,7 @@ function reportProgress(
   return () => clearInterval(timer)
 }
 
-type ContextRunner = Pick<MigrationRunner, 'session' | 'config' | 'env'>
+type ContextRunner = Pick<MigrationRunner, 'session' | 'config' | 'env'> & { readonly planned?: Planned }
 
 /** The context of a script's functions. `db` is its transaction, or its session without one. */
 function contextOf(
@@ -486,7 +497,11 @@ function contextOf(
  * The manager as this installation's collections need it: with MULTI_TENANT they get their tenant. A script without a
  * transaction gets one for each change, since a definition and its table must change together.
  */
-function managerFor({ session, config }: ContextRunner, script: LoadedScript, keep: HandedOut['keep']): typeof manager {
+function managerFor(
+  { session, config, planned }: ContextRunner,
+  script: LoadedScript,
+  keep: HandedOut['keep'],
+): typeof manager {
   const defaults = { multiTenant: config.tenancy.enabled }
   const actor = { ...systemActor, userAgent: `migration ${script.version}` }
   const within = <T>(tx: Tx, work: (tx: Tx) => Promise<T>): Promise<T> =>
@@ -495,6 +510,12 @@ function managerFor({ session, config }: ContextRunner, script: LoadedScript, ke
     ...manager,
     changeDefinitions: (db, edit, options = defaults) =>
       within(db, (tx) => manager.changeDefinitions(tx, edit, options)),
+    changeByDifference: (db, change, options = defaults) =>
+      within(db, (tx) =>
+        planned === undefined
+          ? manager.changeByDifference(tx, change, options)
+          : planDifference(tx, planned, change, options),
+      ),
     executeChange: (db, edit, options = defaults, guard = undefined) =>
       within(db, (tx) => manager.executeChange(tx, edit, options, guard)),
     createCollections: (db, definitions, options = defaults) =>
@@ -506,6 +527,15 @@ function managerFor({ session, config }: ContextRunner, script: LoadedScript, ke
     adoptTenants: (db) => within(db, manager.adoptTenants),
     renewLogFunctions: (db) => within(db, manager.renewLogFunctions),
   }
+}
+
+async function planDifference(tx: Tx, planned: Planned, change: DefinitionChange, options: CatalogOptions) {
+  const { definitions: stored, changed } = planned
+  const present = { stored, hasRows: (collection: string) => !changed.has(collection) }
+  const plan = await manager.previewDifference(tx, present, change, options)
+  planned.definitions = listOf(plan.next)
+  for (const { collection } of plan.changes) changed.add(collection)
+  return plan.changes
 }
 
 /**

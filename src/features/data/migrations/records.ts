@@ -8,6 +8,7 @@ import type { Config } from '../../../config/config.ts'
 import { type Reader, sql, type Tx } from '../../../db/sql.ts'
 import { AppError } from '../../../errors.ts'
 import type { MigrationScript, MigrationType } from '../../../events/direct-session.ts'
+import { byDifference } from './replacing.ts'
 
 /**
  * A migration as the API shows it: the row of svc_Migration, or of a script that has none yet what the row would be.
@@ -451,7 +452,8 @@ const scriptsIn = (dir: string): readonly string[] => readdirSync(dir).filter((f
 
 async function loadFile(dir: string, path: string): Promise<LoadedScript> {
   const file = relative(process.cwd(), path)
-  const checksum = createHash('md5').update(readFileSync(path)).digest('hex')
+  const content = readFileSync(path)
+  const checksum = createHash('md5').update(content).digest('hex')
   // A module is evaluated once per address: with its hash in it a file that was changed is a new one.
   const address = `${pathToFileURL(path).href}?${checksum}`
   const exported = await import(/* @vite-ignore */ address).catch((error: Error) => {
@@ -459,7 +461,7 @@ async function loadFile(dir: string, path: string): Promise<LoadedScript> {
   })
   const problem = problemOf(exported)
   if (problem !== undefined) throw invalid(file, problem)
-  const script = exported as MigrationScript
+  const script = byDifference(exported as MigrationScript, content.toString())
   return { ...script, file, checksum, isSystem: dir === systemMigrationsDir && isSystemFile(basename(path)) }
 }
 
