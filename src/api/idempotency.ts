@@ -41,6 +41,9 @@ type IdempotencyWrites = IdempotencyReads & UnloggedWrites
 
 const writing: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH', 'DELETE'])
 
+/** On every answer to a request that had been done before. */
+const replayed = ['idempotent-replayed', 'true'] as const
+
 /** Larger answers are made again from the results of their commits. */
 const largestAnswer = 1_000_000
 
@@ -65,7 +68,7 @@ async function begin(
     throw errors.badBody('Idempotency-Key must be 1 to 255 visible characters')
   const caller = callerOf(request)
   const sealing = request.routeOptions.config.answersSecret ? sealingOf(deps.config, caller, header) : undefined
-  const repeatable = { caller, key: header, fingerprint: fingerprintOf(request), commits: 0, sealing }
+  const repeatable = { caller, key: header, fingerprint: fingerprintOf(request), commits: 0, replays: 0, sealing }
   // Of a body that only the handler reads the fingerprint knows nothing yet; see `identifyBody`.
   const isRead = !request.headers['content-type']?.startsWith('multipart/')
   const known = isRead ? await findRepeatable(deps, repeatable) : undefined
@@ -75,7 +78,7 @@ async function begin(
     return false
   }
   const { status, contentType, body } = known.answer
-  reply.code(status).header('idempotent-replayed', 'true')
+  reply.code(status).header(...replayed)
   if (contentType !== null) reply.type(contentType)
   reply.send(body === '' ? undefined : body)
   return true
@@ -85,6 +88,8 @@ function ending(deps: UnloggedWrites): RouteHooks<'onSend'>[number] {
   return (request, reply, payload, done) => {
     const { repeatable } = request
     const isDone = repeatable !== undefined && repeatable.commits > 0 && reply.statusCode < 300
+    // Of a form, and of a request that came while the first one ran, only the commits tell that it is a repetition.
+    if (isDone && repeatable.replays === repeatable.commits) reply.header(...replayed)
     const body = payload ?? ''
     if (!isDone || typeof body !== 'string' || body.length > largestAnswer) return done(null, payload)
     keep(deps, repeatable, reply, body).then((kept) => done(null, kept), done)

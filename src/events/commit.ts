@@ -102,6 +102,8 @@ type LastStep<Result> = {
   readonly id: TransactionId
   readonly result: Result
   readonly writers: readonly AnyReader[]
+  /** The same request had done it when it came earlier. */
+  readonly isReplay: boolean
 }
 
 async function commitNow<Result>(
@@ -125,7 +127,7 @@ async function commitNow<Result>(
     await actor.guard?.(tx)
     const before = await earlierResult<Result>(tx, actor)
     if (before !== undefined) {
-      done = { id, result: before.result, writers: [actor] }
+      done = { id, result: before.result, writers: [actor], isReplay: true }
       return
     }
     const outcome = await work(tx)
@@ -137,6 +139,7 @@ async function commitNow<Result>(
       id,
       result: outcome.result,
       writers: [actor, outcome.actor ?? actor, ...(outcome.events ?? []).flatMap(subjectsOf)],
+      isReplay: false,
     }
   }
   try {
@@ -144,10 +147,13 @@ async function commitNow<Result>(
   } catch (error) {
     await requireCommitted(deps, error, done?.id)
   }
-  const { result, writers } = done!
+  const { result, writers, isReplay } = done!
   await readFromNowOn(deps, ...writers)
   deps.dataCache.written()
-  if (actor.repeatable !== undefined) actor.repeatable.commits += 1
+  if (actor.repeatable !== undefined) {
+    actor.repeatable.commits += 1
+    if (isReplay) actor.repeatable.replays += 1
+  }
   await applyHere(deps, notices)
   return result
 }

@@ -300,6 +300,8 @@ describe('an upload', () => {
     const second = await send([file('once')], admin, key)
     expect([first.status, second.status]).toEqual([200, 200])
     expect(second.body).toEqual(first.body)
+    expect(first.headers['idempotent-replayed']).toBeUndefined()
+    expect(second.headers['idempotent-replayed']).toBe('true')
     expect((await keysIn('local')).length).toBe(before + 1)
     await leavesNothing(() => send([file('other')], admin, key), {
       status: 409,

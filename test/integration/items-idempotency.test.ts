@@ -35,6 +35,7 @@ describe('a POST with an Idempotency-Key', () => {
     const answers = await Promise.all(Array.from({ length: 50 }, () => post('/items/paper', { name: 'fifty' }, key)))
     expect(new Set(answers.map(({ status, text }) => `${status} ${text}`)).size).toBe(1)
     expect(answers[0]).toMatchObject({ status: 201, body: { data: { id: expect.any(String) } } })
+    expect(answers.filter(({ headers }) => headers['idempotent-replayed'] !== 'true')).toHaveLength(1)
     expect(await count('fifty')).toBe(1)
     expect(await api.log(before)).toMatchObject([
       { action: 'create', entity: 'paper', entityId: answers[0]!.body.data.id, userId: expect.any(String) },

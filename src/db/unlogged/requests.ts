@@ -13,6 +13,8 @@ export type RepeatableRequest = {
   readonly fingerprint: string
   /** How many commits it has made so far. */
   commits: number
+  /** How many of these had been done before, by the same request when it came earlier. */
+  replays: number
   /** Where its answer holds a secret: what is kept of it is sealed. */
   readonly sealing?: KeptSealing | undefined
 }
@@ -77,7 +79,7 @@ export type StoredAnswer = { readonly status: number; readonly contentType: stri
 /** The stored state of a key: which request it stands for, and its answer once there is one. */
 export async function findRepeatable(
   deps: Reads & ReservedReads,
-  { caller, key, fingerprint: own, sealing }: Omit<RepeatableRequest, 'commits'>,
+  { caller, key, fingerprint: own, sealing }: Omit<RepeatableRequest, 'commits' | 'replays'>,
 ): Promise<{ readonly fingerprint: string; readonly answer: StoredAnswer | undefined } | undefined> {
   const [row] = await withoutWaiting(deps).run<StoredAnswer & { fingerprint: string; status: number | null }>(
     `select fingerprint, status, "contentType", body from "svc_IdempotencyKey"
