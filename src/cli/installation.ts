@@ -25,14 +25,19 @@ export async function onInstallation<T>(
   const { dataDir } = database
   if (database.url !== undefined) return work(env)
   if (!create && !existsSync(join(dataDir, 'postgres'))) return work(env)
-  const server = await serverOfCommand(dataDir)
+  const server = ownServers.has(dataDir) ? undefined : await serverOfCommand(dataDir)
   if (server === undefined) return work({ ...env, DATABASE_URL: embeddedDatabase(dataDir) })
+  ownServers.add(dataDir)
   try {
     return await work({ ...env, DATABASE_URL: server.url })
   } finally {
+    ownServers.delete(dataDir)
     await server.stop()
   }
 }
+
+/** Directories whose server this process runs: a part of a command would otherwise wait for the command itself. */
+const ownServers = new Set<string>()
 
 /** Undefined where `daybook start` runs one. */
 async function serverOfCommand(dataDir: string): Promise<EmbeddedServer | undefined> {
