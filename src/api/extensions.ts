@@ -1,6 +1,7 @@
 import { createHash, createHmac, type KeyObject, timingSafeEqual } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { extname, join } from 'node:path'
+import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { bundleForBrowsers } from '../adapters/bundler.ts'
@@ -9,7 +10,7 @@ import { Type } from '../adapters/typebox.ts'
 import type { Config, Configuration } from '../config/config.ts'
 import { AppError } from '../errors.ts'
 import { duringRequest } from '../extensions/endpoint-requests.ts'
-import { type Extensions, explained, isServed, type LoadedConsole } from '../extensions/extensions.ts'
+import { type Extensions, explained, explanationOf, isServed, type LoadedConsole } from '../extensions/extensions.ts'
 import { broken } from '../extensions/folders.ts'
 import { statedRefusal } from '../features/data/hooks/hooks.ts'
 import { accountabilityOf, isFresh, type Requester } from '../features/data/items/items.ts'
@@ -243,33 +244,61 @@ export function registerEndpoints(
   { taken, limits }: { readonly taken: ReadonlySet<string>; readonly limits: Limits },
 ): void {
   app.decorateRequest('accountability', null)
+  app.decorateRequest('rawBody', undefined)
   for (const { name, file, definition, context } of endpoints)
-    app.register(
-      async (scope) => {
-        if (taken.has(definition.id.toLowerCase()))
-          throw broken(file, `has the id ${definition.id}, a path of the platform`)
-        registerAccess(scope as App, deps, 'public', limits)
-        scope.addHook('onRequest', async (request) => {
-          request.accountability = accountabilityOf(deps, requesterOf(request))
-        })
-        scope.addHook('onRequest', (_request, _reply, done) => asExtension(name, done))
-        // Again, because what reads a body goes on from the socket.
-        scope.addHook('preHandler', (request, reply, done) =>
-          asExtension(name, () => duringRequest(answered(request, reply), done)),
-        )
-        scope.addHook('onRoute', (route) => {
-          route.config = { ...route.config, decodesBodies: true, endpoint: definition.id }
-        })
-        scope.setErrorHandler((error) => {
-          throw isFramework(error) ? error : (statedRefusal(error) ?? asError(error))
-        })
-        // In a scope within, where the endpoint may set an error handler of its own.
-        await scope.register(async (own) =>
-          explained(file, 'failed', async () => definition.handler(own as unknown as App, context)),
-        )
-      },
-      { prefix: `/${definition.id}` },
-    )
+    app
+      .register(
+        async (scope) => {
+          if (taken.has(definition.id.toLowerCase()))
+            throw broken(file, `has the id ${definition.id}, a path of the platform`)
+          registerAccess(scope as App, deps, 'public', limits)
+          prepareScope(scope as App, deps, { name, id: definition.id })
+          // In a scope within, where the endpoint may set an error handler of its own.
+          await scope.register(async (own) =>
+            explained(file, 'failed', async () => definition.handler(own as unknown as App, context)),
+          )
+        },
+        { prefix: `/${definition.id}` },
+      )
+      // The scopes that it has registered itself are made later than it. The types leave `done` out.
+      .after(((error: Error | null, done: (error?: Error) => void) =>
+        done(error ? explanationOf(file, 'failed', error) : undefined)) as (error: Error | null) => void)
+}
+
+/** What the routes of an endpoint have besides those of the platform. */
+function prepareScope(scope: App, deps: WebWrites, { name, id }: { readonly name: string; readonly id: string }): void {
+  scope.addHook('onRequest', async (request) => {
+    request.accountability = accountabilityOf(deps, requesterOf(request))
+  })
+  scope.addHook('onRequest', (_request, _reply, done) => asExtension(name, done))
+  scope.addHook('preParsing', (request, _reply, payload, done) => {
+    const keeps = request.routeOptions.config.rawBody === true
+    done(null, keeps ? Readable.from(keptFor(request, payload), { objectMode: false }) : payload)
+  })
+  // Again, because what reads a body goes on from the socket.
+  scope.addHook('preHandler', (request, reply, done) =>
+    asExtension(name, () => duringRequest(answered(request, reply), done)),
+  )
+  scope.addHook('onRoute', (route) => {
+    route.config = { ...route.config, decodesBodies: true, endpoint: id }
+  })
+  scope.setErrorHandler((error) => {
+    throw isFramework(error) ? error : (statedRefusal(error) ?? asError(error))
+  })
+}
+
+/** The bytes of a body as they came, which are the request's when its parser has read them. */
+async function* keptFor(request: FastifyRequest, payload: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  const { bodyLimit = Number.POSITIVE_INFINITY } = request.routeOptions
+  const pieces: Buffer[] = []
+  let size = 0
+  for await (const piece of payload) {
+    size += piece.length
+    if (size > bodyLimit) throw new AppError(413, 'Request body is too large')
+    pieces.push(piece)
+    yield piece
+  }
+  request.rawBody = Buffer.concat(pieces)
 }
 
 const answered = (request: FastifyRequest, { raw }: FastifyReply) => ({

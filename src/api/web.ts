@@ -26,6 +26,9 @@ async function main(): Promise<void> {
   checkVerificationMail(runtime)
   checkRegisteredRole(runtime)
   await warnAboutSuperuser(runtime)
+  // Until there is something to drain.
+  let endAfterFault = (): void => process.exit(1)
+  watchFaults(log, () => endAfterFault())
   const app = await buildServer(runtime, await loadExtensions(runtime))
   const end = openEnd(log, async () => {
     await backlogAccepted()
@@ -34,7 +37,7 @@ async function main(): Promise<void> {
   })
   const { shutdownTimeoutMs } = config.server
   stopOnSignal(() => end({ code: 0, withinMs: shutdownTimeoutMs }))
-  watchFaults(log, () => end({ code: 1, withinMs: Math.min(shutdownTimeoutMs, longestAfterFaultMs) }))
+  endAfterFault = () => end({ code: 1, withinMs: Math.min(shutdownTimeoutMs, longestAfterFaultMs) })
   await app.listen({ host: config.server.host, port: config.server.port })
   growWithWork()
   log.info({ address: app.addresses() }, 'ready')

@@ -270,8 +270,13 @@ export async function explained<Result>(
   try {
     return await asExtension(basename(dirname(file)), work)
   } catch (error) {
-    if (error instanceof ConfigError) throw error
-    const [reason = ''] = wordsOf(error).split('\n')
-    throw Object.assign(broken(file, `${what}: ${reason}`), { cause: error })
+    throw explanationOf(file, what, error)
   }
+}
+
+/** One line that names the file. */
+export function explanationOf(file: string, what: string, error: unknown): ConfigError {
+  if (error instanceof ConfigError) return error
+  const [reason = ''] = wordsOf(error).split('\n')
+  return Object.assign(broken(file, `${what}: ${reason}`), { cause: error })
 }

@@ -16,6 +16,12 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** The caller, as extensions see it; set on the routes of endpoints. */
     accountability: Accountability | null
+    /** The bytes of the body, on routes with `config: { rawBody: true }`; undefined where it has none. */
+    rawBody: Buffer | undefined
+  }
+  interface FastifyContextConfig {
+    /** Keeps the bytes of bodies in `request.rawBody`, as signatures of senders need them. */
+    rawBody?: boolean
   }
 }
 

@@ -1,3 +1,4 @@
+import { createHmac } from 'node:crypto'
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -244,6 +245,67 @@ describe('loading', () => {
     expect(await api.log(position)).toEqual([])
   })
 
+  it('gives routes of endpoints the bytes of their bodies, and takes the forms that they read', async () => {
+    const { app } = await started(
+      await extensions({
+        'svc-endpoint-hooks/index.js': `import { createHmac } from 'node:crypto'
+        import multipart from '${import.meta.resolve('@fastify/multipart')}'
+        const sign = (bytes) => createHmac('sha256', 'secret').update(bytes).digest('hex')
+        export default { id: 'hooks', handler(app) {
+          app.post('/paid', { config: { rawBody: true } }, async ({ headers, rawBody, body }) => {
+            if (headers['x-signature'] !== sign(rawBody)) throw { status: 401, message: 'Not signed' }
+            return body
+          })
+          app.post('/short', { config: { rawBody: true }, bodyLimit: 10 }, async ({ rawBody }) => rawBody.length)
+          app.post('/plain', async ({ rawBody }) => ({ has: rawBody !== undefined }))
+          app.register(async (scope) => {
+            scope.addContentTypeParser('application/x-www-form-urlencoded', { parseAs: 'string' }, (request, text, done) =>
+              done(null, Object.fromEntries(new URLSearchParams(text))))
+            scope.post('/form', { config: { rawBody: true } }, async ({ body, rawBody }) => ({ body, raw: String(rawBody) }))
+          })
+          app.register(async (scope) => {
+            await scope.register(multipart, { limits: { fileSize: 1000 } })
+            scope.post('/file', async (request) => {
+              const file = await request.file()
+              return { name: file.filename, size: (await file.toBuffer()).length }
+            })
+          })
+          app.register(async (scope) => {
+            scope.removeContentTypeParser('application/json')
+            scope.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, bytes, done) => done(null, bytes))
+            scope.post('/bytes', async ({ body }) => ({ bytes: Buffer.isBuffer(body) && String(body) }))
+          })
+        } }`,
+      }),
+    )
+    const post = async (url: string, payload: string | Buffer, headers: Record<string, string> = {}) => {
+      const answer = await app.inject({
+        ...{ method: 'POST' as const, url: `/hooks${url}`, payload },
+        headers: { 'content-type': 'application/json', ...headers },
+      })
+      return [answer.statusCode, answer.statusCode === 200 ? answer.json() : answer.json().error.message]
+    }
+    const text = '{"total": 1.50,  "name": "Zoë"}'
+    const signature = createHmac('sha256', 'secret').update(text).digest('hex')
+    expect(await post('/paid', text, { 'x-signature': signature })).toEqual([200, { total: 1.5, name: 'Zoë' }])
+    expect(await post('/paid', text.replace('  ', ' '), { 'x-signature': signature })).toEqual([401, 'Not signed'])
+    expect(await post('/paid', '{"total":', { 'x-signature': signature })).toEqual([
+      400,
+      expect.stringMatching(/not valid JSON/),
+    ])
+    expect(await post('/short', '{"a":1}')).toEqual([200, 7])
+    expect(await post('/short', text)).toEqual([413, 'Request body is too large'])
+    expect(await post('/plain', text)).toEqual([200, { has: false }])
+    const form = { 'content-type': 'application/x-www-form-urlencoded' }
+    expect(await post('/form', 'a=1&b=%C3%AB', form)).toEqual([200, { body: { a: '1', b: 'ë' }, raw: 'a=1&b=%C3%AB' }])
+    expect((await post('/plain', 'a=1', form))[0]).toBe(415)
+    const part = '--x\r\ncontent-disposition: form-data; name="f"; filename="a.txt"\r\n\r\nbytes\r\n--x--\r\n'
+    const multipart = { 'content-type': 'multipart/form-data; boundary=x' }
+    expect(await post('/file', part, multipart)).toEqual([200, { name: 'a.txt', size: 5 }])
+    expect(await post('/bytes', text)).toEqual([200, { bytes: text }])
+    expect(await post('/paid', text, { 'x-signature': signature })).toEqual([200, { total: 1.5, name: 'Zoë' }])
+  })
+
   const endpoint = (id: string) => `export default { id: '${id}', handler(app) { app.get('/', () => 1) } }`
   it.each<[why: string, files: Record<string, string>, says: RegExp]>([
     [
@@ -291,6 +353,27 @@ describe('loading', () => {
       'fails when it registers routes',
       { 'svc-endpoint-a/index.js': 'export default { id: "a", handler() { throw new Error("no") } }' },
       /index\.js failed: no$/,
+    ],
+    [
+      'fails in a scope of its own routes',
+      {
+        'svc-endpoint-a/index.js': `export default { id: 'a', handler(app) {
+          app.register(async (scope) => scope.addContentTypeParser('application/json', (request, payload, done) => done(null)))
+        } }`,
+      },
+      /svc-endpoint-a\/index\.js failed: Content type parser 'application\/json' already present\.$/,
+    ],
+    [
+      'has a route twice in a scope',
+      {
+        'svc-endpoint-a/index.js': endpoint('first'),
+        'svc-endpoint-b/index.js': `export default { id: 'b', handler(app) {
+          app.get('/x', () => 1)
+          app.register(async (scope) => { scope.get('/x', () => 1) })
+        } }`,
+        'svc-endpoint-c/index.js': endpoint('last'),
+      },
+      /svc-endpoint-b\/index\.js failed: Method 'GET' already declared for route '\/b\/x'/,
     ],
     [
       'has the id of another endpoint',
