@@ -54,6 +54,8 @@ export type Requester = {
 type PlatformValues = {
   readonly collection: string
   readonly values: Readonly<Record<string, unknown>>
+  /** Values of columns that neither the payload nor a hook sets. */
+  readonly defaults?: Readonly<Record<string, unknown>>
   readonly condition?: InsertCondition
 }
 
@@ -93,6 +95,7 @@ export type PayloadContext = {
   /** Stands for the caller's own grant of the action. */
   readonly grant?: Grant | undefined
   readonly platform?: PlatformValues['values'] | undefined
+  readonly defaults?: PlatformValues['defaults']
   readonly condition?: InsertCondition | undefined
   /** See {@link Requester}; never of rows that are written as part of others. */
   readonly isUndo?: boolean

@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
+import { isDeepStrictEqual } from 'node:util'
 import type { CurrentAccess } from '../../../access/store.ts'
 import type { Collection } from '../../../catalog/catalog.ts'
 import type { CurrentCatalog } from '../../../catalog/store.ts'
@@ -96,8 +97,25 @@ async function hookedRow(
   if (found !== undefined) readAfter.set(found.document, run.scope.written.length)
   const existing = found && { id: JSON.parse(found.id), previousDocument: found.document }
   // A copy: the operation may be run again, and then begins with what the caller sent.
-  const left = await notifyBefore(run, `items.${action}`, collection, { data: structuredClone(payload), ...existing })
-  return { payload: left.data, previous: found?.document }
+  const shown = structuredClone(shownToHooks(context))
+  const data = { ...structuredClone(payload), ...shown }
+  const left = await notifyBefore(run, `items.${action}`, collection, { data, ...existing })
+  return { payload: withoutShown(context, left.data), previous: found?.document }
+}
+
+/** What the platform adds to a payload by itself. An undo brings values back that are nobody's to look at again. */
+function shownToHooks({ platform, defaults, isUndo }: WriteContext): Readonly<Record<string, unknown>> {
+  return isUndo === true ? {} : { ...defaults, ...platform }
+}
+
+/** What a hook leaves as it was shown is not the caller's to set, and what only the platform sets is no hook's either. */
+function withoutShown(context: WriteContext, data: unknown): unknown {
+  const shown = Object.entries(shownToHooks(context))
+  if (shown.length === 0 || !isObject(data)) return data
+  const { platform = {} } = context
+  const own = shown.filter(([name, value]) => Object.hasOwn(platform, name) || isDeepStrictEqual(data[name], value))
+  const names = new Set(own.map(([name]) => name))
+  return Object.fromEntries(Object.entries(data).filter(([name]) => !names.has(name)))
 }
 
 /** Runs the before-hooks of rows that are about to be deleted; gives the rows as they are. */

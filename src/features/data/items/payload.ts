@@ -76,7 +76,7 @@ type ReadOptions = {
  */
 export function readPayload(context: PayloadContext, payload: unknown, options: ReadOptions = {}): Payload {
   if (!isObject(payload)) throw noObject(options.label)
-  const { action, collection, platform } = context
+  const { action, collection, defaults: unsaid = {}, platform = {} } = context
   const opening = openingOf(context)
   const problems = options.problems ?? openProblems()
   const reported = problems.fields.length
@@ -88,8 +88,9 @@ export function readPayload(context: PayloadContext, payload: unknown, options: 
   for (const key of Object.keys(payload)) readMember(row, key, payload[key])
   // After its members: a payload that names a field is refused for that.
   if (grantsNothing(opening.grant)) throw errors.actionDenied(action, collection.name)
-  if (platform !== undefined)
-    for (const [name, value] of Object.entries(platform)) put(cells, keyCell(collection.fields.get(name)!, value))
+  const own = Object.entries(unsaid).filter(([name]) => payload[name] === undefined)
+  for (const [name, value] of [...own, ...Object.entries(platform)])
+    put(cells, keyCell(collection.fields.get(name)!, value))
   if (options.trusted !== true) addAnyReferences(row, problems)
   if (action === 'create') reportMissing(row, reported)
   if (options.problems === undefined) refuseProblems(problems)

@@ -66,6 +66,7 @@ export function openWrite<A extends ChangeAction>(
   return {
     ...{ catalog, collection, access, action, grant, config: deps.config, now: env.now, env, rules },
     platform: own?.values,
+    ...(own?.defaults !== undefined && { defaults: own.defaults }),
     condition: own?.condition,
     isUndo: isUndo && !asPart,
   }

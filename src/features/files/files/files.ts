@@ -91,8 +91,12 @@ export async function saveFile(
 export async function checkFields(deps: FileWrites, requester: Requester, fields: Fields): Promise<void> {
   await withFreshCatalog(deps.catalog, async () => {
     const payload = payloadFrom(deps, fields)
-    const values = { id: randomUUID(), ...named(payload, unknownContent), ...columnsOf(unknownContent) }
-    const context = openWrite(deps, { ...requester, platform: { collection, values } }, collection, 'create')
+    const platform = {
+      collection,
+      values: { id: randomUUID(), ...columnsOf(unknownContent) },
+      defaults: named(payload, unknownContent),
+    }
+    const context = openWrite(deps, { ...requester, platform }, collection, 'create')
     readPayload(context, payload)
   })
 }
@@ -268,11 +272,11 @@ async function commitNew(
   fields: Fields,
 ): Promise<string> {
   const payload = payloadFrom(deps, fields)
-  const values = { id, ...named(payload, stored), ...columnsOf(stored) }
+  const values = { id, ...columnsOf(stored) }
   const { storage, key } = contentOf(stored)
   // From this statement on the row names the content.
   const condition = { name: 'svc_take_content', args: [storage, key] }
-  const platform = { collection, values, condition }
+  const platform = { collection, values, defaults: named(payload, stored), condition }
   const change = { action: 'create', payloads: [payload] } as const
   if (during === undefined && deps.config.storage.quotaTenant === undefined) {
     const { ids } = await changeItems(deps, { ...requester, platform }, collection, change)
@@ -296,13 +300,14 @@ async function commitReplacement(
 ): Promise<string> {
   const payload = payloadFrom(deps, fields)
   const { originalFilename, metadata } = stored
-  const said = { ...nameUnlessSaid(payload, originalFilename), ...columnsOf(stored) }
+  const values = columnsOf(stored)
+  const name = nameUnlessSaid(payload, originalFilename)
   return inTransaction(deps, requester, async ({ tx, scope }) => {
     await release(tx, stored)
     const before = await lockedFile(tx, id)
     const isKept = before === undefined || payload.metadata !== undefined
-    const values = { ...said, ...(!isKept && { metadata: metadataAfter(before, metadata) }) }
-    const platform = { collection, values }
+    const defaults = { ...name, ...(!isKept && { metadata: metadataAfter(before, metadata) }) }
+    const platform = { collection, values, defaults }
     const change = { action: 'update', changes: [{ id, payload }], ifMatch } as const
     await changeItems(deps, { ...requester, platform, scope }, collection, change)
     if (before !== undefined && stored.size > Number(before.size)) await requireQuota(deps, tx, id)
@@ -317,6 +322,7 @@ async function release(tx: Tx, stored: StoredContent): Promise<void> {
 
 function payloadFrom({ catalog }: FileWrites, fields: Fields): Record<string, unknown> {
   const { id: _id, storage: _storage, ...payload } = payloadOf(catalog.current().collections.get(collection)!, fields)
+  if (payload.originalFilename === '') delete payload.originalFilename
   return payload
 }
 
@@ -330,7 +336,7 @@ function named(payload: Readonly<Record<string, unknown>>, { originalFilename, m
 }
 
 const nameUnlessSaid = (payload: Readonly<Record<string, unknown>>, originalFilename: string) =>
-  (payload.originalFilename ?? '') === '' ? { originalFilename } : {}
+  payload.originalFilename === undefined ? { originalFilename } : {}
 
 const columnsOf = ({ filename, storage, folder, size, type, typeProven, hash, width, height }: StoredContent) => ({
   filename,
