@@ -259,6 +259,8 @@ const answers: Readonly<Record<string, (error: unknown) => AppError | undefined>
     answer('FOREIGN_KEY_VIOLATION', 409, 'Foreign key constraint violation', 'The record is still referenced', cause),
   '23502': (cause) => requiredFieldMissing(columnOf(cause)),
   '23514': (cause) => checkAnswer(cause),
+  // `RAISE EXCEPTION` without a state, as in triggers of the operator: the functions of the platform have states of their own.
+  P0001: (cause) => raisedAnswer(cause),
   // The one text that PostgreSQL parses for a client: everything else in a statement is ours.
   '42601': (cause) =>
     /jsonpath/.test(databaseError(cause).message ?? '') ? errors.badQuery('malformed jsonpath') : undefined,
@@ -315,12 +317,33 @@ function unavailable(cause: unknown): AppError {
  * Those are told by their collection alone where nobody knows what the caller may see: a name may speak of fields.
  */
 function checkAnswer(cause: unknown): AppError {
-  const { table = '', constraint = '' } = databaseError(cause)
+  const { table = '', constraint = '', column, routine } = databaseError(cause)
+  // A function raised it as if it were a CHECK, or it is of a domain.
+  if (table === '' && routine !== raisingRoutine)
+    return answer('INVALID_VALUE', 400, 'Invalid value', 'A value does not fit its field', cause)
+  if (table === '' && column === undefined) return raisedAnswer(cause)
+  if (table === '') {
+    const named = constraint === '' ? {} : { constraint }
+    return errors.validation([{ field: column!, message: raisedWords(cause), rule: 'check', ...named }])
+  }
   const ofField = constraint.startsWith(`${table}_`) && constraint.endsWith('_check')
   if (!ofField) return ruleBroken(table)
   const field = constraint.slice(table.length + 1, -'_check'.length)
   return errors.validation([{ field, message: 'is not an allowed value', rule: 'check' }])
 }
+
+/** In PostgreSQL, the one that carries `RAISE` out. */
+const raisingRoutine = 'exec_stmt_raise'
+
+/** The words of a function that refuses are its author's, who means them for people. */
+const raisedAnswer = (cause: unknown): AppError => answer('REFUSED_BY_DATABASE', 400, raisedWords(cause), null, cause)
+
+function raisedWords(cause: unknown): string {
+  const words = databaseError(cause).message?.trim() || 'The database has refused the change'
+  return words.length > longestWords ? `${words.slice(0, longestWords)}…` : words
+}
+
+const longestWords = 500
 
 /** The database's own error, whatever wraps it; the innermost one where there is none. */
 export function databaseError(error: unknown): Record<string, string | undefined> {

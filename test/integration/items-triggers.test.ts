@@ -86,3 +86,57 @@ describe('a row that a trigger leaves out', () => {
     expect((await api.admin('POST', '/items/thing/bulk', [kept, kept])).body.data).toHaveLength(2)
   })
 })
+
+describe('a trigger that raises an exception', () => {
+  const words = 'The team has reached its quota'
+  beforeEach(() => acts(`raise exception '${words}';`))
+
+  it.each(ways)('says why to the writer of %s', async (_way, write) => {
+    const [before, position] = [await content(), await api.position()]
+    const { status, text, body } = await write()
+    expect(status, text).toBe(400)
+    expect(body.error).toEqual({ message: words, code: 'REFUSED_BY_DATABASE', details: null, statusCode: 400 })
+    expect([await content(), await api.log(position)]).toEqual([before, []])
+  })
+
+  it('says so for its row of an import', async () => {
+    for (const query of ['', '?dryRun=true']) {
+      const { text, body } = await imported([kept, refused, kept], query)
+      const { errors } = body.results ?? body.error.details.results
+      expect(errors, text).toMatchObject([{ item: 2, error: words }])
+    }
+  })
+
+  it('says no more than 500 characters', async () => {
+    await acts(`raise exception '%', repeat('a', 10000);`)
+    const { body } = await api.admin('POST', '/items/thing', refused)
+    expect(body.error.message).toBe(`${'a'.repeat(500)}…`)
+  })
+
+  it('as a broken rule names what it says: a column, or itself', async () => {
+    const broken = (using: string) => acts(`raise exception 'no refused things' using errcode = '23514'${using};`)
+    const write = async () => (await api.admin('POST', '/items/thing', refused)).body.error
+    await broken(`, constraint = 'my_rule', column = 'name'`)
+    const problem = { field: 'name', message: 'no refused things', rule: 'check', constraint: 'my_rule' }
+    expect(await write()).toMatchObject({ code: 'VALIDATION_ERROR', details: { errors: [problem] }, statusCode: 400 })
+    await broken(`, constraint = 'my_rule'`)
+    expect(await write()).toMatchObject({
+      message: 'no refused things',
+      code: 'REFUSED_BY_DATABASE',
+      statusCode: 400,
+    })
+  })
+})
+
+it('a domain that does not allow a value says that it does not fit', async () => {
+  await api.sql(`create domain small_text as text check (length(value) < 5)`)
+  await api.sql(
+    `create function small_box() returns trigger language plpgsql as $$begin perform new.name::small_text; return new; end$$`,
+  )
+  await api.sql(`create trigger small_box before insert on box for each row execute function small_box()`)
+  expect(await api.admin('POST', '/items/box', { name: 'a long name' })).toMatchObject({
+    status: 400,
+    body: { error: { message: 'Invalid value', code: 'INVALID_VALUE' } },
+  })
+  expect((await api.admin('POST', '/items/box', { name: 'box' })).status).toBe(201)
+})
