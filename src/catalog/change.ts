@@ -32,6 +32,7 @@ import { logFunctionSql } from './log-triggers.ts'
 import { conflictText, type DefinitionChange, mergeDefinitions } from './merge.ts'
 import { withoutCollection } from './relationships.ts'
 import { readDefinitions } from './store.ts'
+import { type NewNames, newNames, refuseTaken } from './taken.ts'
 
 export type CollectionChange = { readonly collection: string; readonly change: 'create' | 'update' | 'delete' }
 
@@ -44,6 +45,8 @@ export type DefinitionPlan = {
   /** Bring the tables to the next definitions. */
   readonly statements: readonly string[]
   readonly losses: readonly Loss[]
+  /** The names that it makes, which SQL from outside may have taken. */
+  readonly names: NewNames
   /** Required fields that stored rows may have no value for. */
   readonly gaps: readonly Gap[]
   readonly casts: readonly Cast[]
@@ -88,6 +91,7 @@ export function planChange(
     changes: changesBetween(known, next),
     statements: catalogChangesSql(before, after),
     losses: lossesBetween(before, after),
+    names: newNames(before, after),
     gaps: requiredGaps(before, after),
     casts: castsBetween(before, after),
     untrashed: [...after.collections.values()]
@@ -118,8 +122,17 @@ export async function countLosses(db: Reader, { losses }: Pick<DefinitionPlan, '
   return dropped
 }
 
+/**
+ * Refuses what the database would refuse, in words that help: names that are taken (409, of columns 400), and required
+ * fields that stored rows have no value for (400).
+ */
+export async function refuseImpossible(db: Reader, plan: Pick<DefinitionPlan, 'names' | 'gaps'>): Promise<void> {
+  await refuseTaken(db, plan.names)
+  await refuseGaps(db, plan)
+}
+
 /** 400 with every field that stored rows have no value for; PostgreSQL would name the first, and not how many they are. */
-export async function refuseGaps(db: Reader, { gaps }: Pick<DefinitionPlan, 'gaps'>): Promise<void> {
+async function refuseGaps(db: Reader, { gaps }: Pick<DefinitionPlan, 'gaps'>): Promise<void> {
   const found: string[] = []
   for (const { collection, field, countSql } of gaps) {
     const { rows } = await db.one<{ rows: bigint | number | string }>(rawQuery(countSql))
@@ -424,7 +437,7 @@ export async function executeChange(
 ): Promise<ExecutedChange> {
   const plan = planChange(await lockedDefinitions(tx), edit, options)
   await guard.before(plan)
-  await refuseGaps(tx, plan)
+  await refuseImpossible(tx, plan)
   const altered = await countAlteredLocked(tx, plan)
   await guard.altering?.(altered)
   const dropped = await countLosses(tx, plan)

@@ -293,6 +293,48 @@ describe('?dryRun=true', () => {
     expect((await patch(name, { fields: { x: { type: 'Strange' } } }, '?dryRun=true')).status).toBe(400)
   })
 
+  it('refuses names that SQL has taken as the change does, with a way out, and lets those that it frees', async () => {
+    const name = await make({ fields: ab, indexes: [{ name: 'freed_by_it', fields: ['a'] }] })
+    await api.sql(`create table legacy_author (id int); create view legacy_view as select 1 as one;
+      create type legacy_mood as enum ('fine'); create index legacy_index on legacy_author (id);
+      alter table "${name}" add column legacy int`)
+    const schema = { fields: { title: { type: 'String' } } }
+    const outside = (what: string) =>
+      `The schema cannot be applied: the database has ${what} that no definition describes: rename it by SQL, or give the`
+    const refused: [string, string, object, number, string][] = [
+      ['POST', '', { collectionName: 'legacy_author', schema }, 409, outside('a table legacy_author')],
+      ['POST', '', { collectionName: 'legacy_view', schema }, 409, outside('a view legacy_view')],
+      ['POST', '', { collectionName: 'legacy_mood', schema }, 409, outside('a type legacy_mood')],
+      ['POST', `/${name}/indexes`, { name: 'legacy_index', fields: ['b'] }, 409, outside('an index legacy_index')],
+      [
+        'PATCH',
+        `/${name}`,
+        { schema: { fields: { legacy: { type: 'Integer' } } } },
+        400,
+        `The schema cannot be applied: the table ${name} has a column legacy that no field describes: rename or drop it by SQL, or give the field another name`,
+      ],
+    ]
+    const position = await api.position()
+    for (const [method, path, body, status, details] of refused)
+      for (const query of ['?dryRun=true', '']) {
+        const answer = await api.admin(method, `/schemas${path}${query}`, body)
+        expect([path, query, answer.status, answer.body.error?.code]).toEqual([
+          path,
+          query,
+          status,
+          'SCHEMA_NOT_APPLICABLE',
+        ])
+        expect(answer.body.error.details).toContain(details)
+      }
+    expect(await api.log(position)).toEqual([])
+    const both = { a: null, c: { type: 'Text' } }
+    for (const query of ['?dryRun=true', '']) {
+      const moved = { fields: both, indexes: [{ name: 'freed_by_it', fields: ['c'] }] }
+      expect((await patch(name, moved, query)).status).toBe(200)
+    }
+    await api.sql('drop view legacy_view; drop type legacy_mood; drop table legacy_author')
+  })
+
   it('counts the values that another type rounds, cuts off or cannot hold', async () => {
     const name = await make({
       fields: {

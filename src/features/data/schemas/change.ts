@@ -13,7 +13,7 @@ import {
   lockCatalog,
   planChange,
   RefusedPart,
-  refuseGaps,
+  refuseImpossible,
 } from '../../../catalog/change.ts'
 import { checkShape } from '../../../catalog/compile.ts'
 import type { Definitions } from '../../../catalog/definitions.ts'
@@ -138,7 +138,7 @@ export async function applyWithin(
 
 /**
  * The changes that {@link applyChange} would make, from the present definitions, if it may alter values. It does not try
- * the statements, but it tries casts of values.
+ * the statements, but it looks for taken names and tries casts of values.
  */
 export async function previewChange(
   deps: Reads & Configuration,
@@ -147,7 +147,7 @@ export async function previewChange(
   const stored = await readDefinitions(deps.db)
   const plan = planChange(stored, edit, optionsOf(deps))
   await checkPlan(plan, means)
-  await refuseGaps(deps.db, plan)
+  await refuseImpossible(deps.db, plan)
   const subject = { ...(await readSubject(deps.db, deps.config)), inTransaction: true }
   const findings = await lintSql(plan.statements, subject)
   const altered = await countAltered(deps.db, plan).catch((error) => {
