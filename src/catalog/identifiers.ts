@@ -12,17 +12,10 @@ const reserved = new Set(
   ),
 )
 
-/** Names of objects: unlikely as fields, dangerous in any JavaScript object that ever holds them. */
-const neverNames = new Set([
-  '__proto__',
-  'constructor',
-  'prototype',
-  'tableoid',
-  'ctid',
-  'xmin',
-  'xmax',
-  'cmin',
-  'cmax',
+/** Names that no object of ours can take: dangerous in any JavaScript object that ever holds them, or columns of every table. */
+const reservedBy: ReadonlyMap<string, string> = new Map([
+  ...['__proto__', 'constructor', 'prototype'].map((name) => [name, 'JavaScript'] as const),
+  ...['tableoid', 'ctid', 'xmin', 'xmax', 'cmin', 'cmax'].map((name) => [name, 'PostgreSQL'] as const),
 ])
 
 /**
@@ -30,7 +23,13 @@ const neverNames = new Set([
  * bytes. Enforced when a name is declared, so no later place has to fear a quote in one.
  */
 export function checkIdentifier(what: string, name: unknown): asserts name is string {
-  if (typeof name !== 'string' || !grammar.test(name) || neverNames.has(name))
+  const owner = typeof name === 'string' ? reservedBy.get(name) : undefined
+  if (owner !== undefined)
+    throw new AppError(400, `Invalid ${what}: ${owner} reserves the name ${name}`, {
+      code: 'INVALID_IDENTIFIER',
+      details: [name],
+    })
+  if (typeof name !== 'string' || !grammar.test(name))
     throw new AppError(400, `Invalid ${what}: letters, digits and underscore only, not starting with a digit`, {
       code: 'INVALID_IDENTIFIER',
       details: [shown(name).slice(0, 80)],
