@@ -176,7 +176,10 @@ export type Aggregates<S extends SchemaType, C extends Name<S>> = Readonly<
  * The least or the greatest value. A Decimal, whose digits survive in a number, is one; it is told from text by what may be
  * written, and may be either where that is not known.
  */
-type Extreme<R, W, F extends keyof R> = R[F] | null | (F extends keyof W ? Extract<W[F], number> : NumberOf<R[F]>)
+type Extreme<R, W, F extends keyof R> =
+  | R[F]
+  | null
+  | ([W] extends [never] ? NumberOf<R[F]> : F extends keyof W ? Extract<W[F], number> : NumberOf<R[F]>)
 
 type NumberOf<T> = string extends T ? number : never
 

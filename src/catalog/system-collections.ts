@@ -59,6 +59,19 @@ const administeredCollections: ReadonlySet<string> = new Set([
   'svc_Secret',
 ])
 
+/** Columns that only the platform writes, by collection. Those of a file describe its content, which alone changes them. */
+const columnsOfPlatform = {
+  svc_File: ['filename', 'storage', 'storage_folder', 'size', 'type', 'typeProven', 'width', 'height', 'hash'],
+  svc_Workflow: ['authority_Id', 'version'],
+} as const
+
+/** The columns of a collection that only the platform writes: payloads may repeat them, which means nothing. */
+export const platformColumns = (name: string): readonly string[] =>
+  name in columnsOfPlatform ? columnsOfPlatform[name as keyof typeof columnsOfPlatform] : []
+
+/** Collections whose rows a route of their own creates, for those who have the permission; they are changed as any other. */
+export const createdElsewhere: ReadonlyMap<string, string> = new Map([['svc_File', 'Files are created by POST /files']])
+
 /**
  * Whether rows of a collection say who may do what, what runs or what is sent: an administrator's client writes them only
  * with the scope for that.

@@ -1,5 +1,6 @@
 import { checkScope } from '../access/scopes.ts'
 import { seal } from '../adapters/sealing.ts'
+import { platformColumns } from '../catalog/system-collections.ts'
 import type { Clock } from '../db/clock.ts'
 import { rawQuery } from '../db/sql.ts'
 import { errors } from '../errors.ts'
@@ -137,7 +138,7 @@ const decided: ReadonlySet<string> = new Set([
 ])
 
 const workflowRules = (own: Workflows): CollectionRules => ({
-  serversOwn: new Set(['authority_Id', 'version']),
+  serversOwn: new Set(platformColumns('svc_Workflow')),
   // It goes on to act for its author when the program's token has ended.
   checkCaller: (_deps, access) => checkScope(access, 'admin'),
   written: () => own.workflows.changed(),

@@ -1,6 +1,11 @@
 import { createHash } from 'node:crypto'
 import type { Catalog, Collection, Field, Kind, Relation } from '../../../catalog/catalog.ts'
-import { identityCollections } from '../../../catalog/system-collections.ts'
+import {
+  createdElsewhere,
+  identityCollections,
+  platformColumns,
+  writersOf,
+} from '../../../catalog/system-collections.ts'
 import { isToMany } from '../../../query/plan.ts'
 
 /**
@@ -61,7 +66,9 @@ function collectionText(
         .map((field) => member(field.name, orNull(typeOf(field, 'answered'), field.nullable), { isReadonly: true })),
     ),
     ...createText(collection, relations, collections),
-    ...block('update', written(collection, relations, collections, false)),
+    ...(isWritten(name, 'update')
+      ? block('update', written(collection, relations, collections, false))
+      : [`update: never`]),
     ...block(
       'relations',
       relations.map((relation) => member(relation.name, relationText(relation))),
@@ -79,15 +86,20 @@ function relationText(relation: Relation): string {
   return `{ to: ${JSON.stringify(relation.target)}; many: ${isMany}; nullable: ${!isMany} }`
 }
 
+/** Whether anybody writes the rows of a collection so, as an item. */
+const isWritten = (name: string, action: 'create' | 'update'): boolean =>
+  writersOf(name, action) !== 'nobody' && !(action === 'create' && createdElsewhere.has(name))
+
 /** A new row: of each related row that it needs, the key or the row. */
 function createText(
   collection: Collection,
   relations: readonly Relation[],
   collections: Catalog['collections'],
 ): readonly string[] {
+  if (!isWritten(collection.name, 'create')) return ['create: never']
   const lines = block('create', written(collection, relations, collections, true))
   const needed = Map.groupBy(
-    relations.filter((relation) => isNeeded(collection, relation)),
+    relations.filter((relation) => isSettable(collection, relation, true) && isNeeded(collection, relation)),
     ({ foreignKey }) => foreignKey,
   )
   const either = [...needed].map(([key, ways]) => {
@@ -118,25 +130,35 @@ function relatedText(relation: Relation, collections: Catalog['collections']): s
 }
 
 /**
- * The members of a payload: fields, and relations beside or instead of their keys. Of what switches add only a key whose
- * relation can be written: who has created a row may be said, who changed it last only of a new one.
+ * Whether a payload may set a relation. Who changed a row last can be said only of a new one; the rows of a relation whose
+ * key they hold are changed by it.
  */
+function isSettable({ name, usertrack }: Collection, { kind, target, foreignKey }: Relation, isNew: boolean): boolean {
+  if (kind === 'hasOne' || kind === 'hasMany') return isWritten(target, 'update')
+  if (kind !== 'belongsTo') return true
+  return !platformColumns(name).includes(foreignKey) && (isNew || !usertrack || foreignKey !== 'userUpdated_Id')
+}
+
+/** Whether a payload may set a field. Of what switches add only a key whose relation can be set: who has created a row may be said. */
+function isTaken({ name, system, definition }: Collection, field: Field, keys: ReadonlySet<string>): boolean {
+  if (field.generated !== undefined || platformColumns(name).includes(field.name)) return false
+  // All that a system collection declares is marked as the system's.
+  const isDeclared = !field.systemGenerated || (system && Object.hasOwn(definition.schema.fields, field.name))
+  return isDeclared || keys.has(field.name)
+}
+
+/** The members of a payload: fields, and relations beside or instead of their keys. */
 function written(
-  { fields, usertrack }: Collection,
+  collection: Collection,
   relations: readonly Relation[],
   collections: Catalog['collections'],
   isNew: boolean,
 ): string[] {
-  const own = [...fields.values()]
-  const isStamped = ({ kind, foreignKey }: Relation) =>
-    !isNew && usertrack && kind === 'belongsTo' && foreignKey === 'userUpdated_Id'
-  const settable = relations.filter((relation) => !isStamped(relation))
+  const { fields } = collection
+  const settable = relations.filter((relation) => isSettable(collection, relation, isNew))
   const owned = new Set(settable.filter(({ kind }) => kind === 'belongsTo').map(({ foreignKey }) => foreignKey))
-  const columns = own
-    .filter(
-      ({ name, generated, systemGenerated, primaryKey }) =>
-        generated === undefined && (!systemGenerated || owned.has(name)) && (isNew || !primaryKey),
-    )
+  const columns = [...fields.values()]
+    .filter((field) => isTaken(collection, field, owned) && (isNew || !field.primaryKey))
     .map((field) => {
       const isNeeded = isNew && !field.nullable && field.default === undefined && !owned.has(field.name)
       return member(field.name, orNull(typeOf(field, 'taken'), field.nullable), { isOptional: !isNeeded })

@@ -1,4 +1,5 @@
 import type { Logs } from '../../../adapters/logger.ts'
+import { createdElsewhere, platformColumns } from '../../../catalog/system-collections.ts'
 import type { Configuration } from '../../../config/config.ts'
 import { rawQuery, type Tx, type UnloggedWrites } from '../../../db/sql.ts'
 import {
@@ -28,21 +29,11 @@ import {
 import { tenantOf, usedBytesNow } from './queries.ts'
 
 /** The columns of svc_File that describe the content. Only the content itself changes it. */
-const contentColumns = [
-  'filename',
-  'storage',
-  'storage_folder',
-  'size',
-  'type',
-  'typeProven',
-  'width',
-  'height',
-  'hash',
-] as const
+const contentColumns = platformColumns('svc_File')
 
 /** The rules for rows of svc_File, however they are written. */
 export const fileRules = (deps: ContentWrites): CollectionRules => ({
-  createdElsewhere: 'Files are created by POST /files',
+  createdElsewhere: createdElsewhere.get('svc_File')!,
   serversOwn: new Set(contentColumns),
   guard: quotaGuard(deps),
   protectedFields: { isPublic: ({ files }) => (files.protectIsPublic ? 'name' : 'wildcard') },
