@@ -4,11 +4,13 @@ import { readBuilderSearch } from '../../console/src/pages/reports/question.ts'
 import {
   bodyOf,
   chartOf,
+  measureText,
   mostSeries,
   nameFor,
   pathsOf,
   renamed,
   reportOf,
+  roundedText,
   withMeasures,
 } from '../../console/src/pages/reports/report.ts'
 
@@ -79,6 +81,46 @@ describe('a report of the console', () => {
     expect(chartOf(report, many)).toMatchObject({ labels: ['2026-01'], more: 2 })
     expect(chartOf(report, many).series).toHaveLength(mostSeries)
     expect(chartOf(report, [row('2026-01', 'x', 'text')]).series).toEqual([])
+  })
+
+  it('is drawn with every group, also where two of them read the same', () => {
+    const byState = reportOf({ aggregate: { a: sum }, groupBy: ['state'] }, sale)
+    const alike = [
+      { state: '—', a: 5 },
+      { state: null, a: 7 },
+      { state: null, a: 9 },
+    ]
+    expect(chartOf(byState, alike)).toEqual({
+      labels: ['—', '—', '—'],
+      series: [{ name: 'a', values: [5, 7, 9] }],
+      more: 0,
+    })
+    const kinds = [
+      { state: 'x', kind: '—', a: 1 },
+      { state: 'x', kind: null, a: 2 },
+      { state: '1', kind: null, a: 3 },
+      { state: 1, kind: null, a: 4 },
+    ]
+    expect(chartOf({ ...byState, groupBy: ['state', 'kind'] }, kinds)).toEqual({
+      labels: ['x', '1', '1'],
+      series: [
+        { name: '—', values: [1, null, null] },
+        { name: '—', values: [2, 3, 4] },
+      ],
+      more: 0,
+    })
+  })
+
+  it('shows the digits that a measure has, and a drawing six of them', () => {
+    expect([0.00001, 0.1, 1 / 3, 123456.123456, 1e-30].map(measureText)).toEqual([
+      '0.00001',
+      '0.1',
+      '0.3333333333333333',
+      '123,456.123456',
+      '0.000000000000000000000000000001',
+    ])
+    expect(['12345678901234567890.5', null].map(measureText)).toEqual(['12345678901234567890.5', '—'])
+    expect([0.00001, 1 / 3, 1234567.891].map(roundedText)).toEqual(['0.00001', '0.333333', '1,234,570'])
   })
 
   it('offers what the server describes to the caller', () => {

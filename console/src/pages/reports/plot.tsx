@@ -3,7 +3,7 @@ import UPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
 import { useTheme } from '../../app/theme.ts'
 import type { Form } from './question.ts'
-import { type Chart, describe, measureText } from './report.ts'
+import { type Chart, describe, roundedText } from './report.ts'
 import styles from './reports.module.css'
 
 type PlotProps = { readonly chart: Chart; readonly form: 'bars' | 'lines' | 'area'; readonly height: number }
@@ -30,10 +30,10 @@ export function Plot({ chart, form, height }: PlotProps) {
       <div className={styles.legend}>
         <ul>
           {chart.series.map(({ name, values }, kind) => (
-            <li key={name}>
+            <li key={`${kind} ${name}`}>
               <span className={styles.swatch} style={{ background: `var(--chart-${kind + 1})` }} aria-hidden="true" />
               <span>{name}</span>
-              {place !== null && <strong>{measureText(values[place])}</strong>}
+              {place !== null && <strong>{roundedText(values[place])}</strong>}
             </li>
           ))}
         </ul>

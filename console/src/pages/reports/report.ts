@@ -124,9 +124,14 @@ export function valueText(value: unknown): string {
   return String(value)
 }
 
-export function measureText(value: unknown): string {
-  if (typeof value !== 'number') return valueText(value)
-  return value.toLocaleString(undefined, { maximumFractionDigits: 4 })
+/** A measure with all its digits. */
+export const measureText = (value: unknown): string => numberText(value, { maximumSignificantDigits: 17 })
+
+/** A measure beside a drawing, which shows no more digits either. */
+export const roundedText = (value: unknown): string => numberText(value, { maximumSignificantDigits: 6 })
+
+function numberText(value: unknown, options: Intl.NumberFormatOptions): string {
+  return typeof value === 'number' ? value.toLocaleString(undefined, options) : valueText(value)
 }
 
 export type Chart = {
@@ -147,24 +152,28 @@ export function chartOf(report: Report, rows: readonly Row[]): Chart {
   const { groupBy, aggregate } = report
   const [first, ...rest] = groupBy
   const columns = columnsOf({ ...report, fields: [] })
-  const of = (row: Row, text: string) => valueText(columns[groupBy.indexOf(text)]?.read(row))
+  const of = (row: Row, text: string) => columns[groupBy.indexOf(text)]?.read(row)
   const measures = Object.keys(aggregate).filter((name) => rows.some((row) => numberOf(row[name]) !== null))
   const labels: string[] = []
   const places = new Map<string, number>()
-  const series = new Map<string, (number | null)[]>()
-  for (const row of rows) {
-    const label = first === undefined ? '' : of(row, first)
-    const place = places.get(label) ?? labels.push(label) - 1
-    places.set(label, place)
-    const kind = rest.map((text) => of(row, text)).join(' · ')
+  const series = new Map<string, { readonly name: string; readonly values: (number | null)[] }>()
+  for (const [index, row] of rows.entries()) {
+    const value = first === undefined ? undefined : of(row, first)
+    // Two groups may read the same, such as a text and the sign for no value.
+    const key = rest.length === 0 ? String(index) : JSON.stringify(value ?? null)
+    const place = places.get(key) ?? labels.push(first === undefined ? '' : valueText(value)) - 1
+    places.set(key, place)
+    const kinds = rest.map((text) => of(row, text))
+    const kind = kinds.map(valueText).join(' · ')
     for (const measure of measures) {
       const name = rest.length === 0 ? measure : measures.length === 1 ? kind : `${kind} · ${measure}`
-      const values = series.get(name) ?? []
-      series.set(name, values)
+      const seriesKey = JSON.stringify([kinds.map((one) => one ?? null), measure])
+      const { values } = series.get(seriesKey) ?? { values: [] }
+      series.set(seriesKey, { name, values })
       values[place] = numberOf(row[measure])
     }
   }
-  const all = [...series].map(([name, values]) => ({
+  const all = [...series.values()].map(({ name, values }) => ({
     name,
     values: Array.from(labels, (_, place) => values[place] ?? null),
   }))
