@@ -1,4 +1,5 @@
 import type { TSchema } from 'typebox'
+import type { HookEvent } from '../features/data/hooks/hooks.ts'
 import type { Accountability, HookDb } from '../features/data/items/items.ts'
 import type { ClaimedTask } from '../features/work/tasks/tasks.ts'
 import type { App } from '../http/http.ts'
@@ -33,22 +34,54 @@ export type HooksService = {
    * `collection` may be `*`. The hook gets the members of its event (docs/extensions.md) and returns the context with
    * other `data` or another `query`, or nothing. Throws for an event that there is not.
    */
-  registerHook(collection: string, event: string, hook: (context: HookContext) => unknown): void
+  registerHook<Event extends HookEventName, Row extends object = HookRow>(
+    collection: string,
+    event: Event,
+    hook: (context: HookContext<Event, Row>) => unknown,
+  ): void
 }
 
-/** The members that every hook gets; `data`, `query`, `document` and so on depend on the event. */
-export type HookContext = {
+/** An event; `items.create.before` is another way to write `items.create`. */
+export type HookEventName = HookEvent | `${Exclude<HookEvent, `${string}.after`>}.before`
+
+/** A row whose fields nobody has declared: `daybook types` writes types of collections. */
+// biome-ignore lint/suspicious/noExplicitAny: each collection has fields of its own
+export type HookRow = Record<string, any>
+
+/** What a hook gets: the members of every event, and those of its own. */
+export type HookContext<Event extends HookEventName = HookEventName, Row extends object = HookRow> = {
   readonly collection: string
   /** Null for what the platform itself or an extension does without a user. */
   readonly accountability: Accountability | null
   /** Before a change: its transaction. */
   readonly db: HookDb
-  data: Record<string, unknown>
-  query: Record<string, unknown>
-  readonly id: string | number
-  readonly document: Readonly<Record<string, unknown>>
-  readonly previousDocument: Readonly<Record<string, unknown>>
-  readonly result: { readonly data: readonly Record<string, unknown>[]; readonly totalCount?: number }
+} & EventMembers<Row>[BareName<Event>]
+
+type BareName<Event extends HookEventName> = Event extends `${infer Name extends HookEvent}.before`
+  ? Name
+  : Event & HookEvent
+
+type HookId = { readonly id: string | number }
+type HookQuery = { query: Record<string, unknown> }
+type BeforeChange = {
+  /** The same as `db`. */
+  readonly transaction: HookDb
+}
+
+/** By event, what its hooks get besides the members of every event. */
+type EventMembers<Row extends object> = {
+  'items.create': BeforeChange & { data: Partial<Row> }
+  'items.update': BeforeChange & HookId & { data: Partial<Row>; readonly previousDocument: Readonly<Row> }
+  'items.delete': BeforeChange & HookId & { readonly document: Readonly<Row> }
+  'items.create.after': HookId & { readonly document: Readonly<Row> }
+  'items.update.after': HookId & { readonly document: Readonly<Row>; readonly previousDocument: Readonly<Row> }
+  'items.delete.after': HookId & { readonly document: Readonly<Row> }
+  'items.read': HookQuery
+  'items.read.one': HookQuery & HookId
+  'items.read.after': Readonly<HookQuery> & {
+    readonly result: { readonly data: readonly Row[]; readonly totalCount?: number }
+  }
+  'items.read.one.after': Readonly<HookQuery> & HookId & { readonly document: Readonly<Row> }
 }
 
 /** `svc-endpoint-*`: routes below `/{id}`; `request.accountability` says who calls. */
@@ -110,7 +143,10 @@ export type ConsoleExtension = {
 }
 
 /** The task as its handler sees it, with the functions to report. */
-export type TaskToDo = Omit<ClaimedTask, 'token' | 'creatorLeft'> & {
+export type TaskToDo = Omit<ClaimedTask, 'token' | 'creatorLeft' | 'data'> & {
+  /** The JSON of `task_data`, as whoever created the task has given it. */
+  // biome-ignore lint/suspicious/noExplicitAny: each type of task has data of its own
+  readonly data: any
   /** Shows how far it is, from 0 to 1. Of reports in quick succession the last one counts. */
   progress(share: number, message?: string): void
   /**
