@@ -8,7 +8,7 @@ import { type CurrentCatalog, withFreshCatalog } from '../../../catalog/store.ts
 import { guardScalar } from '../../../catalog/values.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
-import { clientError, isStalePlan, sqlState } from '../../../db/errors.ts'
+import { clientError, databaseError, isStalePlan, sqlState } from '../../../db/errors.ts'
 import { runWithin, timedOut } from '../../../db/long-reads.ts'
 import type { Database, Reads } from '../../../db/pools.ts'
 import { type AnyReader, type ReplicaReads, readAnywhere } from '../../../db/replicas/replicas.ts'
@@ -187,6 +187,8 @@ export const parseReportParameters = (parameters: Readonly<Record<string, unknow
 export function reportError(error: unknown): unknown {
   const state = sqlState(error)
   if (state === timedOut) return new AppError(500, failure, { details: tookTooLong, cause: error })
+  // Its words are for those who write: a report that meets it has failed, and its reader learns nothing of the rows.
+  if (state === raised) return new Error(`a function of the database has raised: ${databaseError(error).message}`)
   if (state?.startsWith(dataException)) return malformed('A value does not fit its field', error)
   if (error instanceof AppError && error.status === 403) return forbidden(error)
   if (error instanceof AppError && error.code === 'FORBIDDEN_KEY') return malformed(error.message, error)
@@ -197,6 +199,9 @@ export function reportError(error: unknown): unknown {
 export const failure = 'Error generating report'
 
 const tookTooLong = 'The report took too long'
+
+/** `RAISE EXCEPTION` in a function of the operator, which a view may call. */
+const raised = 'P0001'
 
 /** The class of what no row could tell before it was read, such as text that a cast cannot make a number of. */
 const dataException = '22'
@@ -294,8 +299,8 @@ async function outcomeOf(
 
 /** Throws what is not the failure of this one report: the client's mistake, a changed collection, no database. */
 function failedOutcome(deps: Logs, error: unknown): { readonly failed: string } {
-  const isOwn = sqlState(error) === timedOut || (!isStalePlan(error) && clientError(error) === undefined)
-  if (isOwn) return failedReport(deps, error)
+  const isOwn = [timedOut, raised].includes(sqlState(error) ?? '')
+  if (isOwn || (!isStalePlan(error) && clientError(error) === undefined)) return failedReport(deps, error)
   throw error
 }
 
