@@ -235,9 +235,10 @@ describeWithBrowser('the schema page', () => {
     await shot(page, 'schema-warning')
     await run('Make the change')
     await expect.poll(async () => 'defaultValue' in (await fieldsOf(console_, 'invoice')).state).toBe(false)
-    const notice = page.getByRole('alertdialog').or(page.getByRole('dialog')).filter({ hasText: warning })
+    // A notice is read out on its own: it and its button have no role until the focus or the pointer is on them.
+    const notice = page.getByRole('alertdialog', { includeHidden: true }).filter({ hasText: warning })
     await notice.waitFor()
-    await notice.getByRole('button', { name: 'Close' }).click()
+    await notice.getByRole('button', { name: 'Close', includeHidden: true }).click()
     await notice.waitFor({ state: 'detached' })
 
     // A field that goes: what it holds is named, a migration says the same, and it goes only when that is meant.
