@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Answer, type Api, type Call, startApi } from '../support/api.ts'
+import { connect } from '../support/log.ts'
+import { waitFor } from '../support/wait.ts'
 
 let api: Api
 
@@ -321,6 +323,67 @@ describe('upsert', () => {
       name: 'r',
       stock: 3,
     })
+  })
+
+  it('takes of an item that is there the key and what changes, and all that is required of a new one', async () => {
+    const fields = {
+      id: { type: 'String', primaryKey: true },
+      slug: { type: 'String', unique: true, allowNull: false },
+      title: { type: 'String', allowNull: false },
+      rank: { type: 'Integer', allowNull: false, defaultValue: { type: 'SQL', value: 'null::integer' } },
+      note: { type: 'String' },
+    }
+    expect((await api.admin('POST', '/schemas', { collectionName: 'page', schema: { fields } })).status).toBe(201)
+    await api.admin('POST', '/items/page', { id: 'P-1', slug: 'home', title: 'Home', rank: 1 })
+    const put = (payload: unknown, call = api.admin) => call('PUT', '/items/page?key=slug', payload)
+    const row = async () => (await api.sql(`select id, slug, title, rank, note from page`))[0]
+    const before = await api.position()
+    expect(await put({ slug: 'home', note: 'n' })).toMatchObject({ status: 200, body: { data: { id: 'P-1' } } })
+    expect(await put([{ slug: 'home', title: 'Start' }])).toMatchObject({ status: 200, body: { data: ['P-1'] } })
+    expect((await put({ id: 'P-1', slug: 'home', rank: 2 })).status).toBe(200)
+    expect((await api.admin('PUT', '/items/page', { id: 'P-1', note: 'm' })).status).toBe(200)
+    expect(await row()).toEqual({ id: 'P-1', slug: 'home', title: 'Start', rank: 2, note: 'm' })
+    const events = await api.log(before)
+    expect(events.map(({ action, changes }) => [action, changes.before])).toEqual([
+      ['update', expect.objectContaining({ note: null })],
+      ['update', expect.objectContaining({ title: 'Home' })],
+      ['update', expect.objectContaining({ rank: 1 })],
+      ['update', expect.objectContaining({ note: 'n' })],
+    ])
+    await refused(() => put({ id: 'P-2', slug: 'home', title: 'x', rank: 3 }), {
+      status: 409,
+      body: { error: { message: 'The item that slug finds has another id' } },
+    })
+    await refused(() => put({ id: 'P-2', slug: 'home' }), { status: 409 })
+    await refused(() => put({ slug: 'home', title: null }), { status: 400 })
+    const missing = 'Validation failed: id: is required; title: is required'
+    await refused(() => put({ slug: 'other' }), { status: 400, body: { error: { message: missing } } })
+    const { call } = await api.user([
+      grant('page', 'create'),
+      grant('page', 'update', ['note', 'slug'], { slug: { ne: 'home' } }),
+    ])
+    await refused(() => put({ slug: 'home', note: 'seen?' }, call), {
+      status: 400,
+      body: { error: { message: missing } },
+    })
+  })
+
+  it('asks all that is required of an item whose row another transaction is deleting', async () => {
+    const title = { type: 'String', allowNull: false }
+    const fields = { slug: { type: 'String', unique: true }, title, note: { type: 'String' } }
+    expect((await api.admin('POST', '/schemas', { collectionName: 'leaf', schema: { fields } })).status).toBe(201)
+    await created('leaf', { slug: 'last', title: 'Last' })
+    const before = await api.position()
+    const client = await connect(api.database.url)
+    await client.query(`begin; delete from leaf`)
+    const answer = api.admin('PUT', '/items/leaf?key=slug', { slug: 'last', note: 'n' })
+    const blocked = `select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`
+    await waitFor(async () => (await client.query(blocked)).rowCount)
+    await client.query('commit')
+    await client.end()
+    expect((await answer).status).toBe(400)
+    expect(await api.sql('select from leaf')).toEqual([])
+    expect((await api.log(before)).map(({ action }) => action)).toEqual(['delete'])
   })
 
   it('takes several fields as key, lists, and brings deleted items back', async () => {

@@ -268,6 +268,7 @@ export const upsertRoute = route({
   ...outlined,
   summary: 'Create items, or change those with the same key',
   scope: 'write',
+  description: 'An item that is there needs no more than its key and what changes, whatever is required of a new one.',
   params: CollectionParams,
   query: Type.Object({
     ...AnswerQuery.properties,

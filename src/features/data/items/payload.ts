@@ -65,6 +65,8 @@ type ReadOptions = {
   readonly problems?: Problems
   /** Of the row to change, where the payload names foreign keys more than once. */
   readonly stored?: StoredKeys | undefined
+  /** The row that would be created is there, and has what the payload leaves out. */
+  readonly isThere?: boolean
 }
 
 /**
@@ -92,7 +94,7 @@ export function readPayload(context: PayloadContext, payload: unknown, options: 
   for (const [name, value] of [...own, ...Object.entries(platform)])
     put(cells, keyCell(collection.fields.get(name)!, value))
   if (options.trusted !== true) addAnyReferences(row, problems)
-  if (action === 'create') reportMissing(row, reported)
+  if (action === 'create' && options.isThere !== true) reportMissing(row, reported)
   if (options.problems === undefined) refuseProblems(problems)
   const sortsLast = action === 'create' && collection.sortEnabled && cellOf(cells, 'sort')?.value == null
   const written = sortsLast ? cells.filter(({ field }) => field.name !== 'sort') : cells
@@ -421,7 +423,7 @@ function reportMissing(row: RowReading, from: number): void {
 }
 
 /** The fields without which no row can be created. */
-const neededFields = oncePer(({ fields }: Collection): readonly Field[] =>
+export const neededFields = oncePer(({ fields }: Collection): readonly Field[] =>
   [...fields.values()].filter(
     (field) => !field.nullable && field.default === undefined && field.generated === undefined,
   ),

@@ -16,7 +16,10 @@ import { mayWrite, type Payload } from './payload.ts'
 import { type Reference, referenceSql } from './references.ts'
 
 /** A row to write; references are by the name of their column. */
-export type RowToWrite = Pick<Payload, 'cells' | 'references' | 'sortsLast'>
+export type RowToWrite = Pick<Payload, 'cells' | 'references' | 'sortsLast'> & {
+  /** Columns that the row to be changed has a value for, as expressions. */
+  readonly kept?: readonly { readonly column: string; readonly value: string }[]
+}
 
 type CheckOptions = {
   /** False: whether the row as written is within the caller's rule is checked later, when its related rows are there. */
@@ -281,6 +284,10 @@ export function insertSource(context: WriteContext, row: RowToWrite, params: Par
   const assignments = row.cells.map((cell) => ({ cell, value: bindCell(cell, params) }))
   const columns = assignments.map(({ cell }) => ident(cell.field.name))
   const written = assignments.map(({ value }) => value)
+  for (const { column, value } of row.kept ?? []) {
+    columns.push(column)
+    written.push(value)
+  }
   if (row.sortsLast) {
     columns.push(ident('sort'))
     written.push(lastSort(context, row, params, '1'))

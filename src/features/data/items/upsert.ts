@@ -1,4 +1,4 @@
-import type { Collection, Index } from '../../../catalog/catalog.ts'
+import type { Collection, Field, Index } from '../../../catalog/catalog.ts'
 import { type Reader, rawQuery } from '../../../db/sql.ts'
 import { errors, refusals } from '../../../errors.ts'
 import { isObject, meantName, member, quoted } from '../../../query/guards.ts'
@@ -21,7 +21,7 @@ import {
 import { contestsIn, isOpen, type StoredKeys } from './foreign-keys.ts'
 import { guardInserts, guardRows, isGuarded, isMadeDeleted } from './guard.ts'
 import { beforeRow, meetsHooks, noteWritten } from './hooking.ts'
-import { type Payload, readPayload } from './payload.ts'
+import { neededFields, type Payload, readPayload } from './payload.ts'
 import { inTurn, openWrite } from './plan.ts'
 import {
   checksOf,
@@ -30,6 +30,7 @@ import {
   keyProjection,
   parameters,
   projection,
+  type RowToWrite,
   refusalSql,
   rowFromLog,
   ruleSql,
@@ -45,7 +46,8 @@ import { storedKeys } from './stored-keys.ts'
  * change. Needs the create and the update permission: a new row must satisfy the one rule, an existing row the other,
  * before and after. A soft-deleted item comes back.
  *
- * An item must be complete enough to be created, and relations in it are named by id.
+ * An item whose row is there names the key and what changes; any other one must be complete enough to be created. Relations in
+ * it are named by id.
  */
 type Upsert = OpenUpsert & {
   readonly items: readonly UpsertItem[]
@@ -68,6 +70,8 @@ type UpsertItem = { readonly payload: unknown; readonly label: string }
 /** The two halves of an upsert. */
 type UpsertPlan = {
   readonly create: Payload
+  /** Its row is there and has the required fields that the item leaves out. */
+  readonly isThere: boolean
   readonly change: readonly Cell[]
   /** What the change refers to with the row as it is stored; all else is looked at as the new row would. */
   readonly halves: Payload['references']
@@ -226,7 +230,8 @@ async function readItem(
 ): Promise<UpsertPlan> {
   const { create, update } = contexts
   const stored = await keysOfPresent(db, contexts, key, payload)
-  const read = readPayload(create, payload, { label, stored })
+  const isThere = await isPresent(db, contexts, key, payload)
+  const read = readPayload(create, payload, { label, stored, isThere })
   const rows = read.relations.map(({ relation }) => ({ field: `${label}${relation.name}`, message: 'expected an id' }))
   if (rows.length > 0) throw relationalError(rows)
   for (const name of key.fields) requireValue(read.cells, name, label)
@@ -234,7 +239,8 @@ async function readItem(
   const change = readPayload(update, Object.fromEntries(members), { label, stored })
   const { beforeWrite } = rulesOf(create) ?? {}
   const halves = new Map([...change.references].filter(([, { half }]) => half !== undefined))
-  if (beforeWrite === undefined) return { label, create: read, change: outOfTrash(update, change.cells), halves }
+  if (beforeWrite === undefined)
+    return { label, isThere, create: read, change: outOfTrash(update, change.cells), halves }
   const isKey = ({ field }: Cell) => key.fields.includes(field.name)
   const id = read.cells.find((cell) => cell.field.primaryKey && isKey(cell))?.value
   const present = id == null ? await presentIn(db, contexts, key, payload) : String(id)
@@ -244,12 +250,35 @@ async function readItem(
   return {
     label,
     halves,
+    isThere,
     create: { ...read, cells: await beforeWrite(deps, create, read.cells) },
     change: outOfTrash(
       update,
       changed.filter((cell) => !isKey(cell)),
     ),
   }
+}
+
+/**
+ * Whether the row is there, asked for an item that could not be created, and for one that names another primary key than the
+ * key finds: 409 for that.
+ */
+async function isPresent(db: Reader, contexts: Contexts, key: UpsertKey, payload: unknown): Promise<boolean> {
+  if (!isObject(payload)) return false
+  const { collection } = contexts.create
+  const { primaryKey } = collection
+  const names = key.fields.includes(primaryKey.name) ? undefined : member(payload, primaryKey.name)
+  const isWhole = neededFields(collection).every(({ name }) => member(payload, name) !== undefined)
+  if (isWhole && names == null) return false
+  const id = await presentIn(db, contexts, key, payload)
+  if (id === undefined) return false
+  if (names != null && !isSameKey(primaryKey, names, id))
+    throw errors.conflict(`The item that ${key.fields.join(', ')} finds has another ${primaryKey.name}`)
+  return !isWhole
+}
+
+function isSameKey({ kind }: Field, given: unknown, id: string): boolean {
+  return kind === 'uuid' ? String(given).toLowerCase() === id.toLowerCase() : String(given) === id
 }
 
 /** The foreign keys that the row to change has to decide; undefined where there are none, or no row. */
@@ -304,7 +333,8 @@ function presentQuery({ create, update }: Contexts, key: UpsertKey, payload: unk
 function upsertStatement({ create, update }: Contexts, key: UpsertKey, plan: UpsertPlan): Write {
   const { params, values } = parameters()
   const { collection } = create
-  const source = insertSource(create, plan.create, params, staysIn(update, key, plan, params))
+  const kept = plan.isThere ? keptOf(update, key, plan, params) : []
+  const source = insertSource(create, { ...plan.create, kept }, params, staysIn(update, key, plan, params))
   const columns = key.columns.map(ident).join(', ')
   const inIndex =
     key.filled.length === 0 ? '' : ` where ${key.filled.map((name) => `${ident(name)} is not null`).join(' and ')}`
@@ -322,18 +352,36 @@ function upsertStatement({ create, update }: Contexts, key: UpsertKey, plan: Ups
 }
 
 /** The row of the key, where the caller may change it, has the value already. */
-function staysIn(update: WriteContext, key: UpsertKey, { create }: UpsertPlan, params: Params): Stays {
-  const { collection } = update
-  return (column, value) => {
-    const same = key.columns.map((name) => {
-      const cell = create.cells.find(({ field }) => field.name === name)
-      return cell?.value == null
-        ? `k.${ident(name)} is null`
-        : `k.${ident(name)} = ${params.bind(cell.value, cell.pgType)}`
-    })
-    const where = [...same, `k.${column} = ${value}`, ruleSql(update, 'k', params)].join(' and ')
-    return `exists(select 1 from ${ident(collection.name)} k where ${where})`
-  }
+function staysIn(update: WriteContext, key: UpsertKey, plan: UpsertPlan, params: Params): Stays {
+  return (column, value) => `exists(select 1 from ${rowOfKey(update, key, plan, params)} and k.${column} = ${value})`
+}
+
+/**
+ * The required columns that an item leaves out, as its row has them. PostgreSQL asks for them before it sees that the row is
+ * there. The lock waits for whoever is deleting the row: of one that has gone PostgreSQL then misses them, instead of making it
+ * again.
+ */
+function keptOf(update: WriteContext, key: UpsertKey, plan: UpsertPlan, params: Params): RowToWrite['kept'] {
+  const { cells, sortsLast } = plan.create
+  const given = new Set([...cells.map(({ field }) => field.name), ...(sortsLast ? ['sort'] : [])])
+  return [...update.collection.fields.values()]
+    .filter(({ name, nullable, generated }) => !nullable && generated === undefined && !given.has(name))
+    .map(({ name }) => ident(name))
+    .map((column) => ({
+      column,
+      value: `(select k.${column} from ${rowOfKey(update, key, plan, params)} for no key update)`,
+    }))
+}
+
+/** `table k where …` */
+function rowOfKey(update: WriteContext, key: UpsertKey, { create }: UpsertPlan, params: Params): string {
+  const same = key.columns.map((name) => {
+    const cell = create.cells.find(({ field }) => field.name === name)
+    return cell?.value == null
+      ? `k.${ident(name)} is null`
+      : `k.${ident(name)} = ${params.bind(cell.value, cell.pgType)}`
+  })
+  return `${ident(update.collection.name)} k where ${[...same, ruleSql(update, 'k', params)].join(' and ')}`
 }
 
 /** Without a change the row is written as it is, because only written rows come back; the log sees that nothing changed. */
