@@ -601,3 +601,47 @@ describe('permissions of nested rows', () => {
     })
   })
 })
+
+describe('a nested row whose key only the client gives', () => {
+  it('is changed where it is there, and else refused with the way to create it', async () => {
+    const make = async (collectionName: string, fields: object) =>
+      expect((await api.admin('POST', '/schemas', { collectionName, schema: { fields } })).status).toBe(201)
+    const id = { type: 'String', primaryKey: true }
+    const title = { type: 'String' }
+    const topic = { relType: 'BelongsTo', target: 'topic' }
+    await make('topic', { id, title })
+    await make('post', { title, topic })
+    await make('remark', { id, title, topic })
+    const many = (target: string) => ({ relType: 'HasMany', target, foreignKey: 'topic_Id' })
+    const fields = { posts: many('post'), remarks: many('remark') }
+    expect((await api.admin('PATCH', '/schemas/topic', { schema: { fields } })).status).toBe(200)
+    const position = await api.position()
+    const refusalOf = async (path: string, payload: object) => {
+      const { status, body } = await api.admin('POST', path, payload)
+      return [status, body.error.details]
+    }
+    const denied = "Item not found or you don't have permission to update it"
+    const wayOut = (collection: string) =>
+      `${denied}. A nested row with a key is changed, never created: create it first by POST /items/${collection}`
+    expect(await refusalOf('/items/post', { topic: { id: 'new', title: 'N' } })).toEqual([
+      400,
+      [{ field: 'topic', message: wayOut('topic') }],
+    ])
+    expect(await refusalOf('/items/topic', { id: 'x', remarks: [{ id: 'r', title: 'R' }] })).toEqual([
+      400,
+      [{ field: 'remarks.0', message: wayOut('remark') }],
+    ])
+    expect(await refusalOf('/items/topic', { id: 'x', remarks: ['r'] })).toEqual([
+      400,
+      [{ field: 'remarks.0', message: wayOut('remark') }],
+    ])
+    expect(await refusalOf('/items/topic', { id: 'x', posts: [{ id: randomUUID(), title: 'P' }] })).toEqual([
+      400,
+      [{ field: 'posts.0', message: denied }],
+    ])
+    expect(await api.log(position)).toEqual([])
+    await api.admin('POST', '/items/topic', { id: 'new', title: 'N' })
+    expect((await api.admin('POST', '/items/post', { topic: { id: 'new', title: 'M' } })).status).toBe(201)
+    expect((await api.admin('GET', '/items/topic/new')).body.data.title).toBe('M')
+  })
+})

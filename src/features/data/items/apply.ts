@@ -15,7 +15,7 @@ import {
   relationalError,
   rulesOf,
   runWrite,
-  unknownItem,
+  unknownNested,
   type WriteAction,
   type WriteContext,
   withCells,
@@ -178,10 +178,10 @@ async function writeRow(run: Run, tree: Tree, cells: readonly Cell[], ifMatch?: 
 }
 
 /** A row of a relation that is missing, or that the caller may not change, is a reference that leads nowhere. */
-function writtenId({ id, isPart, label }: Tree, rows: readonly ChangedId[]): string {
+function writtenId({ id, isPart, label, context }: Tree, rows: readonly ChangedId[]): string {
   if (id === undefined) allMade(rows, 1)
   if (isPart && rows.length === 0)
-    throw relationalError([{ field: label.slice(0, -1), message: unknownItem('update') }])
+    throw relationalError([{ field: label.slice(0, -1), message: unknownNested(context.collection) }])
   return changedId('update', rows)
 }
 
@@ -248,7 +248,7 @@ async function takeOver(run: Run, set: ChildSet, owner: Owner, elements: readonl
   if (taken.length === ids.length) return
   const found = new Set(taken.map(({ id }) => String(JSON.parse(id))))
   const missing = elements.filter(({ id }) => !found.has(id!))
-  throw relationalError(missing.map(({ label }) => ({ field: label, message: unknownItem('update') })))
+  throw relationalError(missing.map(({ label }) => ({ field: label, message: unknownNested(target) })))
 }
 
 /** Rows with hooks are changed one by one: each hook may make of its row what the caller may. */
@@ -261,7 +261,7 @@ async function updateEach(
   for (const { id, label } of rows) {
     const context = openWrite(run.deps, run.requester, set.target.name, 'update', { asPart: true })
     const tree = await set.planUpdate(id!, {}, label)
-    if (tree.previous === undefined) throw relationalError([{ field: label, message: unknownItem('update') }])
+    if (tree.previous === undefined) throw relationalError([{ field: label, message: unknownNested(set.target) }])
     await applyTree(run, tree, { given: ownedCells(context, owner), above: owner.tenant })
   }
 }

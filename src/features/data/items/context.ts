@@ -415,6 +415,12 @@ export function relationalError(problems: readonly RelationProblem[]): AppError 
 /** The same words for an item that is missing and one that is not the caller's, so that nothing is given away. */
 export const unknownItem = (action: 'read' | 'update'): string => errors.itemDenied(action).message
 
+/** The same for a row that a payload of another one names; where only the client gives keys, it may have meant to create it. */
+export function unknownNested({ name, primaryKey }: Collection): string {
+  if (primaryKey.default !== undefined) return unknownItem('update')
+  return `${unknownItem('update')}. A nested row with a key is changed, never created: create it first by POST /items/${name}`
+}
+
 /** The capabilities that reads of this folder need. */
 export type ItemReads = Reads &
   ReplicaReads &
