@@ -18,7 +18,7 @@ import {
 import { type LiveReport, type LiveReportQuery, openLiveReport } from './live-report.ts'
 import { createRealtime, noToken, type RetriedRealtime } from './realtime.ts'
 import { type Realtime, RealtimeError } from './realtime-types.ts'
-import type { Aggregates, AnySchema, Name, ReportRow, Row, SchemaType } from './schema.ts'
+import type { Aggregates, AnySchema, ChangedRow, ChangeField, Name, ReportRow, SchemaType } from './schema.ts'
 import { type AuthOptions, openSession, type Session } from './session.ts'
 import { openWriteQueue, type WriteQueue } from './write-queue.ts'
 
@@ -45,22 +45,37 @@ export type ClientOptions = {
   readonly keepsRows?: boolean
 }
 
-/** One change of one item, as `/changes` tells it. */
-export type ChangeEvent<S extends SchemaType, C extends Name<S> = Name<S>> = {
-  readonly collection: C
-  readonly action: 'create' | 'update' | 'delete' | 'remove'
-  readonly id: S[C]['key']
-  readonly data: Row<S, C> | null
-  readonly timestamp: string
-  readonly position: string
-}
+/** One type per action: TypeScript leaves out only what a single comparison excludes. */
+type Written<A extends string, D> = A extends string ? { readonly action: A; readonly data: D } : never
+type Gone<A extends string> = A extends string ? { readonly action: A; readonly data?: never } : never
 
-export type ChangesPage<S extends SchemaType> = {
-  readonly data: readonly ChangeEvent<S>[]
+/** One change of one item, as `/changes` tells it: `collection` and `action` say which data it has. */
+export type ChangeEvent<S extends SchemaType, C extends Name<S> = Name<S>, P extends string = never> =
+  C extends Name<S>
+    ? {
+        readonly collection: C
+        readonly id: S[C]['key']
+        readonly timestamp: string
+        readonly position: string
+      } & (Written<'create' | 'update', ChangedRow<S, C, P>> | Gone<'delete' | 'remove'>)
+    : never
+
+export type ChangesPage<S extends SchemaType, C extends Name<S> = Name<S>, P extends string = never> = {
+  readonly data: readonly ChangeEvent<S, C, P>[]
   readonly cursor: string
   readonly hasMore: boolean
   /** Collections whose rows have to be read again. */
-  readonly resync?: readonly Name<S>[]
+  readonly resync?: readonly C[]
+}
+
+/** The query of `changes`. */
+export type ChangesQuery<S extends SchemaType, C extends Name<S>, F extends readonly string[]> = {
+  readonly since?: string
+  readonly collections?: readonly C[]
+  /** `collection.field`, `collection.*`, `-collection.field`; a collection that none of them names has all of its fields. */
+  readonly fields?: F & readonly ChangeField<S, NoInfer<C>>[]
+  readonly limit?: number
+  readonly signal?: AbortSignal
 }
 
 /** The changes to undo, and the options: see docs/undo.md. */
@@ -93,12 +108,9 @@ export type Client<S extends SchemaType = AnySchema> = {
     const F extends readonly string[] = [],
   >(query: LiveReportQuery<S, C, A, G, F>): LiveReport<ReportRow<S, C, A, G, F>>
   /** Changes since a cursor; without one, the cursor of now. */
-  changes(query?: {
-    readonly since?: string
-    readonly collections?: readonly Name<S>[]
-    readonly limit?: number
-    readonly signal?: AbortSignal
-  }): Promise<ChangesPage<S>>
+  changes<const C extends Name<S> = Name<S>, const F extends readonly string[] = []>(
+    query?: ChangesQuery<S, C, F>,
+  ): Promise<ChangesPage<S, C, number extends F['length'] ? never : F[number]>>
   undo(request: UndoRequest): Promise<Readonly<Record<string, unknown>>>
   /** The connection of the realtime channel, made at the first use: subscriptions, live reports, rooms, tasks. */
   readonly realtime: Realtime
@@ -183,8 +195,10 @@ export function createClient<S extends SchemaType = AnySchema>(options: ClientOp
       open.add(report)
       return report
     },
-    changes: ({ collections, signal, ...query } = {}) =>
-      http.ask('/changes', { query: { ...query, collections: collections?.join(',') }, signal }),
+    changes: ({ collections, fields, signal, ...query } = {}) => {
+      const names = { collections: collections?.join(','), fields: fields?.join(',') }
+      return http.ask('/changes', { query: { ...query, ...names }, signal })
+    },
     undo: async (request) =>
       (await http.ask<{ data: Record<string, unknown> }>('/log/undo', { method: 'POST', body: request })).data,
     get realtime() {

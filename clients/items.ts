@@ -111,7 +111,10 @@ export type HistoryEvent = {
 
 /** The rows of one collection. */
 export type Items<S extends SchemaType, C extends Name<S>> = {
-  list<const F extends readonly string[] = ['*']>(query?: ListQuery<S, C, F>): Promise<Page<Selected<S, C, F[number]>>>
+  /** `changesCursor` asks for the cursor from which `client.changes` goes on: exactly the snapshot of these rows. */
+  list<const F extends readonly string[] = ['*'], const M extends boolean = false>(
+    query?: ListQuery<S, C, F> & { readonly changesCursor?: M },
+  ): Promise<Page<Selected<S, C, F[number]>> & (M extends true ? { readonly changesCursor: string } : unknown)>
   /** All rows of a list, page by page, each once. */
   each<const F extends readonly string[] = ['*']>(
     query?: Omit<ListQuery<S, C, F>, 'page' | 'offset' | 'cursor' | 'sortByRelevance'>,
@@ -173,7 +176,7 @@ const pageSize = 500
 export function openItems<S extends SchemaType, C extends Name<S>>(http: Http, collection: C): Items<S, C> {
   const base = `/items/${encodeURIComponent(collection)}`
   const path = (id: Key<S, C>) => `${base}/${segmentOf(id)}`
-  const list: Items<S, C>['list'] = (query = {}) => askList(http, collection, query as ListQuery<S, C, never>)
+  const list: Items<S, C>['list'] = (query = {}) => askList<S, C>(http, collection, query as AnyList<S, C>)
   const readVersion: Items<S, C>['readVersion'] = async (id, { signal, ...query } = {}) => {
     const { body, headers } = await http.send<{ data: never }>(path(id), { query: textual(query), signal })
     return { row: body.data, etag: headers.get('etag') ?? undefined }
@@ -235,6 +238,8 @@ function textual(query: object): Record<string, unknown> {
   )
 }
 
+type AnyList<S extends SchemaType, C extends Name<S>> = ListQuery<S, C, never> & { readonly changesCursor?: boolean }
+
 /** How many rows a page has where its number is given and no limit. */
 const defaultPageSize = 10
 
@@ -245,20 +250,25 @@ const defaultPageSize = 10
 function askList<S extends SchemaType, C extends Name<S>>(
   http: Http,
   collection: C,
-  { signal, ...query }: ListQuery<S, C, never>,
-): Promise<Page<never>> {
+  { signal, ...query }: AnyList<S, C>,
+): Promise<Page<never> & { readonly changesCursor: never }> {
   const asked = textual(query)
-  const isLong = JSON.stringify(asked).length > longestQuery && query.cursor === undefined
+  const isLong = JSON.stringify(asked).length > longestQuery && query.cursor === undefined && !query.changesCursor
   if (!isLong)
-    return http.ask<Page<never>>(`/items/${encodeURIComponent(collection)}`, { query: asked, signal }).catch(tooLong)
+    return http
+      .ask<Page<never> & { readonly changesCursor: never }>(`/items/${encodeURIComponent(collection)}`, {
+        query: asked,
+        signal,
+      })
+      .catch(tooLong)
   const body = { ...(query.page !== undefined && { limit: defaultPageSize }), ...query }
   return http.ask(`/reports/${encodeURIComponent(collection)}`, { method: 'POST', body, signal })
 }
 
-/** Reports have no cursors, so that a page by cursor has to fit an address. */
+/** Reports have no cursors, so that a page by cursor, or with one of changes, has to fit an address. */
 function tooLong(error: unknown): never {
   if (!(error instanceof DaybookError) || ![414, 431].includes(error.status)) throw error
   const { status, requestId, body } = error
-  const message = 'The query is too long to be read by cursor: list it by page, or divide its filter'
+  const message = 'The query is too long to be read with a cursor: list it by page, or divide its filter'
   throw new DaybookError(message, { status, code: 'QUERY_TOO_LONG', requestId, body }, error)
 }

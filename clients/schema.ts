@@ -124,6 +124,22 @@ export type Selected<S extends SchemaType, C extends Name<S>, P extends string> 
         }
       >
 
+/** A field of a collection, as a query for changes names it; `-` leaves it out. */
+export type ChangeField<S extends SchemaType, C extends Name<S>> =
+  C extends Name<S> ? `${C}.*` | `${'' | '-'}${C}.${keyof Row<S, C> & string}` : never
+
+/** The paths of one collection among those of `changes`. */
+type PathIn<C extends string, P extends string> = P extends `-${C}.${infer Field}`
+  ? `-${Field}`
+  : P extends `${C}.${infer Field}`
+    ? Field
+    : never
+
+/** The row of a change; whole where no path names the collection. */
+export type ChangedRow<S extends SchemaType, C extends Name<S>, P extends string> = [PathIn<C, P>] extends [never]
+  ? Row<S, C>
+  : Selected<S, C, PathIn<C, P>>
+
 /** The operands that a field can be compared with. */
 type Operand<T> =
   | T

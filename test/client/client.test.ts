@@ -309,8 +309,9 @@ describe('items', () => {
     expect((await own.items('board').list({ filter, page: 2 })).data).toHaveLength(2)
     expect((await own.items('board').list({ filter, page: 1, limit: 7 })).data).toHaveLength(7)
     expect(asked.at(-1)).toMatchObject({ method: 'POST', path: '/reports/board' })
-    const refused = { status: 431, code: 'QUERY_TOO_LONG', message: expect.stringContaining('by cursor') }
+    const refused = { status: 431, code: 'QUERY_TOO_LONG', message: expect.stringContaining('with a cursor') }
     await expect(own.items('board').each({ filter }).next()).rejects.toMatchObject(refused)
+    await expect(own.items('board').list({ filter, changesCursor: true })).rejects.toMatchObject(refused)
   })
 })
 
@@ -521,7 +522,16 @@ describe('changes and undo', () => {
     expect(page.data[0]).toMatchObject({ action: 'create', id, data: { name: 'Undone' } })
     const plan = await client.undo({ position: page.data[0]!.position, dryRun: true })
     expect(plan).toBeTruthy()
+    const { data } = await client.changes({ since: cursor, collections: ['board'], fields: ['board.id'] })
+    expect(data[0]!.data).toEqual({ id })
+    const listed = await client.items('board').list({ filter: { id }, changesCursor: true })
     await client.undo({ position: page.data[0]!.position })
+    const gone = await waitFor(async () => {
+      const found = await client.changes({ since: listed.changesCursor, collections: ['board'] })
+      return found.data.length > 0 ? found.data : undefined
+    })
+    expect(gone).toEqual([expect.objectContaining({ collection: 'board', action: 'delete', id })])
+    expect(gone[0]).not.toHaveProperty('data')
     await expect(client.items('board').read(id)).rejects.toMatchObject({ status: 403 })
   })
 })

@@ -135,6 +135,41 @@ describe('types', () => {
     compiled('searches', async () => {
       await client.items('task').list({ search: 'sweep', sortByRelevance: true })
     })
+    compiled('changes', async () => {
+      for (const change of (await client.changes()).data) {
+        if (change.action === 'delete' || change.action === 'remove')
+          expectTypeOf(change.data).toEqualTypeOf<undefined>()
+        else if (change.collection === 'task') expectTypeOf(change.data).toEqualTypeOf<Row<Schema, 'task'>>()
+        if (change.collection === 'person' && change.data !== undefined) expectTypeOf(change.data.email).toBeString()
+        // @ts-expect-error a deletion has no data
+        change.data.id
+      }
+      const two = await client.changes({ collections: ['task', 'person'] })
+      expectTypeOf(two.data[0]!.collection).toEqualTypeOf<'task' | 'person'>()
+      expectTypeOf(two.resync).toEqualTypeOf<readonly ('task' | 'person')[] | undefined>()
+      const { data } = await client.changes({ collections: ['task', 'person'], fields: ['task.title', 'task.status'] })
+      for (const change of data) {
+        if (change.action !== 'create' && change.action !== 'update') continue
+        if (change.collection === 'person') expectTypeOf(change.data).toEqualTypeOf<Row<Schema, 'person'>>()
+        else expectTypeOf(change.data).toEqualTypeOf<{ readonly title: string; readonly status: 'open' | 'done' }>()
+      }
+      const without = (await client.changes({ fields: ['-task.title'] })).data[0]!
+      if (without.collection === 'task' && without.data !== undefined)
+        expectTypeOf(without.data).not.toHaveProperty('title')
+      const any = (await (client as unknown as Client).changes({ collections: ['a'], fields: ['a.b'] })).data[0]!
+      if (any.data !== undefined) expectTypeOf(any.data.b).toBeAny()
+      const listed = await client.items('task').list({ fields: ['title'], changesCursor: true })
+      expectTypeOf(listed.changesCursor).toBeString()
+      expectTypeOf(listed.data[0]!).toEqualTypeOf<{ readonly title: string }>()
+      // @ts-expect-error it was not asked for
+      ;(await client.items('task').list()).changesCursor
+      // @ts-expect-error no such collection
+      await client.changes({ collections: ['tasks'] })
+      // @ts-expect-error no such field
+      await client.changes({ fields: ['task.titel'] })
+      // @ts-expect-error none of the collections
+      await client.changes({ collections: ['task'], fields: ['person.name'] })
+    })
     compiled('undone requests', async () => {
       const [gone] = (await client.items('task').deleted()).data
       expectTypeOf(gone!.requestId).toEqualTypeOf<string | null>()
