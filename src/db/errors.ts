@@ -14,7 +14,17 @@ const stateText = /^(?=.*\d)[0-9A-Z]{5}$/
 /** True when another process may have changed a table under a plan: reload the catalog and try once more. */
 export function isStalePlan(error: unknown): boolean {
   const state = sqlState(error)
-  return state === '0A000' || state === '42703' || state === '42P01' || state === '42704' || isMismatch(error)
+  return isPlanOver(error) || state === '42703' || state === '42P01' || state === '42704' || isMismatch(error)
+}
+
+/**
+ * A prepared statement would give other columns than it did. The state alone says only that PostgreSQL cannot do something, which
+ * no fresh catalog changes; the routine is the same in whatever language the server speaks.
+ */
+function isPlanOver(error: unknown): boolean {
+  if (sqlState(error) !== '0A000') return false
+  const { routine, message = '' } = databaseError(error)
+  return routine === 'RevalidateCachedQuery' || message === 'cached plan must not change result type'
 }
 
 /** There is no such table or column. */
@@ -46,7 +56,7 @@ export function isNameError(error: unknown): boolean {
  * stays so for the life of the session.
  */
 export function isOutdated(error: unknown): boolean {
-  return sqlState(error) === '0A000' || isMismatch(error)
+  return isPlanOver(error) || isMismatch(error)
 }
 
 /**

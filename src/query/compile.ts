@@ -387,8 +387,12 @@ function keySql(
   return partSql(part, `${column} at time zone ${zone}`)
 }
 
-const partSql = (part: DatePart, time: string): string =>
-  isTextPart(part) ? `to_char(${time}, '${TEXT_PARTS[part]}')` : `extract(${part} from ${time})::integer`
+function partSql(part: DatePart, time: string): string {
+  if (isTextPart(part)) return `to_char(${time}, '${TEXT_PARTS[part]}')`
+  const value = `extract(${part} from ${time})::integer`
+  // The year of infinity is infinite; its other parts are null.
+  return part === 'year' ? `case when isfinite(${time}) then ${value} end` : value
+}
 
 function aggregateSql(
   { fn, path }: Aggregate,

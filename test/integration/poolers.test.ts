@@ -135,7 +135,9 @@ describe('without a pooler', () => {
       const attempt = pool.transaction(async (tx) => {
         tries += 1
         await tx.query('insert into changing (id) values (7)')
-        await tx.query(`do $$ begin raise exception 'changed' using errcode = '0A000'; end $$`)
+        await tx.query(
+          `do $$ begin raise exception 'cached plan must not change result type' using errcode = '0A000'; end $$`,
+        )
       })
       await expect(attempt).rejects.toMatchObject({ code: '0A000' })
       expect(tries).toBe(1)

@@ -266,6 +266,29 @@ describe('rule 2: date buckets', () => {
     expect(byYearAndWeek.body.data[0]).toMatchObject({ year_dueAt: 2025, week_dueAt: 1, n: 2 })
   })
 
+  it('of infinity are null, as of no time', async () => {
+    const fields = { at: { type: 'DateTime' }, local: { type: 'DateTime_NO_TZ' }, day: { type: 'Date' } }
+    await api.admin('POST', '/schemas', { collectionName: 'lease', schema: { fields } })
+    await api.sql(`insert into lease (at, local, day) values ('infinity', 'infinity', 'infinity'),
+      ('-infinity', '-infinity', '-infinity'), ('2024-05-01 12:00Z', '2024-05-01 12:00', '2024-05-01')`)
+    for (const part of ['year', 'yearmonth', 'month', 'yearweek', 'week', 'dow', 'isodow'])
+      for (const field of Object.keys(fields)) {
+        const { status, body } = await report({ groupBy: [`date:${part}:${field}`], aggregate: { n } }, 'lease')
+        const counts = body.data?.map((row: Record<string, unknown>) => [row[`${part}_${field}`] === null, row.n])
+        expect([part, field, status, counts]).toEqual([
+          part,
+          field,
+          200,
+          [
+            [false, 1],
+            [true, 2],
+          ],
+        ])
+      }
+    const zoned = await report({ groupBy: ['date:year:at'], aggregate: { n }, timezone: 'Europe/Vienna' }, 'lease')
+    expect(zoned.body.data.map((row: Record<string, unknown>) => row.year_at)).toEqual([2024, null])
+  })
+
   it.each(['Mars/Olympus', '+02:00', "UTC'--", ''])('refuse the zone %j', async (timezone) => {
     expect(refusal(await report({ groupBy: ['date:hour:soldAt'], timezone }))).toEqual([
       400,

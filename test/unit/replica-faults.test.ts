@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { isReplicaFault } from '../../src/db/replicas/replicas.ts'
 import { AppError, errors } from '../../src/errors.ts'
 
-const sql = (code: string) => Object.assign(new Error('of the database'), { code })
+const sql = (code: string, message = 'of the database') => Object.assign(new Error(message), { code })
 
 describe('a read that failed on a replica', () => {
   it.each([
@@ -11,7 +11,7 @@ describe('a read that failed on a replica', () => {
     ['a lock that replaying holds', sql('55P03')],
     ['a table that is not there yet', sql('42P01')],
     ['a column that is not there yet', sql('42703')],
-    ['a plan of a table that has changed', sql('0A000')],
+    ['a plan of a table that has changed', sql('0A000', 'cached plan must not change result type')],
     ['a standby that starts', sql('57P03')],
     ['a standby that stops', sql('57P01')],
     ['too many connections', sql('53300')],
@@ -25,6 +25,7 @@ describe('a read that failed on a replica', () => {
 
   it.each([
     ['a value that does not fit', sql('22P02')],
+    ['what PostgreSQL cannot do', sql('0A000', 'cannot convert infinity to integer')],
     ['the statement timeout', sql('57014')],
     ['a moment older than the log', sql('SV410')],
     ['a client that is gone', new AppError(499, 'gone', { cause: sql('57014') })],

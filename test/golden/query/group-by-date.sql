@@ -1,6 +1,6 @@
 with "$groups" as materialized (
-  select extract(year
-    from t."published" at time zone $1::text)::integer as k1, extract(dow
+  select case when isfinite(t."published" at time zone $1::text) then extract(year
+    from t."published" at time zone $1::text)::integer end as k1, extract(dow
     from t."due"::timestamp)::integer as k2, count(*) as a1
   from "notes" t
   where t."deletedAt" is null
