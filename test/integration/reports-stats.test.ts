@@ -17,6 +17,7 @@ beforeAll(async () => {
     expect((await api.admin('POST', '/schemas', { collectionName, schema: { fields } })).status).toBe(201)
   await declare('item', { kind: { type: 'String' }, secret: { type: 'String', hidden: true } })
   await declare('other', { rank: { type: 'Integer' } })
+  await declare('star', { mass: { type: 'Double' }, name: { type: 'String' } })
   const tenant = await createTenant(api, 'of the clerk')
   const role = await createRole(api)
   await grant(api, role, { collection: 'item', action: 'read', fields: ['kind'] })
@@ -25,6 +26,7 @@ beforeAll(async () => {
     `insert into item (kind, secret, "tenant_Id") select 'k' || i % 2, 'canary', $1 from generate_series(1, 4) i`,
     [tenant],
   )
+  await api.sql(`insert into star (mass, name) values (1.7e308, 'a'), (1.7e308, 'b')`)
   await api.sql('insert into other (rank) select i from generate_series(1, 1500) i')
   await brokenCollection(api, 'broken')
 })
@@ -150,6 +152,9 @@ describe('a request that is refused as a whole', () => {
   it('400 for a value that only the database could refuse', async () => {
     const cast = stat('x', 'item', { aggregate: { n }, filter: { kind: { gt: 5, cast: 'integer' } } })
     expect(refusal(await ask([byKind, cast]))).toEqual([400, invalid])
+    const mass = { function: 'sum', field: 'mass' }
+    const narrow = stat('x', 'star', { aggregate: { mass }, filter: { mass: { gt: 5, cast: 'integer' } } })
+    expect(refusal(await ask([byKind, narrow]))).toEqual([400, invalid])
   })
 })
 
@@ -188,6 +193,37 @@ describe('a report that fails while it runs', () => {
       ])
     })
     expect((await ask([stat('all', 'other')])).body).toMatchObject({ successfulStats: 1 })
+  })
+
+  it('is missing alone: a sum of what is stored that its type cannot hold', async () => {
+    const total = { function: 'sum', field: 'mass' }
+    const mean = { function: 'avg', field: 'mass' }
+    const { status, body } = await ask([
+      byKind,
+      stat('sum', 'star', { aggregate: { n, total } }),
+      stat('both', 'star', { aggregate: { total, mean }, having: { total: { gt: 1 } } }),
+      stat('each', 'star', { aggregate: { total }, groupBy: ['name'] }),
+    ])
+    expect([status, body]).toMatchObject([
+      200,
+      {
+        data: { 'by kind': kinds, each: { totalCount: 2 } },
+        totalStats: 4,
+        successfulStats: 2,
+        errors: {
+          sum: { message: 'The result is out of range: total (sum of mass)' },
+          both: { message: 'The result is out of range: total (sum of mass) or mean (avg of mass)' },
+        },
+      },
+    ])
+    // The second time the plan is remembered.
+    for (const _time of [1, 2]) {
+      const alone = await api.admin('POST', '/reports/star', { aggregate: { total } })
+      expect(refusal(alone)).toEqual([400, 'The result is out of range: total (sum of mass)'])
+    }
+    const aggregate = JSON.stringify({ total })
+    const byGet = await api.admin('GET', `/reports/star?${new URLSearchParams({ aggregate })}`)
+    expect(refusal(byGet)).toEqual([400, 'The result is out of range: total (sum of mass)'])
   })
 
   it('may be each of them', async () => {

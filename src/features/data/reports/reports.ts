@@ -8,7 +8,7 @@ import { type CurrentCatalog, withFreshCatalog } from '../../../catalog/store.ts
 import { guardScalar } from '../../../catalog/values.ts'
 import type { Configuration } from '../../../config/config.ts'
 import type { Clock } from '../../../db/clock.ts'
-import { clientError, databaseError, isStalePlan, sqlState } from '../../../db/errors.ts'
+import { clientError, databaseError, isDataError, isStalePlan, sqlState } from '../../../db/errors.ts'
 import { runWithin, timedOut } from '../../../db/long-reads.ts'
 import type { Database, Reads } from '../../../db/pools.ts'
 import { type AnyReader, type ReplicaReads, readAnywhere } from '../../../db/replicas/replicas.ts'
@@ -34,6 +34,7 @@ import {
   openList,
   readOfPlan,
 } from '../items/items.ts'
+import { ResultOutOfRange, resultOutOfRange } from './overflow.ts'
 
 /** A report as it is now. */
 export type Evaluation = {
@@ -65,10 +66,11 @@ export function openEvaluator(deps: ReportReads): Evaluator {
   const read = async (access: Access, collection: string, query: ListQuery) => {
     const plan = resolveReport(deps, access, collection, query)
     refuseUnrecorded(deps, plan.collections)
-    const body = listBody(
-      plan,
-      await readOfPlan(plan, undefined, (found) => run(compileListUpTo(found, largestWhole(plan)))),
-    )
+    const runFor = (found: Plan) =>
+      run(compileListUpTo(found, largestWhole(plan))).catch((error) => {
+        throw resultOutOfRange(plan, error) ?? error
+      })
+    const body = listBody(plan, await readOfPlan(plan, undefined, runFor))
     if (body === undefined) throw new AppError(400, 'The report is too long to be followed: set a limit')
     return { body, reads: plan.collections }
   }
@@ -145,7 +147,10 @@ export async function readReport(
     return await answerQuestion(deps, access, { name: `report ${collection}`, raw: textsOf(body) }, parsed, via)
   } catch (error) {
     if (error instanceof AppError && error.code === 'UNKNOWN_COLLECTION') throw unknownModel()
-    throw error
+    if (!isDataError(error)) throw error
+    // The plan may have been a remembered one.
+    const plan = resolve('query' in question ? question.query : parseReport(question.body))
+    throw resultOutOfRange(plan, error) ?? error
   }
 }
 
@@ -185,6 +190,7 @@ export const parseReportParameters = (parameters: Readonly<Record<string, unknow
  * everywhere.
  */
 export function reportError(error: unknown): unknown {
+  if (error instanceof ResultOutOfRange) return error
   const state = sqlState(error)
   if (state === timedOut) return new AppError(500, failure, { details: tookTooLong, cause: error })
   // Its words are for those who write: a report that meets it has failed, and its reader learns nothing of the rows.
@@ -234,8 +240,8 @@ const statementsAtOnce = 3
 /**
  * `/reports/stats`: `{ data: { name: { data, totalCount } }, totalStats, successfulStats }`. All
  * reports are resolved before the first is run, so an error of one of them (400, 403, 404) fails the request.
- * They share the time that one transaction may take (TRANSACTION_TIMEOUT_MS). A report that runs out of it, or that
- * the database fails, is missing from `data`, and `errors: { name: { message } }` says so.
+ * They share the time that one transaction may take (TRANSACTION_TIMEOUT_MS). A report that runs out of it, whose result
+ * is out of range, or that the database fails, is missing from `data`, and `errors: { name: { message } }` says so.
  */
 export async function readStats(
   deps: ReportReads,
@@ -293,19 +299,20 @@ async function outcomeOf(
     const body = listBody(plan, row!)
     return body === undefined ? { long: plan } : { body }
   } catch (error) {
-    return failedOutcome(deps, error)
+    return failedOutcome(deps, resultOutOfRange(plan, error) ?? error)
   }
 }
 
 /** Throws what is not the failure of this one report: the client's mistake, a changed collection, no database. */
 function failedOutcome(deps: Logs, error: unknown): { readonly failed: string } {
-  const isOwn = [timedOut, raised].includes(sqlState(error) ?? '')
+  const isOwn = error instanceof ResultOutOfRange || [timedOut, raised].includes(sqlState(error) ?? '')
   if (isOwn || (!isStalePlan(error) && clientError(error) === undefined)) return failedReport(deps, error)
   throw error
 }
 
 function failedReport({ log }: Logs, error: unknown): { readonly failed: string } {
   log.warn({ err: error, sqlState: sqlState(error) }, 'a report of several failed')
+  if (error instanceof ResultOutOfRange) return { failed: error.message }
   return { failed: sqlState(error) === timedOut ? tookTooLong : failure }
 }
 
