@@ -1,4 +1,4 @@
-import { mkdir } from 'node:fs/promises'
+import { mkdir, writeFile } from 'node:fs/promises'
 import type { Page } from 'playwright-core'
 import { beforeAll, expect, it } from 'vitest'
 import { describeWithBrowser } from '../support/browser.ts'
@@ -128,6 +128,32 @@ describeWithBrowser('reports and dashboards', () => {
     expect(theirs.wrong).toEqual([])
   })
 
+  it.each(['light', 'dark'] as const)(
+    'prints all of a dashboard and nothing to click, in a %s theme',
+    async (colorScheme) => {
+      const aggregate = { revenue: { function: 'sum', field: 'amount' } }
+      const report = { collection: 'sale', aggregate, groupBy: ['state'], form: 'bars' }
+      const panels = Array.from({ length: 12 }, (_, i) => ({ id: `p${i}`, name: `Panel ${i}`, width: 'full', report }))
+      const view = { name: 'On paper', page: 'dashboards', collection: 'sale', query: { panels } }
+      const { id } = (await console_.api.admin('POST', '/views', view)).body.data
+      const { page, wrong } = await console_.visit(`/reports/dashboards/${id}`, { colorScheme })
+      const charts = page.getByRole('img', { name: /over 3 groups/ })
+      await expect.poll(() => charts.count()).toBe(12)
+      await page.emulateMedia({ media: 'print' })
+      await page.getByRole('complementary', { name: 'Console' }).waitFor({ state: 'hidden' })
+      expect(await page.getByRole('heading', { name: 'On paper' }).isVisible()).toBe(true)
+      expect(await page.locator('main').getByRole('button').count()).toBe(0)
+      const paper = await page.evaluate(`getComputedStyle(document.body).backgroundColor`)
+      expect(paper).toBe('rgb(251, 251, 250)')
+      // A sheet has two charts at most.
+      const pdf = await page.pdf({ format: 'A4' })
+      expect(pdf.toString('latin1').match(/\/Type \/Page\b/g)?.length).toBeGreaterThanOrEqual(4)
+      await keep(pdf, `printed-${colorScheme}.pdf`)
+      expect(wrong).toEqual([])
+      await console_.api.admin('DELETE', `/views/${id}`)
+    },
+  )
+
   it('shows a dashboard that changes as a row is written, and as it was', async () => {
     const aggregate = { revenue: { function: 'sum', field: 'amount' } }
     const figure = { collection: 'sale', aggregate, groupBy: [], form: 'figure' }
@@ -207,6 +233,13 @@ const paints = (page: Page) =>
     if (canvas === null) return false
     return canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some((byte) => byte !== 0)
   })()`)
+
+async function keep(pdf: Buffer, name: string): Promise<void> {
+  const folder = process.env.CONSOLE_SHOTS
+  if (folder === undefined) return
+  await mkdir(folder, { recursive: true })
+  await writeFile(`${folder}/reports-${name}`, pdf)
+}
 
 /** For people to look at, where CONSOLE_SHOTS names a folder. */
 async function shot(page: Page, name: string): Promise<void> {

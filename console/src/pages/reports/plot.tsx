@@ -26,7 +26,15 @@ export function Plot({ chart, form, height }: PlotProps) {
   }, [chart, form, height, theme, isDark])
   return (
     <>
-      <div ref={box} className={styles.plot} role="img" aria-label={describe(chart, form)} style={{ height }} />
+      <div
+        ref={box}
+        className={styles.plot}
+        // The colours on a canvas do not change with the medium.
+        data-dark={theme === 'dark' || (theme === 'system' && isDark)}
+        role="img"
+        aria-label={describe(chart, form)}
+        style={{ height }}
+      />
       <div className={styles.legend}>
         <ul>
           {chart.series.map(({ name, values }, kind) => (
