@@ -31,7 +31,7 @@ describeWithBrowser('reports and dashboards', () => {
     await sell(3, '2026-02-11T10:00:00Z', attack)
   })
 
-  it('leaves out of an address what makes no sense, on every page', async () => {
+  it('leaves out of an address what makes no sense, on every page, and keeps to its zone', async () => {
     const { page, wrong } = await console_.visit('/data/sale?columns=5&sort=5&search=5&filter=x&asOf=5')
     await page.getByText('3 rows', { exact: true }).waitFor()
     const [{ id }] = await console_.api.sql(`select id from sale where amount = 100`)
@@ -47,6 +47,9 @@ describeWithBrowser('reports and dashboards', () => {
     const rows = encodeURIComponent('{"n":{"function":"count","field":"*"}}')
     await page.goto(`${build}&groupBy=state&sort=-state&aggregate=${rows}`)
     await expect.poll(() => texts(table)).toEqual(['paid', '1', 'open', '1', attack, '1'])
+    const last = encodeURIComponent('{"last":{"function":"max","field":"at"}}')
+    await page.goto(`${build}&groupBy=at&limit=1&sort=at&timezone=Europe%2FZurich&aggregate=${last}`)
+    await expect.poll(() => texts(table)).toEqual(['2026-01-10 11:00:00', '2026-01-10 11:00:00'])
     await page.goto(`${console_.address}/console/reports/dashboards/5?asOf=5&edit=5`)
     await page.locator('main h1').waitFor()
     expect(wrong).toEqual([])

@@ -4,6 +4,7 @@ import { readBuilderSearch } from '../../console/src/pages/reports/question.ts'
 import {
   bodyOf,
   chartOf,
+  columnsOf,
   measureText,
   mostSeries,
   nameFor,
@@ -81,6 +82,26 @@ describe('a report of the console', () => {
     expect(chartOf(report, many)).toMatchObject({ labels: ['2026-01'], more: 2 })
     expect(chartOf(report, many).series).toHaveLength(mostSeries)
     expect(chartOf(report, [row('2026-01', 'x', 'text')]).series).toEqual([])
+  })
+
+  it('shows times in its zone, wherever one stands', () => {
+    const aggregate = { last: { function: 'max', field: 'at' }, n: { function: 'count', field: 'at' } } as const
+    const report = reportOf({ aggregate, groupBy: ['at', 'local', 'date:hour:at'], timezone: 'Europe/Zurich' }, sale)
+    const kinds: Readonly<Record<string, 'datetime' | 'datetime without zone'>> = {
+      ...{ at: 'datetime', local: 'datetime without zone', 'customer.at': 'datetime' },
+    }
+    const at = '2026-07-10T22:30:05.120Z'
+    const row = { at, local: '2026-07-10T22:30:05.120', 'date:hour:at': 0, customer: { at }, last: at, n: 5 }
+    const read = (of: typeof report, from: Readonly<Record<string, unknown>> = row) =>
+      columnsOf(of, (path) => kinds[path]).map(({ text }) => text(from))
+    const there = '2026-07-11 00:30:05'
+    expect(read({ ...report, fields: ['customer.at'] })).toEqual([there, '2026-07-10 22:30:05', '0', there, there, '5'])
+    const { timezone: _zone, ...inUtc } = report
+    expect(read(inUtc)).toEqual(['2026-07-10 22:30:05', '2026-07-10 22:30:05', '0', '2026-07-10 22:30:05', '5'])
+    expect(read({ ...report, timezone: 'Mars/Olympus' })[0]).toBe(at)
+    expect(read(report, { at: 'infinity', local: null, n: 0 }).slice(0, 2)).toEqual(['infinity', '—'])
+    expect(chartOf({ ...report, groupBy: ['at'] }, [row], (path) => kinds[path]).labels).toEqual([there])
+    expect(chartOf({ ...report, groupBy: ['n', 'at'] }, [row], (path) => kinds[path]).series[0]?.name).toBe(there)
   })
 
   it('is drawn with every group, also where two of them read the same', () => {

@@ -96,20 +96,53 @@ type ReportColumn = {
   readonly title: string
   readonly isMeasure: boolean
   readonly read: (row: Row) => unknown
+  readonly text: (row: Row) => string
 }
 
-/** The columns of a row of the answer, in the order in which it is read. */
-export function columnsOf({ groupBy, fields = [], aggregate }: Report): readonly ReportColumn[] {
-  const column = (title: string, isMeasure: boolean, read: ReportColumn['read']) => ({
-    title,
-    isMeasure,
-    read,
-  })
+/** What is at the end of a path, where somebody knows. */
+export type KindOf = (path: string) => Field['kind'] | undefined
+
+/** The columns of a row of the answer, in the order in which it is read. Times are shown in the report's zone. */
+export function columnsOf(report: Report, kindOf: KindOf = () => undefined): readonly ReportColumn[] {
+  const { groupBy, fields = [], aggregate, timezone = 'UTC' } = report
+  const column = (title: string, isMeasure: boolean, path: string | undefined, read: ReportColumn['read']) => {
+    const other = isMeasure ? measureText : valueText
+    const toText = timeIn(timezone, path === undefined ? undefined : kindOf(path)) ?? other
+    return { title, isMeasure, read, text: (row: Row) => toText(read(row)) }
+  }
   return [
-    ...groupBy.map((text) => column(titleOf(text), false, (row) => row[text] ?? row[keyOf(text)])),
-    ...fields.map((path) => column(path, false, (row) => valueAt(row, path))),
-    ...Object.keys(aggregate).map((name) => column(name, true, (row) => row[name])),
+    ...groupBy.map((text) => {
+      const { path, part } = readGroup(text)
+      return column(titleOf(text), false, part === undefined ? path : undefined, (row) => row[text] ?? row[keyOf(text)])
+    }),
+    ...fields.map((path) => column(path, false, path, (row) => valueAt(row, path))),
+    ...Object.entries(aggregate).map(([name, { function: called, field }]) =>
+      column(name, true, called === 'min' || called === 'max' ? field : undefined, (row) => row[name]),
+    ),
   ]
+}
+
+/** How times of a kind read, `2026-03-14 09:26:53`; undefined for what is none. */
+function timeIn(zone: string, kind: Field['kind'] | undefined): ((value: unknown) => string) | undefined {
+  if (kind !== 'datetime' && kind !== 'datetime without zone') return undefined
+  const format = kind === 'datetime' ? formatOf(zone) : undefined
+  return (value) => {
+    // Infinity, and years that have more digits or an era, stay as they are.
+    if (typeof value !== 'string' || !/^\d{4}-\d\d-\d\dT[\d:.]+Z?$/.test(value)) return valueText(value)
+    if (kind === 'datetime without zone') return value.slice(0, 19).replace('T', ' ')
+    return format === undefined ? value : format.format(new Date(value))
+  }
+}
+
+/** Undefined for a zone that only the database knows. */
+function formatOf(timeZone: string): Intl.DateTimeFormat | undefined {
+  try {
+    // Swedish dates and times are those of ISO 8601.
+    return new Intl.DateTimeFormat('sv-SE', { timeZone, dateStyle: 'short', timeStyle: 'medium' })
+  } catch (error) {
+    if (error instanceof RangeError) return undefined
+    throw error
+  }
 }
 
 function valueAt(row: Row, path: string): unknown {
@@ -148,11 +181,12 @@ export const mostSeries = 8
  * What is drawn of a result: the first group goes along the axis, every combination of the others is a series of each measure
  * that is a number.
  */
-export function chartOf(report: Report, rows: readonly Row[]): Chart {
+export function chartOf(report: Report, rows: readonly Row[], kindOf?: KindOf): Chart {
   const { groupBy, aggregate } = report
   const [first, ...rest] = groupBy
-  const columns = columnsOf({ ...report, fields: [] })
+  const columns = columnsOf({ ...report, fields: [] }, kindOf)
   const of = (row: Row, text: string) => columns[groupBy.indexOf(text)]?.read(row)
+  const textOf = (row: Row, text: string) => columns[groupBy.indexOf(text)]?.text(row) ?? ''
   const measures = Object.keys(aggregate).filter((name) => rows.some((row) => numberOf(row[name]) !== null))
   const labels: string[] = []
   const places = new Map<string, number>()
@@ -161,10 +195,10 @@ export function chartOf(report: Report, rows: readonly Row[]): Chart {
     const value = first === undefined ? undefined : of(row, first)
     // Two groups may read the same, such as a text and the sign for no value.
     const key = rest.length === 0 ? String(index) : JSON.stringify(value ?? null)
-    const place = places.get(key) ?? labels.push(first === undefined ? '' : valueText(value)) - 1
+    const place = places.get(key) ?? labels.push(first === undefined ? '' : textOf(row, first)) - 1
     places.set(key, place)
     const kinds = rest.map((text) => of(row, text))
-    const kind = kinds.map(valueText).join(' · ')
+    const kind = rest.map((text) => textOf(row, text)).join(' · ')
     for (const measure of measures) {
       const name = rest.length === 0 ? measure : measures.length === 1 ? kind : `${kind} · ${measure}`
       const seriesKey = JSON.stringify([kinds.map((one) => one ?? null), measure])

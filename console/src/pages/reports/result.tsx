@@ -1,11 +1,12 @@
-import { useMemo, useState } from 'react'
+import { useCallback, useMemo, useState } from 'react'
+import { useCatalog } from '../../app/catalog.ts'
 import { Button } from '../../ui/button.tsx'
 import { Empty, Loading, Note, Problem } from '../../ui/states.tsx'
 import { Table } from '../../ui/table.tsx'
 import type { Row } from '../data/query.ts'
 import { Plot } from './plot.tsx'
 import type { Report } from './question.ts'
-import { chartOf, columnsOf, measureText, mostSeries, valueText } from './report.ts'
+import { chartOf, columnsOf, fieldAt, type KindOf, mostSeries } from './report.ts'
 import styles from './reports.module.css'
 import type { Outcome } from './use-report.ts'
 
@@ -39,9 +40,14 @@ type ShownProps = { readonly report: Report; readonly rows: readonly Row[]; read
 
 function Shown({ report, rows, height }: ShownProps) {
   const { form } = report
-  const chart = useMemo(() => chartOf(report, rows), [JSON.stringify([report.groupBy, report.aggregate]), rows])
-  if (form === 'table') return <ResultTable report={report} rows={rows} />
-  if (form === 'figure') return <Figures report={report} rows={rows} />
+  const kindOf = useKinds(report)
+  const { groupBy, aggregate, timezone } = report
+  const chart = useMemo(
+    () => chartOf(report, rows, kindOf),
+    [JSON.stringify([groupBy, aggregate, timezone]), rows, kindOf],
+  )
+  if (form === 'table') return <ResultTable report={report} rows={rows} kindOf={kindOf} />
+  if (form === 'figure') return <Figures report={report} rows={rows} kindOf={kindOf} />
   return (
     <>
       {chart.series.length === 0 ? (
@@ -58,25 +64,38 @@ function Shown({ report, rows, height }: ShownProps) {
       )}
       <details className={styles.details}>
         <summary>As a table</summary>
-        <ResultTable report={report} rows={rows} />
+        <ResultTable report={report} rows={rows} kindOf={kindOf} />
       </details>
     </>
   )
 }
 
+function useKinds({ collection: name }: Report): KindOf {
+  const catalog = useCatalog()
+  return useCallback(
+    (path) => {
+      const collection = catalog.get(name)
+      return collection && fieldAt(path, collection, catalog)?.kind
+    },
+    [catalog, name],
+  )
+}
+
+type PartProps = Omit<ShownProps, 'height'> & { readonly kindOf: KindOf }
+
 /** One figure for each measure: of everything, or of the first group. */
-function Figures({ report, rows }: Omit<ShownProps, 'height'>) {
-  const columns = columnsOf(report)
+function Figures({ report, rows, kindOf }: PartProps) {
+  const columns = columnsOf(report, kindOf)
   const row = rows[0]!
-  const group = columns.filter(({ isMeasure }) => !isMeasure).map(({ read }) => valueText(read(row)))
+  const group = columns.filter(({ isMeasure }) => !isMeasure).map(({ text }) => text(row))
   return (
     <dl className={styles.figures}>
       {columns
         .filter(({ isMeasure }) => isMeasure)
-        .map(({ title, read }) => (
+        .map(({ title, text }) => (
           <div key={title}>
             <dt>{[title, ...group].join(' · ')}</dt>
-            <dd>{measureText(read(row))}</dd>
+            <dd>{text(row)}</dd>
           </div>
         ))}
     </dl>
@@ -85,9 +104,9 @@ function Figures({ report, rows }: Omit<ShownProps, 'height'>) {
 
 const step = 200
 
-function ResultTable({ report, rows }: Omit<ShownProps, 'height'>) {
+function ResultTable({ report, rows, kindOf }: PartProps) {
   const [most, setMost] = useState(step)
-  const columns = columnsOf(report)
+  const columns = columnsOf(report, kindOf)
   const numbered = rows.slice(0, most).map((row, place) => ({ row, place }))
   return (
     <>
@@ -95,10 +114,10 @@ function ResultTable({ report, rows }: Omit<ShownProps, 'height'>) {
         label="Result"
         rows={numbered}
         keyOf={({ place }) => String(place)}
-        columns={columns.map(({ title, isMeasure, read }) => ({
+        columns={columns.map(({ title, isMeasure, text }) => ({
           title,
           isNumber: isMeasure,
-          cell: ({ row }: (typeof numbered)[number]) => (isMeasure ? measureText(read(row)) : valueText(read(row))),
+          cell: ({ row }: (typeof numbered)[number]) => text(row),
         }))}
       />
       <p className={styles.hint}>
