@@ -140,37 +140,84 @@ export type ChangedRow<S extends SchemaType, C extends Name<S>, P extends string
   ? Row<S, C>
   : Selected<S, C, PathIn<C, P>>
 
-/** The operands that a field can be compared with. */
-type Operand<T> =
-  | T
-  | null
-  | {
-      readonly [Operator in
-        | 'eq'
-        | 'ne'
-        | 'not'
-        | 'gt'
-        | 'gte'
-        | 'lt'
-        | 'lte'
-        | 'in'
-        | 'notIn'
-        | 'between'
-        | (string & {})]?: unknown
-    }
+type Equality = 'eq' | 'ne' | 'neq' | 'not'
+type Order = 'gt' | 'gte' | 'lt' | 'lte'
+type Lists = 'in' | 'notIn' | 'nin'
+type Ranges = 'between' | 'notBetween' | 'nbetween'
+type NullTests = 'is' | 'isNull' | 'isNotNull' | 'empty'
+type Patterns =
+  | ('like' | 'notLike' | 'iLike' | 'notILike' | 'ilike' | 'contains' | 'icontains' | 'ncontains' | 'regex')
+  | `${'' | 'n'}${'startsWith' | 'endsWith'}${'' | 's'}`
+type ArrayTests =
+  | ('arraycontains' | 'arraycontained' | 'overlaps' | 'arraylength' | 'arrayempty')
+  | ('arraycontainsany' | 'arrayoverlap')
+type JsonTests =
+  | `jsonb${'Contains' | 'ContainedBy' | 'NotContains' | 'PathExists' | 'PathMatch' | 'ArrayLength' | 'TypeOf' | 'DeepValue'}`
+  | `jsonbHas${'Key' | 'AnyKeys' | 'AllKeys'}`
+  | `jsonbKey${'Equals' | 'NotEquals' | 'Gt' | 'Gte' | 'Lt' | 'Lte' | 'In' | 'NotIn' | 'Like' | 'IsNull' | 'IsNotNull'}`
+  | ('jsoncontains' | 'jsonhaskey' | 'jsonhasanykeys' | 'jsonhasallkeys' | 'jsonpath')
+type PlaceTests = 'within' | 'containsGEO' | 'intersects' | 'nIntersects' | 'dwithin'
+type VectorTests = `vector${'L2' | 'Cosine' | 'InnerProduct' | 'L1'}`
 
-/** A filter in the query language. Names of fields and relations are checked, paths with dots are not. */
+/** Every operator of the query language. */
+export type OperatorName =
+  | (Equality | Order | Lists | Ranges | NullTests | Patterns)
+  | (ArrayTests | JsonTests | PlaceTests | VectorTests)
+
+/** A variable (`$NOW`, `$CURRENT_USER.email`) or another column (`$COL(name)`). */
+type Variable = `$${string}`
+
+/** What a value may be written as: a Decimal is text in rows and may be a number here, a moment may be a Date. */
+type Comparable<T> = T extends string
+  ? string extends T
+    ? string | number | Date
+    : T
+  : T extends number
+    ? T | `${number}`
+    : T extends boolean
+      ? T | `${T}`
+      : never
+
+type Truth = boolean | `${boolean}`
+
+/** The tests of a field that has an order. `V` is a value or a variable. */
+type OrderedTests<V> = { readonly [One in Equality]?: V | null } & { readonly [One in Order]?: V } & {
+  readonly [One in Lists]?: readonly (V | null)[] | Variable
+} & { readonly [One in Ranges]?: readonly [V, V] } & {
+  readonly is?: Truth | null
+  readonly isNull?: Truth
+  readonly isNotNull?: Truth
+  readonly empty?: Truth
+}
+
+/** With `cast` the values are those of another type. */
+type CastTests = { readonly cast: string } & { readonly [One in OperatorName]?: unknown }
+
+type ScalarTests<T, V> =
+  | (OrderedTests<V> & { readonly [One in Patterns]?: [Extract<T, string>] extends [never] ? never : string } & {
+      readonly cast?: null
+    })
+  | CastTests
+
+/** The operands that a field can be compared with; those of lists, JSON and places are left to the server. */
+type Operand<T> = 0 extends 1 & T
+  ? T
+  : [NonNullable<T>] extends [string | number | boolean]
+    ? Comparable<NonNullable<T>> | Variable | null | ScalarTests<T, Comparable<NonNullable<T>> | Variable>
+    : T | string | null | { readonly [One in OperatorName | 'cast']?: unknown }
+
+/** A filter in the query language. Fields, relations, operators and values are checked, paths with dots are not. */
 export type Filter<S extends SchemaType, C extends Name<S>> = {
-  readonly [F in keyof Row<S, C>]?: Operand<Row<S, C>[F]> | string
+  readonly [F in keyof Row<S, C>]?: Operand<Row<S, C>[F]>
 } & {
   readonly [R in RelationName<S, C>]?:
     | Filter<S, To<S, C, R>>
     | null
     | { readonly isNull?: boolean; readonly isNotNull?: boolean }
 } & {
-  readonly AND?: readonly Filter<S, C>[]
-  readonly OR?: readonly Filter<S, C>[]
-  readonly NOT?: Filter<S, C> | readonly Filter<S, C>[]
+  readonly [One in 'AND' | 'and' | 'OR' | 'or']?: readonly Filter<S, C>[]
+} & {
+  readonly [One in 'NOT' | 'not']?: Filter<S, C> | readonly Filter<S, C>[]
 } & { readonly [path in `${string}.${string}`]?: unknown }
 
 /** `name`, `-name`, and paths behind relations. */

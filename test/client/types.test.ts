@@ -1,6 +1,8 @@
-import { describe, expectTypeOf, it } from 'vitest'
+import { describe, expect, expectTypeOf, it } from 'vitest'
 import type { Client, Row } from '../../clients/client.ts'
 import { useLive } from '../../clients/react.ts'
+import type { OperatorName } from '../../clients/schema.ts'
+import { operatorNames } from '../../src/query/operators.ts'
 
 /** As `npx daybook types` writes it. */
 type Schema = {
@@ -42,7 +44,25 @@ declare const client: Client<Schema>
 /** Compiled, never run: what is wrong in it does not compile. */
 const compiled = (_name: string, _work: () => Promise<void>) => undefined
 
+type Words<T extends string> = T extends `${infer First} ${infer Rest}` ? First | Words<Rest> : T
+
+const operators = [
+  'eq ne not gt gte lt lte in notIn is isNull isNotNull empty between notBetween like notLike iLike notILike',
+  'startsWith endsWith startsWiths endsWiths nstartsWith nendsWith nstartsWiths nendsWiths regex arraycontains',
+  'arraycontained overlaps arraylength arrayempty jsonbContains jsonbContainedBy jsonbNotContains jsonbHasKey',
+  'jsonbHasAnyKeys jsonbHasAllKeys jsonbPathExists jsonbPathMatch jsonbKeyEquals jsonbKeyNotEquals jsonbKeyGt',
+  'jsonbKeyGte jsonbKeyLt jsonbKeyLte jsonbKeyIn jsonbKeyNotIn jsonbKeyLike jsonbKeyIsNull jsonbKeyIsNotNull',
+  'jsonbArrayLength jsonbTypeOf jsonbDeepValue within containsGEO intersects nIntersects dwithin vectorL2',
+  'vectorCosine vectorInnerProduct vectorL1 neq nin nbetween ilike contains icontains ncontains',
+  'arraycontainsany arrayoverlap jsoncontains jsonhaskey jsonhasanykeys jsonhasallkeys jsonpath',
+] as const
+
 describe('types', () => {
+  it('know the operators of the query language', () => {
+    expectTypeOf<Words<(typeof operators)[number]>>().toEqualTypeOf<OperatorName>()
+    expect(operators.join(' ').split(' ').sort()).toEqual([...operatorNames()].sort())
+  })
+
   it('follow from the query', () => {
     compiled('lists', async () => {
       const { data } = await client.items('task').list({ fields: ['title', 'project.name'] })
@@ -134,6 +154,43 @@ describe('types', () => {
     })
     compiled('searches', async () => {
       await client.items('task').list({ search: 'sweep', sortByRelevance: true })
+    })
+    compiled('filters', async () => {
+      const tasks = client.items('task')
+      const some = [1, 2] as number[]
+      await tasks.list({ filter: { status: { in: ['open', '$CURRENT_USER.status'] }, points: { gte: 3, lt: '5' } } })
+      await tasks.list({
+        filter: { points: { in: some }, title: { startsWith: 'a', cast: null }, status: '$COL(title)' },
+      })
+      await tasks.list({ filter: { points: { startsWith: '1', cast: 'text' }, status: { contains: 'op', ne: null } } })
+      await tasks.list({ filter: { title: { gt: '$NOW-DAYS_7', between: [new Date(), '$NOW'] }, points: null } })
+      await tasks.list({
+        filter: { OR: [{ status: 'done' }, { project: { name: 'a' } }], not: { points: { isNull: true } } },
+      })
+      await client.items('project').list({ filter: { budget: { gt: 12.5 }, 'tasks.title': { anything: 1 } } })
+      await (client as unknown as Client)
+        .items('any')
+        .list({ filter: { a: { gt: 1 }, b: { c: { d: 'e' } }, OR: [{ a: 1 }] } })
+      // @ts-expect-error no such word
+      await tasks.list({ filter: { status: 'opened' } })
+      // @ts-expect-error no such word
+      await tasks.list({ filter: { status: { in: ['opened'] } } })
+      // @ts-expect-error no number
+      await tasks.list({ filter: { points: 'many' } })
+      // @ts-expect-error no number
+      await tasks.list({ filter: { points: { gt: true } } })
+      // @ts-expect-error no such operator
+      await tasks.list({ filter: { points: { greater: 3 } } })
+      // @ts-expect-error no operator of numbers
+      await tasks.list({ filter: { points: { startsWith: '1' } } })
+      // @ts-expect-error a range has two ends
+      await tasks.list({ filter: { points: { between: [1] } } })
+      // @ts-expect-error of a related row
+      await tasks.list({ filter: { project: { tasks: { status: 'opened' } } } })
+      // @ts-expect-error in a list of filters
+      await tasks.list({ filter: { OR: [{ status: 'opened' }] } })
+      // @ts-expect-error in a filter that must not hold
+      await tasks.list({ filter: { NOT: { status: { eq: 'opened' } } } })
     })
     compiled('changes', async () => {
       for (const change of (await client.changes()).data) {
