@@ -17,7 +17,14 @@ describe('groupBy', () => {
     expect(planOf({ query: { groupBy: [entry] } }).grouping?.keys[0]?.keys).toEqual(keys)
   })
 
-  it.each(['year', 'month', 'day', 'hour', 'minute', 'week', 'dow', 'isodow'])('extracts the %s in UTC', (part) => {
+  it('extracts the year in UTC, and none of infinity', () => {
+    const time = `t."published" at time zone 'UTC'`
+    expect(groups({ groupBy: ['date:year:published'] })).toContain(
+      `case when isfinite(${time}) then extract(year from ${time})::integer end as k1`,
+    )
+  })
+
+  it.each(['month', 'day', 'hour', 'minute', 'week', 'dow', 'isodow'])('extracts the %s in UTC', (part) => {
     expect(groups({ groupBy: [`date:${part}:published`] })).toContain(
       `extract(${part} from t."published" at time zone 'UTC')::integer as k1`,
     )
