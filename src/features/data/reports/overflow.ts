@@ -7,8 +7,8 @@ import type { Plan } from '../../../query/resolve.ts'
 export class ResultOutOfRange extends AppError {}
 
 /**
- * What an error of the database says of the plan's aggregates; undefined where it says nothing. A cast or an operator of the
- * request that may fail by itself takes the blame.
+ * Names the aggregates that an error of the database may be about; undefined where it is about something else. A cast or an
+ * operator of the request that may fail by itself takes the blame.
  */
 export function resultOutOfRange(plan: Plan, error: unknown): ResultOutOfRange | undefined {
   const { grouping, where } = plan
